@@ -1,0 +1,36 @@
+# Two commands: `make demo` runs the main job, `make test` checks everything. Both set up what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: demo test lint types imports unit clean
+.DEFAULT_GOAL := demo
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c "import sys; sys.exit(None if sys.version_info >= (3, 11) else 'fairweight needs Python 3.11 or newer: run make PYTHON=python3.11')"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/fairweight demo
+
+test: lint types imports unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+unit: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+
+clean:
+	rm -rf $(VENV) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,67 @@
+"""One class per cause that a user can act on; each message names the next step."""
+
+from __future__ import annotations
+
+
+class FairweightError(Exception):
+    """Something the user can mend; the command line prints its sentence and exits with status 2."""
+
+
+class BadInput(FairweightError, ValueError):
+    """An argument, a tensor or a file is not of the form that was asked for."""
+
+
+class RowsOutOfRange(BadInput):
+    """A batch names a row that has no score."""
+
+
+class LabelsBeyondLogits(BadInput):
+    """A label is negative, or at least the number of classes that the model scores."""
+
+
+class NoLogits(BadInput):
+    """The model's output holds no tensor of one row per sample."""
+
+
+class EmptyCell(BadInput):
+    """A label or group that must be sampled has no member."""
+
+
+class OneGroup(BadInput):
+    """An objective that compares groups was given one group only."""
+
+
+class MissingGroups(BadInput):
+    """A method or objective needs group labels that the batch does not carry."""
+
+
+class MissingExemplar(BadInput):
+    """A method needs an exemplar batch and was given none."""
+
+
+class ScoresMismatch(BadInput):
+    """Saved scores belong to a training set of another length."""
+
+
+class NotDifferentiable(FairweightError):
+    """No gradient mode works on this model."""
+
+
+class LossNotFinite(FairweightError):
+    """The training loss became NaN or infinite."""
+
+
+class BadCheckpoint(FairweightError):
+    """A checkpoint cannot be read, or belongs to another run."""
+
+
+class MissingDependency(FairweightError):
+    """An optional package is needed and not installed."""
+
+
+class MissingData(FairweightError):
+    """A data set's files are not where they were looked for."""
+
+
+class UnknownName(BadInput):
+    """No plug-in, table or option has that name."""

@@ -1,0 +1,188 @@
+"""The plain values that travel along the line: Batch, Cells, StepRecord, RunRecord."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from fairweight.errors import BadInput
+
+# What a model takes: a tensor, a tuple of positional arguments, or a dict of keyword arguments.
+Inputs: TypeAlias = "Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]"
+# Per-sample loss: (logits [B, ...], labels [B]) -> losses [B].
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+def map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Apply change to every tensor in a tensor, tuple, list or mapping; leave the rest as it is."""
+    if isinstance(inputs, Tensor):
+        return change(inputs)
+    if isinstance(inputs, Mapping):
+        return {key: map_tensors(value, change) for key, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        return type(inputs)(map_tensors(value, change) for value in inputs)
+    return inputs
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples side by side; a whole set in memory is a Batch too.
+
+    groups: -1 marks a sample whose group is not known; None means that nobody's is (the label then
+    stands for the group). rows: each sample's index in its source; None counts from 0.
+    shares: each sample's weight in the natural distribution, when the batch was drawn by cell.
+    """
+
+    inputs: Inputs
+    labels: Tensor  # [B] int64
+    groups: Tensor | None = None  # [B] int64
+    rows: Tensor | None = None  # [B] int64
+    shares: Tensor | None = None  # [B] float, mean 1
+
+    def __post_init__(self) -> None:
+        for name in ("labels", "groups", "rows", "shares"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, Tensor):
+                value = torch.as_tensor(value)
+                object.__setattr__(self, name, value)
+            if value.ndim != 1 or len(value) != len(self.labels):
+                raise BadInput(
+                    f"Batch.{name} has shape {tuple(value.shape)}; give one entry per sample, [{len(self.labels)}]."
+                )
+            if name != "shares" and value.is_floating_point():
+                raise BadInput(f"Batch.{name} is {value.dtype}; convert it to int64 (for example with .long()).")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        moved = {f.name: map_tensors(getattr(self, f.name), lambda t: t.to(device)) for f in fields(self)}
+        return Batch(**moved)
+
+    def take(self, index: Tensor) -> Batch:
+        """The samples at these positions; rows keep their identity."""
+        rows = self.rows[index] if self.rows is not None else index
+        return Batch(
+            map_tensors(self.inputs, lambda t: t[index]),
+            self.labels[index],
+            None if self.groups is None else self.groups[index],
+            rows,
+            None if self.shares is None else self.shares[index],
+        )
+
+    def compared(self) -> Tensor:
+        """The groups that an objective compares: the groups, or the labels where none are given."""  # [B]
+        return self.labels if self.groups is None else self.groups
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """A set that can be drawn from: a Batch, or anything that streams."""
+
+    labels: Tensor  # [N]
+    groups: Tensor | None  # [N]
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Each sample's cell (label x group), with names for people."""
+
+    index: Tensor  # [N] int64, -1 where the group is not known
+    names: tuple[str, ...]  # one per cell
+    counts: tuple[int, ...]  # members per cell
+
+    @classmethod
+    def of(
+        cls,
+        labels: Tensor,
+        groups: Tensor | None = None,
+        *,
+        label_names: tuple[str, ...] | None = None,
+        group_names: tuple[str, ...] | None = None,
+    ) -> Cells:
+        """Cells by label, or by label and group where groups are given; empty ones have no entry."""
+        labels = labels.cpu()
+        if groups is None:
+            keys = labels[:, None]
+            known = torch.ones(len(labels), dtype=torch.bool)
+        else:
+            groups = groups.cpu()
+            keys = torch.stack([labels, groups], dim=1)  # [N, 2]
+            known = groups >= 0
+        index = torch.full((len(labels),), -1, dtype=torch.int64)
+        if not bool(known.any()):
+            return cls(index, (), ())
+        unique, inverse, counts = torch.unique(keys[known], dim=0, return_inverse=True, return_counts=True)
+        index[known] = inverse
+        names = []
+        for key in unique.tolist():
+            name = f"label={label_names[key[0]] if label_names else key[0]}"
+            if len(key) > 1:
+                name += f", group={group_names[key[1]] if group_names else key[1]}"
+            names.append(name)
+        return cls(index, tuple(names), tuple(counts.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.item() if value.ndim == 0 else value.tolist()
+    return value
+
+
+@dataclass
+class StepRecord:
+    """What one step did; tensors stay on the device until somebody asks for numbers."""
+
+    loss: Tensor  # [] weighted train loss that was stepped on
+    losses: Tensor  # [B] per-sample train losses at the parameters before the step
+    weights: Tensor  # [B] what multiplied them, sums to 1
+    correct: Tensor | None = None  # [B] bool, prediction equals label
+    margin: Tensor | None = None  # [B] true logit minus the best other
+    objective: Tensor | None = None  # [] on the exemplar batch at the look-ahead
+    exemplar_losses: Tensor | None = None  # [E]
+    exemplar_groups: Tensor | None = None  # [E]
+    pull: Tensor | None = None  # [B]
+    gradient: Tensor | None = None  # [B] d objective / d score
+    agreement: Tensor | None = None  # [] cosine between the pulls of two halves of the exemplar batch
+    mode: str | None = None  # how the gradient was computed
+
+    @property
+    def effective_size(self) -> Tensor:
+        """Effective share of the batch, 1 / (B sum p^2): 1 when all count alike."""
+        return 1.0 / (len(self.weights) * self.weights.square().sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for a log."""
+        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {**values, "effective_size": _plain(self.effective_size)}
+
+
+@dataclass
+class RunRecord:
+    """What a whole run did."""
+
+    epochs: int  # completed
+    steps: int
+    stopped: str  # "finished", or why it ended before
+    best_epoch: int | None = None  # chosen on validation, 1-based
+    history: list[dict[str, Any]] = field(default_factory=list)  # one entry per epoch
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {f.name: cast(Any, getattr(self, f.name)) for f in fields(self)}
