@@ -65,3 +65,31 @@ class MissingData(FairweightError):
 
 class UnknownName(BadInput):
     """No plug-in, table or option has that name."""
+
+
+class UnreadableFile(BadInput):
+    """A file or folder of samples is empty, damaged, or not of the kind its name says."""
+
+
+class UnreadableImage(BadInput):
+    """An image cannot be decoded, or does not have the size and colours of the others."""
+
+
+class MissingColumn(BadInput):
+    """A table lacks a column that was asked for or trained on, or holds it twice."""
+
+
+class BadLabel(BadInput):
+    """The label column cannot be learned from: empty entries, one class, or far too many."""
+
+
+class SmallCell(BadInput):
+    """A label, or a label in a group, has fewer rows than the floor."""
+
+
+class NoSpace(FairweightError):
+    """The disk is full, or a folder cannot be written to."""
+
+
+class DownloadFailed(FairweightError):
+    """A data set could not be fetched, or what came does not have the published checksum."""

@@ -15,6 +15,8 @@ from fairweight.errors import BadInput
 Inputs: TypeAlias = "Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]"
 # Per-sample loss: (logits [B, ...], labels [B]) -> losses [B].
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+# What counts on the exemplar batch: (losses [E], groups [E]) -> scalar.
+Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 def map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -141,6 +143,20 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.item() if value.ndim == 0 else value.tolist()
     return value
+
+
+@dataclass
+class Weighing:
+    """What a method made of one batch."""
+
+    weights: Tensor  # [B] what multiplies the losses, sums to 1
+    total: Tensor | None = None  # [] the loss to step on, where it is not the weighted sum of the losses
+    objective: Tensor | None = None  # [] on the exemplar batch
+    exemplar_losses: Tensor | None = None  # [E]
+    pull: Tensor | None = None  # [B]
+    gradient: Tensor | None = None  # [B]
+    agreement: Tensor | None = None  # []
+    mode: str | None = None
 
 
 @dataclass

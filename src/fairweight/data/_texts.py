@@ -1,0 +1,100 @@
+"""Columns as text, one entry per row and None where there is none: what labels and groups are read from."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fairweight.errors import BadInput
+
+Texts: TypeAlias = "list[str | None]"
+
+_COMPARE: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    ">=": (operator.ge, "<"),
+    "<=": (operator.le, ">"),
+    ">": (operator.gt, "<="),
+    "<": (operator.lt, ">="),
+}
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A yes-or-no question to a numeric column, such as age>=30."""
+
+    column: str
+    sign: str
+    value: float
+
+    def names(self) -> tuple[str, str]:
+        """What "no" and "yes" are called."""
+        return f"{self.column}{_COMPARE[self.sign][1]}{self.value:g}", f"{self.column}{self.sign}{self.value:g}"
+
+    def answer(self, texts: Texts) -> Texts:
+        """The name of the answer for each row."""
+        no, yes = self.names()
+        compare = _COMPARE[self.sign][0]
+        answers: dict[str | None, str | None] = {None: None}
+        for text in set(texts) - {None}:
+            number = to_number(text)
+            if number is None:
+                raise BadInput(f"{yes!r} compares numbers, and column {self.column!r} holds {text!r}; name it without.")
+            answers[text] = yes if compare(number, self.value) else no
+        return [answers[text] for text in texts]
+
+
+def threshold(text: str) -> Threshold | None:
+    """The threshold that a text such as age>=30 stands for, if it is one."""
+    found = re.fullmatch(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)", text.strip())
+    if found is None:
+        return None
+    value = to_number(found[3])
+    return None if value is None else Threshold(found[1], found[2], value)
+
+
+def to_number(text: str | None) -> float | None:
+    """The finite number that a text spells, if it does."""
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def all_numbers(texts: Iterable[str | None]) -> bool:
+    """Whether every entry that is there spells a number."""
+    return all(to_number(text) is not None for text in texts if text is not None)
+
+
+def canonical(text: str) -> str:
+    """One spelling for a number: 1, 1.0 and 01 are the same."""
+    number = to_number(text)
+    if number is None:
+        return text
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+def in_order(texts: Iterable[str]) -> list[str]:
+    """Sorted as numbers where all are numbers, otherwise as text."""
+    values = list(texts)
+    if all_numbers(values):
+        return sorted(values, key=float)
+    return sorted(values)
+
+
+def unify(parts: dict[str, Texts]) -> dict[str, Texts]:
+    """The same columns with one spelling per number, where all entries of all parts are numbers."""
+    distinct = {text for texts in parts.values() for text in texts}
+    if not all_numbers(distinct):
+        return parts
+    spelling = {text: None if text is None else canonical(text) for text in distinct}
+    return {name: [spelling[text] for text in texts] for name, texts in parts.items()}
+
+
+def listing(values: Iterable[str], most: int = 6) -> str:
+    """The first few, for a sentence."""
+    found = list(values)
+    return ", ".join(repr(value) for value in found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")

@@ -1,0 +1,83 @@
+"""The label column becomes classes; what cannot be learned from is refused in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
+from fairweight.data._texts import Texts, all_numbers, in_order, listing, threshold, unify
+from fairweight.data.options import LabelOptions
+from fairweight.errors import BadLabel, MissingColumn, UnknownName
+
+
+def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions) -> Encoded:
+    """Classes in the order of train's labels; a label that train lacks is refused."""
+    texts: dict[str, Texts] = {}
+    for name, rows in parts.items():
+        found = read_column(rows, column)
+        if found is None:
+            where = "" if name == "train" else f" of the {name} rows"
+            raise MissingColumn(f"there is no label column {column!r}; the columns{where} are {listing(rows.names(), 12)}.")
+        texts[name] = found
+    texts = unify(texts)
+    names = in_order({text for text in texts["train"] if text is not None})
+    question = threshold(column)
+    if question is not None and set(names) <= set(question.names()):
+        names = [name for name in question.names() if name in names]
+    keep = all_kept(texts)
+    notes = []
+    for part, values in texts.items():
+        lost = [row for row, text in enumerate(values) if text is None]
+        if lost and options.missing == "refuse" and len(lost) < len(values):
+            raise BadLabel(
+                f"label {column!r} is empty in {len(lost):,} of {len(values):,} rows of {part} (the first is row "
+                f"{lost[0]}, counted from 0); fill them in, or leave them out with missing labels set to drop."
+            )
+        if lost:
+            keep[part][torch.tensor(lost)] = False
+            notes.append(f"{len(lost):,} rows of {part} have no label {column!r} and were left out.")
+    _check_classes(texts["train"], names, column, options)
+    names = _positive_last(names, column, options)
+    for part, values in texts.items():
+        if unknown := {text for text in values if text is not None and text not in names}:
+            raise BadLabel(
+                f"{part} holds the label {listing(in_order(unknown))}, which no row of train has; "
+                "drop those rows or add some to train."
+            )
+    if len(names) == 2:
+        notes.append(f"Label {column!r}: 0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}.")
+    else:
+        notes.append(f"Label {column!r}: {len(names)} classes, {listing(names)}.")
+    codes = {part: to_codes(values, names) for part, values in texts.items()}
+    return Encoded(tuple(names), codes, keep, tuple(notes))
+
+
+def _positive_last(names: list[str], column: str, options: LabelOptions) -> list[str]:
+    if options.positive is None:
+        return names
+    if options.positive not in names or len(names) != 2:
+        raise UnknownName(f"the positive label {options.positive!r} must be one of two; {column!r} holds {listing(names)}.")
+    return sorted(names, key=lambda name: name == options.positive)
+
+
+def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOptions) -> None:
+    if not names:
+        raise BadLabel(f"label {column!r} is empty in every row of train; name a column that is filled in.")
+    if len(names) == 1:
+        raise BadLabel(f"label {column!r} holds one class only, {names[0]!r}; there is nothing to learn: name another.")
+    numeric = all_numbers(names)
+    fractions = numeric and any(not float(name).is_integer() for name in names)
+    most = options.max_classes or (20 if fractions else 100 if numeric else 1000)
+    if len(names) > most and numeric:
+        middle = float(names[len(names) // 2])
+        raise BadLabel(
+            f"label {column!r} has {len(names):,} distinct values and is probably a number, not a class; "
+            f"ask for two sides of one, such as '{column}>={middle:g}', or raise max_classes."
+        )
+    if len(names) > most or (not options.max_classes and len(names) > 20 and 2 * len(names) > len(texts)):
+        raise BadLabel(
+            f"label {column!r} has {len(names):,} distinct values in {len(texts):,} rows and is probably an id or free "
+            "text; name another column, or raise max_classes."
+        )

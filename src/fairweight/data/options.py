@@ -1,0 +1,75 @@
+"""Everything that may be said about a source beyond where it is, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fairweight.data.corrupt import Corruption
+from fairweight.data.split import Exemplar, Split
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """How the label column becomes classes."""
+
+    positive: str | None = None  # of two labels, the one that counts as 1; None: the second in order
+    missing: Literal["refuse", "drop"] = "refuse"  # rows without a label
+    max_classes: int | None = None  # None: 100 where labels are numbers, 1,000 otherwise
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """How the sensitive columns become groups."""
+
+    floor: int = 4  # rows per cell; four, so that train, validation, exemplar and test can each have one
+    below: Literal["refuse", "merge", "drop", "keep"] = "refuse"  # what happens to groups with a smaller cell
+    only: tuple[str, ...] = ()  # the groups to compare; none: all
+    rest: Literal["merge", "drop"] = "merge"  # what happens to the groups that `only` leaves out
+    missing: Literal["unknown", "group", "drop", "refuse"] = "unknown"  # rows without a group
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table's columns become inputs."""
+
+    delimiter: str | None = None  # None: comma for .csv, tab for .tsv
+    encoding: str = "utf-8"
+    numeric: tuple[str, ...] = ()  # read as numbers, whatever they look like
+    categorical: tuple[str, ...] = ()  # read as categories, whatever they look like
+    drop: tuple[str, ...] = ()  # kept out of the inputs
+    keep: tuple[str, ...] = ()  # kept in the inputs although they look like an id or free text
+    group_in_inputs: bool = False  # whether the model may see the sensitive columns
+    drop_leaks: bool = False  # whether columns that give the label away are dropped or only named
+    max_categories: int = 50  # per column; the rarer ones share one
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How images become uint8 tensors [C, H, W], and where they are kept."""
+
+    size: int | tuple[int, int] | None = None  # (height, width) to resize to; None: all must agree
+    crop: int | None = None  # side of a centred square that is cut out first
+    channels: Literal[1, 3] | None = None  # None: 1 where all images are grey, otherwise 3
+    file_column: str | None = None  # in a list of files: the column that names them
+    root: str | None = None  # in a list of files: the folder that the names start from
+    unreadable: Literal["refuse", "drop"] = "refuse"
+    memory_gb: float = 8.0  # a part larger than this streams from a memory-mapped file
+    cache: bool = True  # keep the decoded pixels on disk, so that the next load is quick
+    cache_dir: str | None = None  # None: FAIRWEIGHT_CACHE, otherwise the user's cache folder
+    workers: int | None = None  # decoding threads; None: one per core
+
+
+@dataclass(frozen=True)
+class Options:
+    """All of it; None for split or exemplar means what suits the source."""
+
+    labels: LabelOptions = field(default_factory=LabelOptions)
+    groups: GroupOptions | None = None
+    table: TableOptions = field(default_factory=TableOptions)
+    image: ImageOptions | None = None
+    split: Split | None = None
+    exemplar: Exemplar | None = None
+    corruptions: tuple[Corruption, ...] = ()
+    corrupt_parts: tuple[Literal["train", "validation", "exemplar"], ...] = ("train",)  # test is never corrupted
+    limit: int | None = None  # at most so many rows of each given part, stratified: for a quick look

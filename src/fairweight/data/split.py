@@ -1,0 +1,211 @@
+"""Which rows are for training, selection, exemplars and test: given, or drawn by cell with a seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fairweight.data._draw import by_stratum, proportional, stream
+from fairweight.errors import BadInput, EmptyCell, MissingGroups
+from fairweight.types import Cells
+
+# How people spell the parts, in a column or as a folder's name.
+PART_NAMES = {
+    "train": "train", "training": "train", "tr": "train",
+    "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation", "eval": "validation",
+    "test": "test", "testing": "test", "te": "test", "holdout": "test",
+    "exemplar": "exemplar", "exemplars": "exemplar", "meta": "exemplar",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where validation and test rows come from, when the source does not say."""
+
+    test: float | str = 0.2  # share of all rows, or a file
+    validation: float | str = 0.1  # share of all rows, or a file; 0: none
+    column: str | None = None  # a column that names each row's part
+
+    def __post_init__(self) -> None:
+        for name in ("test", "validation"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and not 0.0 <= value < 1.0:
+                raise BadInput(f"Split.{name} is {value}; give a share from 0 to below 1, or a file.")
+        shares = [value for value in (self.test, self.validation) if not isinstance(value, str)]
+        if sum(shares) >= 1.0:
+            raise BadInput("Split.test and Split.validation leave no rows for training; make their sum less than 1.")
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """Where the exemplar set comes from, and how large it is."""
+
+    source: str = "train"  # "train", "validation", or a file
+    inside: bool = False  # whether rows drawn from train also stay in it
+    per: Literal["cell", "class"] = "cell"
+    size: int | None = None  # per cell or class; None: a tenth of train in even parts, at most a fifth of any
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise BadInput(f"Exemplar.size is {self.size}; give at least 1 per {self.per}.")
+        if self.per not in ("cell", "class"):
+            raise BadInput(f"Exemplar.per is {self.per!r}; choose cell or class.")
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Rows of a given part, with their labels and groups."""
+
+    rows: Tensor  # [N] positions in the given part
+    labels: Tensor  # [N]
+    groups: Tensor | None  # [N], -1 where not known
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, index: Tensor) -> Marked:
+        """Those at these positions, or where the mask is true."""
+        groups = None if self.groups is None else self.groups[index]
+        return replace(self, rows=self.rows[index], labels=self.labels[index], groups=groups)
+
+    def strata(self) -> Tensor:
+        """One number per cell; rows whose group is not known form cells of their own."""  # [N]
+        if self.groups is None:
+            return self.labels
+        return self.labels * (int(self.groups.max()) + 2) + self.groups + 1 if len(self) else self.labels
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Each part's rows, and the given part that they come from."""
+
+    marked: dict[str, Marked]
+    origin: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def divide(
+    given: dict[str, Marked],
+    split: Split,
+    exemplar: Exemplar,
+    seed: int,
+    label_names: tuple[str, ...],
+    group_names: tuple[str, ...],
+) -> Parts:
+    """Train, validation, exemplar and test from what is given; a part that is given is never drawn."""
+    marked = dict(given)
+    origin = {name: name for name in given}
+    notes: list[str] = []
+    total = len(given["train"])
+    for name in ("test", "validation"):
+        share = getattr(split, name)
+        if name in marked or isinstance(share, str) or share == 0.0:
+            continue
+        # The share is of all rows; what is left after an earlier draw is smaller.
+        share = share * total / len(marked["train"])
+        sizes = proportional(marked["train"].strata(), share, parts=4)
+        rest, drawn = _cut(marked["train"], sizes, seed, name)
+        marked["train"], marked[name], origin[name] = rest, drawn, "train"
+        notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from the source, stratified by cell (seed {seed}).")
+    if "exemplar" not in marked:
+        _add_exemplar(marked, origin, notes, exemplar, seed, label_names, group_names)
+    for name, part in marked.items():
+        if len(part) == 0:
+            raise BadInput(f"the {name} part has no rows; give more data or another split.")
+    if "test" not in marked:
+        raise BadInput("there are no test rows; give Split.test a share above 0 or a file.")
+    notes += _gaps(marked, label_names, group_names)
+    return Parts(marked, origin, tuple(notes))
+
+
+def _cut(part: Marked, sizes: dict[int, int], seed: int, purpose: str) -> tuple[Marked, Marked]:
+    drawn = by_stratum(part.strata(), sizes, stream(seed, "split", purpose))
+    stays = torch.ones(len(part), dtype=torch.bool)
+    stays[drawn] = False
+    return part.take(stays), part.take(drawn)
+
+
+def _add_exemplar(
+    marked: dict[str, Marked],
+    origin: dict[str, str],
+    notes: list[str],
+    exemplar: Exemplar,
+    seed: int,
+    label_names: tuple[str, ...],
+    group_names: tuple[str, ...],
+) -> None:
+    source = exemplar.source
+    if source not in marked:
+        raise BadInput(f"the exemplar set is to come from {source}, which has no rows; give Split.{source} a share.")
+    pool = marked[source]
+    if pool.groups is not None and not bool((pool.groups >= 0).any()):
+        raise MissingGroups(
+            f"no row of {source} has a group label; take the exemplar set from a part that has them, or from a file."
+        )
+    known = torch.ones(len(pool), dtype=torch.bool) if pool.groups is None else pool.groups >= 0
+    candidates = pool.take(known)
+    by_class = exemplar.per == "class" or candidates.groups is None
+    strata = candidates.labels if by_class else candidates.strata()
+    if source == "validation" and exemplar.size is None:
+        sizes = None
+        drawn = torch.arange(len(candidates))
+    else:
+        groups = None if by_class else candidates.groups
+        cells = Cells.of(
+            candidates.labels, groups, label_names=label_names, group_names=group_names if groups is not None else None
+        )
+        sizes = _sizes(strata, cells, exemplar, may_empty=exemplar.inside or source == "validation")
+        drawn = by_stratum(strata, sizes, stream(seed, "split", "exemplar"))
+    marked["exemplar"], origin["exemplar"] = candidates.take(drawn), origin[source]
+    where = f"from {source}"
+    if source == "train" and not exemplar.inside:
+        stays = torch.ones(len(pool), dtype=torch.bool)
+        stays[known.nonzero().flatten()[drawn]] = False
+        marked["train"] = pool.take(stays)
+        where = "held out from train"
+    elif source == "train":
+        where = "from train, where they stay as well"
+    how = "all rows with a known group"
+    if sizes is not None:
+        least, most = min(sizes.values()), max(sizes.values())
+        how = f"{least if least == most else f'{least} to {most}'} per {'class' if by_class else 'cell'}"
+    notes.append(f"Exemplar set: {len(drawn):,} rows {where}, {how} (seed {seed}).")
+
+
+def _sizes(strata: Tensor, cells: Cells, exemplar: Exemplar, may_empty: bool) -> dict[int, int]:
+    values, counts = torch.unique(strata, return_counts=True)
+    if exemplar.size is None:
+        even = max(1, round(0.1 * len(strata) / len(values)))
+        wanted = torch.minimum(torch.full_like(counts, even), (counts // 5).clamp(min=1))
+        wanted = wanted if may_empty else torch.minimum(wanted, counts - 1)
+    else:
+        wanted = torch.full_like(counts, exemplar.size)
+    for want, count, name in zip(wanted.tolist(), counts.tolist(), cells.names, strict=True):
+        if want > count or (want == count and not may_empty):
+            raise EmptyCell(
+                f"the exemplar set needs {want} rows with {name}, and of the {count} there are none would stay in "
+                "train; lower Exemplar.size, give more rows, or merge the group."
+                if want == count
+                else f"the exemplar set needs {want} rows with {name}, and there are {count}; lower Exemplar.size."
+            )
+    return dict(zip(values.tolist(), wanted.tolist(), strict=True))
+
+
+def _gaps(marked: dict[str, Marked], label_names: tuple[str, ...], group_names: tuple[str, ...]) -> list[str]:
+    """Cells of test that the exemplar set lacks: nothing will pull for them."""
+    test, exemplar = marked["test"], marked["exemplar"]
+    if (test.groups is None) != (exemplar.groups is None):
+        return []
+    seen = set(_named(exemplar, label_names, group_names))
+    lost = [name for name in _named(test, label_names, group_names) if name not in seen]
+    if not lost:
+        return []
+    return [f"Warning: the exemplar set has no row with {'; '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}."]
+
+
+def _named(part: Marked, label_names: tuple[str, ...], group_names: tuple[str, ...]) -> tuple[str, ...]:
+    names = group_names if part.groups is not None else None
+    return Cells.of(part.labels, part.groups, label_names=label_names, group_names=names).names

@@ -1,0 +1,126 @@
+"""A whole training step as one CUDA graph: at small batches a GPU waits for launches, and a replay has none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairweight.metagradient.passes import RandomState
+from fairweight.reweight import Reweighter
+from fairweight.types import Batch, StepRecord
+
+_log = logging.getLogger("fairweight")
+WARM_UP = 3  # eager steps before the capture: the mode is chosen and the optimizer's state exists by then
+
+
+class CapturedStep:
+    """Takes steps by replay; those that cannot be replayed (another shape, a look at agreement) run as usual.
+
+    A change of learning rate captures anew. The record of a replay is overwritten by the next one.
+    """
+
+    def __init__(
+        self, reweighter: Reweighter, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None
+    ) -> None:
+        self.reweighter, self.optimizer, self.clip_norm = reweighter, optimizer, clip_norm
+        self.refusal: str | None = None  # why steps are not captured
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._key: tuple[Any, ...] = ()
+        self._inputs: list[Tensor] = []
+        self._record: StepRecord | None = None
+        self._warm = 0
+        self.captures = 0
+
+    def __call__(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
+        """One step."""
+        every = getattr(self.reweighter, "agreement_every", 0)
+        looks = every > 0 and self.reweighter.steps % every == 0
+        key = self._key_of(batch, exemplar)
+        if self.refusal is not None or looks:
+            return self._eager(batch, exemplar)
+        if self._graph is None or key != self._key:
+            if self._warm and self._key and key[0] != self._key[0]:
+                return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
+            if self._warm < WARM_UP:
+                return self._warm_up(batch, exemplar, key)
+            self._capture(batch, exemplar, key)
+            if self.refusal is not None:
+                return self._eager(batch, exemplar)
+        for static, fresh in zip(self._inputs, _tensors(batch, exemplar), strict=True):
+            static.copy_(fresh)
+        assert self._graph is not None
+        assert self._record is not None
+        self._graph.replay()
+        self.reweighter.steps += 1
+        return self._record
+
+    def _key_of(self, batch: Batch, exemplar: Batch | None) -> tuple[Any, ...]:
+        shapes = tuple((tuple(t.shape), t.dtype) for t in _tensors(batch, exemplar))
+        rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+        return shapes, rates
+
+    def _eager(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
+        return self.reweighter.step(batch, exemplar, self.optimizer, clip_norm=self.clip_norm)
+
+    def _warm_up(self, batch: Batch, exemplar: Batch | None, key: tuple[Any, ...]) -> StepRecord:
+        before = RandomState.now(batch.labels.device)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            record = self._eager(batch, exemplar)
+        torch.cuda.current_stream().wait_stream(side)
+        if before is not None and not before.unchanged():
+            self._refuse("the model draws random numbers, such as dropout, which a replay would repeat")
+        self._warm += 1
+        self._key = (key[0], ())
+        return record
+
+    def _capture(self, batch: Batch, exemplar: Batch | None, key: tuple[Any, ...]) -> None:
+        static_batch = batch.take(torch.arange(len(batch), device=batch.labels.device))
+        static_exemplar = None
+        if exemplar is not None:
+            static_exemplar = exemplar.take(torch.arange(len(exemplar), device=exemplar.labels.device))
+        graph = torch.cuda.CUDAGraph()
+        steps = self.reweighter.steps
+        try:
+            with torch.cuda.graph(graph):
+                self._record = self.reweighter.step(
+                    static_batch, static_exemplar, self.optimizer, clip_norm=self.clip_norm, check=False
+                )
+        except RuntimeError as error:
+            self._refuse(str(error).split("\n")[0])
+            return
+        finally:
+            self.reweighter.steps = steps  # a capture records the step and does not take it
+        self._graph, self._key = graph, key
+        self._inputs = _tensors(static_batch, static_exemplar)
+        self.captures += 1
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = reason
+        self._graph = None
+        _log.info("steps run one by one, not as a CUDA graph: %s", reason)
+
+
+def _tensors(batch: Batch, exemplar: Batch | None) -> list[Tensor]:
+    found: list[Tensor] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, Mapping):
+            for item in value.values():
+                collect(item)
+        elif isinstance(value, tuple | list):
+            for item in value:
+                collect(item)
+
+    for part in (batch, exemplar):
+        if part is not None:
+            for value in (part.inputs, part.labels, part.groups, part.rows, part.shares):
+                collect(value)
+    return found

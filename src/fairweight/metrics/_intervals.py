@@ -1,0 +1,150 @@
+"""Which interval belongs to which number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from fairweight.metrics._limits import (
+    Limits,
+    centred_percentiles,
+    gap_limits,
+    mean_limits,
+    percentiles,
+    quantile_limits,
+    wilson,
+    worst_limits,
+)
+from fairweight.metrics._rates import View
+from fairweight.metrics._statistic import Statistic
+from fairweight.metrics._tally import Counts, Floats, Tally, bootstrap
+from fairweight.metrics.estimate import Intervals
+
+
+@dataclass(frozen=True)
+class IntervalMaker:
+    """Intervals of the rates in one table and of the numbers that sum them up."""
+
+    tally: Tally
+    counts: Counts
+    view: View
+    settings: Intervals
+    _draws: dict[tuple[str, str], Floats] = field(default_factory=dict)  # resampled cells, by metric and strata
+
+    @property
+    def _tail(self) -> float:
+        return (1.0 - self.settings.level) / 2.0
+
+    def _disjoint(self, metric: str) -> bool:
+        """Whether the rows' rates come from different samples: not for rates of one label against all others."""
+        return not (self.view.by_label and metric in ("fpr", "selection_rate"))
+
+    def cells(self, metric: str) -> tuple[Floats, Floats]:
+        """Limits of a metric by row and target [R, T]."""
+        if self.settings.method == "bootstrap":
+            return percentiles(self._drawn_cells(metric), self._tail)
+        return self._score_limits(metric)(self.settings.z)
+
+    def rows(self, metric: str) -> tuple[Floats, Floats]:
+        """Limits of a metric by row [R]."""
+        cells = self.view.cells(metric, self.counts)
+        if cells.shape[1] > 1 and metric == "selection_rate":  # no such number: see View.rows
+            return np.full(len(cells), np.nan), np.full(len(cells), np.nan)
+        if self.settings.method == "bootstrap":
+            drawn = self._drawn_cells(metric)
+            return percentiles(drawn[..., 0] if drawn.shape[-1] == 1 else np.nanmean(drawn, axis=-1), self._tail)
+        return mean_limits(cells, *self.cells(metric), disjoint=metric != "fpr")
+
+    def statistic(self, statistic: Statistic, value: float) -> tuple[float, float]:
+        """Limits of a number that sums up the table."""
+        if math.isnan(value):
+            return math.nan, math.nan
+        if self.settings.method == "bootstrap":
+            low, high = percentiles(self._drawn(statistic, smooth=False), self._tail)
+            return float(low), float(high)
+        if statistic.kind == "overall":
+            pooled = View(by_label=False, targets=self.view.targets)
+            maker = IntervalMaker(self.tally, self.counts.pooled(), pooled, self.settings)
+            low, high = maker.rows(statistic.metric)
+            return float(low[0]), float(high[0])
+        if statistic.kind in ("gap", "odds"):
+            low, high = self._gap(statistic)
+            return low, min(1.0, high)
+        cells = self.view.cells(statistic.metric, self.counts)
+        limits = self._score_limits(statistic.metric)
+        if statistic.kind == "worst":
+            return worst_limits(cells, limits, self.settings.level, high_is_worse=statistic.high_is_worse)
+        low, high = centred_percentiles(self._drawn(statistic, smooth=True), value, self._tail)
+        return max(0.0, low), min(1.0, high)
+
+    def _gap(self, statistic: Statistic) -> tuple[float, float]:
+        metrics = ("tpr", "fpr") if statistic.kind == "odds" else (statistic.metric,)
+        found = [
+            gap_limits(
+                self.view.cells(metric, self.counts),
+                self._score_limits(metric),
+                self.settings.level,
+                disjoint=self._disjoint(metric),
+                families=len(metrics),
+            )
+            for metric in metrics
+        ]
+        return max(low for low, _ in found), max(high for _, high in found)
+
+    def _score_limits(self, metric: str) -> Limits:
+        if metric == "balanced_accuracy" and not self.view.by_label:
+            return self._balanced_limits
+        return partial(wilson, *self.view.proportion("tpr" if metric == "balanced_accuracy" else metric, self.counts))
+
+    def _balanced_limits(self, z: float) -> tuple[Floats, Floats]:
+        every = View(by_label=False, targets=np.arange(self.counts.samples.shape[-1]))
+        recall = every.cells("tpr", self.counts)
+        low, high = mean_limits(recall, *wilson(*every.proportion("tpr", self.counts), z), disjoint=True)
+        return low[:, None], high[:, None]
+
+    def _drawn(self, statistic: Statistic, *, smooth: bool) -> Floats:
+        draws: Floats = bootstrap(
+            self.tally,
+            lambda counts: statistic(counts[0], self.view),
+            draws=self.settings.draws,
+            seed=self.settings.seed,
+            strata=statistic.strata(self.view),
+            smooth=smooth,
+        )
+        return draws
+
+    def _drawn_cells(self, metric: str) -> Floats:
+        strata = Statistic("gap", metric).strata(self.view)
+        if (metric, strata) not in self._draws:
+            self._draws[metric, strata] = bootstrap(
+                self.tally,
+                lambda counts: self.view.cells(metric, counts[0]),
+                draws=self.settings.draws,
+                seed=self.settings.seed,
+                strata=strata,
+                smooth=False,
+            )
+        return self._draws[metric, strata]
+
+
+def drawn_statistic_limits(
+    statistic: Statistic, draws: Floats, values: Floats, settings: Intervals
+) -> tuple[float, float]:
+    """Limits of a gap or a worst value of a metric known by its bootstrap draws [D, R] alone."""
+    cells = values[:, None]  # [R, 1]
+    limits: Limits = partial(quantile_limits, draws[..., None], cells)
+    if not len(draws) or math.isnan(float(statistic.of(cells))):
+        return math.nan, math.nan
+    if settings.method == "score" and statistic.kind == "gap":
+        return gap_limits(cells, limits, settings.level, disjoint=True)
+    if settings.method == "score" and statistic.kind == "worst":
+        return worst_limits(cells, limits, settings.level, high_is_worse=statistic.high_is_worse)
+    drawn = statistic.of(draws[..., None])  # [D]
+    tail = (1.0 - settings.level) / 2.0
+    if settings.method == "score":
+        return centred_percentiles(drawn, float(statistic.of(cells)), tail)
+    low, high = percentiles(drawn, tail)
+    return float(low), float(high)

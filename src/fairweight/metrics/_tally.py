@@ -1,0 +1,158 @@
+"""How often each (group, label, prediction) occurs, and what resampling makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fairweight.metrics._columns import Ints
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+# What a draw keeps as it is: the number of samples, of samples in each group, or in each label x group.
+Strata: TypeAlias = Literal["all", "group", "cell"]
+_CHUNK = 10_000_000  # numbers held at a time while resampling
+
+
+@dataclass(frozen=True)
+class Counts:
+    """All that the rates need, by group and label; draws may stand before."""
+
+    samples: Ints  # [..., G, K] of this label
+    correct: Ints  # [..., G, K] of this label and predicted so
+    predicted: Ints  # [..., G, K] predicted as this label
+
+    def pooled(self) -> Counts:
+        """All groups as one."""
+        return Counts(*(part.sum(axis=-2, keepdims=True) for part in (self.samples, self.correct, self.predicted)))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The M distinct (group, label, predictions) with their frequency; several models may predict side by side."""
+
+    groups: Ints  # [M]
+    labels: Ints  # [M]
+    predictions: tuple[Ints, ...]  # [M] each
+    frequency: Ints  # [M]
+    shape: tuple[int, int]  # G, K
+
+    @classmethod
+    def of(cls, groups: Ints | None, labels: Ints, predictions: tuple[Ints, ...], shape: tuple[int, int]) -> Tally:
+        """Count the samples; without groups all are in one."""
+        K = shape[1]
+        key = labels.copy() if groups is None else groups * K + labels
+        for prediction in predictions:
+            key = key * K + prediction
+        key, frequency = np.unique(key, return_counts=True)
+        parts = []
+        for _ in predictions:
+            key, part = np.divmod(key, K)
+            parts.append(part)
+        group, label = np.divmod(key, K)
+        return cls(group, label, tuple(reversed(parts)), frequency, shape)
+
+    def counts(self, frequency: Ints | None = None, model: int = 0) -> Counts:
+        """Counts of one model's predictions, under the frequencies [..., M] given or its own."""
+        frequency = self.frequency if frequency is None else frequency
+        G, K = self.shape
+        cell = self.groups * K + self.labels
+        right = self.predictions[model] == self.labels
+        flat = (
+            _sum_by(cell, frequency, G * K),
+            _sum_by(cell[right], frequency[..., right], G * K),
+            _sum_by(self.groups * K + self.predictions[model], frequency, G * K),
+        )
+        return Counts(*(part.reshape(*part.shape[:-1], G, K) for part in flat))
+
+    def smoothed(self) -> tuple[Tally, Floats]:
+        """The tally and its frequencies with one right and one wrong sample per model added to every cell.
+
+        Resampling five samples that are all right would never see an error; this lets it (Agresti & Caffo 2000;
+        for two models side by side, half a sample for each pattern of right and wrong: Agresti & Min 2005).
+        """
+        G, K = self.shape
+        if K == 1:
+            return self, self.frequency.astype(np.float64)
+        cell = np.unique(self.groups * K + self.labels)
+        group, label = np.divmod(cell, K)
+        wrong = self._usual_mistake()[label]
+        models = len(self.predictions)
+        patterns = [[bool(bits >> model & 1) for model in range(models)] for bits in range(2**models)]
+        predictions = tuple(
+            np.concatenate([own, *(label if pattern[model] else wrong for pattern in patterns)])
+            for model, own in enumerate(self.predictions)
+        )
+        extra = len(patterns)
+        share = 2.0 / extra  # one right and one wrong per model in all
+        tally = Tally(
+            np.concatenate([self.groups, *[group] * extra]),
+            np.concatenate([self.labels, *[label] * extra]),
+            predictions,
+            np.concatenate([self.frequency, np.zeros(len(cell) * extra, dtype=np.int64)]),
+            self.shape,
+        )
+        return tally, tally.frequency + np.where(np.arange(len(tally.frequency)) < len(self.frequency), 0.0, share)
+
+    def _usual_mistake(self) -> Ints:
+        """For every label [K], the other label that it is most often taken for."""
+        K = self.shape[1]
+        mistakes = np.zeros((K, K))
+        for prediction in self.predictions:
+            np.add.at(mistakes, (self.labels, prediction), self.frequency)
+        mistakes[np.arange(K), (np.arange(K) + 1) % K] += 0.5  # where it never is: the next one
+        np.fill_diagonal(mistakes, -1.0)
+        return mistakes.argmax(axis=1).astype(np.int64)
+
+    def _stratum(self, strata: Strata) -> Ints:
+        if strata == "all":
+            return np.zeros(len(self.groups), dtype=np.int64)
+        return self.groups if strata == "group" else self.groups * self.shape[1] + self.labels
+
+
+def _sum_by(key: Ints, values: Ints, size: int) -> Ints:
+    """Sum the values [..., M] that share a key [M]: [..., size]."""
+    total = np.zeros((*values.shape[:-1], size), dtype=np.int64)
+    if len(key):
+        order = np.argsort(key, kind="stable")
+        present, starts = np.unique(key[order], return_index=True)
+        total[..., present] = np.add.reduceat(values[..., order], starts, axis=-1)
+    return total
+
+
+def _resampled(tally: Tally, weight: Floats, draws: int, strata: Strata, rng: np.random.Generator) -> Iterator[Ints]:
+    """Frequencies of resampled samples, a chunk of draws [D, M] at a time: multinomial within each stratum."""
+    stratum = tally._stratum(strata)
+    order = np.argsort(stratum, kind="stable")
+    edges = [*np.unique(stratum[order], return_index=True)[1].tolist(), len(order)]
+    blocks = [order[start:stop] for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    chunk = max(1, _CHUNK // (len(order) + 4 * tally.shape[0] * tally.shape[1]))
+    for start in range(0, draws, chunk):
+        size = min(chunk, draws - start)
+        drawn = np.empty((size, len(order)), dtype=np.int64)
+        for block in blocks:
+            share = weight[block] / weight[block].sum()
+            drawn[:, block] = rng.multinomial(tally.frequency[block].sum(), share, size=size)
+        yield drawn
+
+
+def bootstrap(
+    tally: Tally,
+    statistic: Callable[[tuple[Counts, ...]], Floats],
+    *,
+    draws: int,
+    seed: int,
+    strata: Strata,
+    smooth: bool,
+) -> Floats:
+    """The statistic of the models' counts under resampling of the samples: [draws, ...]."""
+    drawn_from, weight = tally.smoothed() if smooth else (tally, tally.frequency.astype(np.float64))
+    models = range(len(tally.predictions))
+    parts = [
+        statistic(tuple(drawn_from.counts(frequency, model) for model in models))
+        for frequency in _resampled(drawn_from, weight, draws, strata, np.random.default_rng(seed))
+    ]
+    return np.concatenate(parts) if parts else np.empty((0, 1))

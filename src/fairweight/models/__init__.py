@@ -1,0 +1,1 @@
+"""Networks that come with fairweight; users bring their own, unmodified."""

@@ -1,0 +1,33 @@
+"""A surrogate for equal true and false positive rates."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairweight.errors import MissingGroups
+from fairweight.objectives import Objective
+from fairweight.objectives._groups import group_losses
+from fairweight.types import Batch
+
+
+class EqualOddsLoss(Objective):
+    """Within each label, the spread (squared deviation) of group losses around that label's mean, averaged over labels."""
+
+    def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
+        """Squared deviation of group losses from their mean, for samples of one label."""  # []
+        by_group = group_losses(losses, groups)
+        return by_group._replace(loss=(by_group.loss - by_group.mean()).square()).mean()
+
+    def compared(self, exemplar: Batch) -> Tensor:
+        """Groups, which must be given."""  # [E]
+        if exemplar.groups is None:
+            raise MissingGroups("EqualOddsLoss compares groups within a label; give Batch(groups=...).")
+        return exemplar.groups
+
+    def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
+        """Mean over the labels in the batch."""  # []
+        groups = self.compared(exemplar)
+        labels = torch.unique(exemplar.labels)
+        spreads = [self(losses, groups.masked_fill(exemplar.labels != label, -1)) for label in labels]
+        return torch.stack(spreads).mean() if spreads else losses.new_zeros(())

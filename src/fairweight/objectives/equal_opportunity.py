@@ -1,0 +1,32 @@
+"""A surrogate for equal true positive rates."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fairweight.errors import MissingGroups
+from fairweight.objectives import Objective
+from fairweight.objectives._groups import group_losses
+from fairweight.types import Batch
+
+
+class EqualOpportunityLoss(Objective):
+    """Range of the group losses among samples of the positive label."""
+
+    def __init__(self, positive: int = 1) -> None:
+        self.positive = positive
+
+    def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
+        """Range over groups of samples that are all positive; on an exemplar batch the others are left out first."""  # []
+        by_group = group_losses(losses, groups)
+        return by_group.largest() - by_group.smallest()
+
+    def compared(self, exemplar: Batch) -> Tensor:
+        """Groups of positives, -1 elsewhere."""  # [E]
+        if exemplar.groups is None:
+            raise MissingGroups("EqualOpportunityLoss compares groups within a label; give Batch(groups=...).")
+        return exemplar.groups.masked_fill(exemplar.labels != self.positive, -1)
+
+    def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
+        """Range over the groups of positives."""  # []
+        return self(losses, self.compared(exemplar))

@@ -1,0 +1,32 @@
+"""The paper's MeanLossD."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from fairweight.errors import UnknownName
+from fairweight.objectives import Objective
+from fairweight.objectives._groups import group_losses
+
+
+class MeanLossDiscrepancy(Objective):
+    """Mean difference of group losses: from the "mean", over "pairs" of groups, or of the mean from the "best" group."""
+
+    def __init__(self, of: Literal["mean", "pairs", "best"] = "mean") -> None:
+        if of not in ("mean", "pairs", "best"):
+            raise UnknownName(f"MeanLossDiscrepancy(of={of!r}): choose 'mean', 'pairs' or 'best'.")
+        self.of = of
+
+    def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
+        """The discrepancy; 0 where one group is present."""  # []
+        by_group = group_losses(losses, groups)
+        if self.of == "best":
+            return by_group.mean() - by_group.smallest()
+        if self.of == "mean":
+            return by_group._replace(loss=(by_group.loss - by_group.mean()).abs()).mean()
+        apart = (by_group.loss[:, None] - by_group.loss[None, :]).abs()  # [M, M]
+        both = by_group.share[:, None] * by_group.share[None, :]
+        pairs = by_group.number * (by_group.number - 1)
+        return (both * apart).sum() / pairs.clamp_min(1.0)

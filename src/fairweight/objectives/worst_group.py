@@ -1,0 +1,26 @@
+"""The loss of whoever is served worst."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairweight.objectives import Objective
+from fairweight.objectives._groups import group_losses
+
+
+class WorstGroupLoss(Objective):
+    """Largest group loss (Meta-gDRO); with softness > 0 a smooth maximum over groups."""
+
+    compares = False  # one group's loss is still worth lowering
+
+    def __init__(self, softness: float = 0.0) -> None:
+        self.softness = softness
+
+    def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
+        """The worst group's mean loss."""  # []
+        by_group = group_losses(losses, groups)
+        if self.softness <= 0:
+            return by_group.largest()
+        weights = by_group.share * torch.softmax(by_group.loss / self.softness, dim=0)
+        return (weights * by_group.loss).sum() / weights.sum().clamp_min(torch.finfo(losses.dtype).tiny)

@@ -1,0 +1,227 @@
+"""FORML: one score per training sample, kept for the whole run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, LossNotFinite, OneGroup, ScoresMismatch
+from fairweight.metagradient import (
+    DirectionMemory,
+    Displacement,
+    ForwardPass,
+    Mode,
+    Solution,
+    WeightForm,
+    choose,
+    classification_loss,
+    slopes,
+    solve,
+    weight_form,
+)
+from fairweight.metagradient.passes import trainable, unwrap
+from fairweight.objectives import Objective
+from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
+from fairweight.reweight import Reweighter, current_lr
+from fairweight.reweight._agreement import agreement
+from fairweight.reweight._look_ahead import LookAhead
+from fairweight.reweight._score_step import AdaptiveStep, ScoreStep
+from fairweight.reweight._ties import Tie, TiedScores
+from fairweight.types import Batch, Loss, Weighing
+from fairweight.types import Objective as ObjectiveFunction
+
+
+class FORML(Reweighter):
+    """Learns one score per training sample from the gradient of an objective on the exemplar set.
+
+    objective: any f(losses, groups) -> scalar. look_ahead: None takes the objective's gradient at θ, an
+    approximation. tie: samples also share a score by "label", "group" or "cell"; own=False leaves that alone.
+    direction_memory: decay of a running average of the objective's gradient, 0 for none.
+    agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
+    """
+
+    paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
+    needs = frozenset({"exemplar"})
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        objective: ObjectiveFunction | None = None,
+        look_ahead: LookAhead | None = LookAhead(),  # noqa: B008 - frozen
+        score_step: ScoreStep | None = None,
+        gradient: str = "auto",
+        tie: Tie | None = None,
+        *,
+        own: bool = True,
+        form: str | WeightForm = "softmax",
+        loss: Loss = classification_loss,
+        direction_memory: float = 0.0,
+        agreement_every: int = 100,
+    ) -> None:
+        super().__init__(model, num_samples, loss=loss)
+        if not own and tie is None:
+            raise BadInput("own=False leaves no score to learn without a tie; give tie='label' or tie='group'.")
+        if not 0 <= direction_memory < 1:
+            raise BadInput(f"direction_memory={direction_memory}: give a decay from 0 (none) to below 1.")
+        self.objective = MaxLossDiscrepancy() if objective is None else objective
+        self.at_rest = look_ahead is None
+        self.look_ahead = LookAhead() if look_ahead is None else look_ahead
+        self.score_step = AdaptiveStep() if score_step is None else score_step
+        self.gradient: str = gradient
+        self.form = weight_form(form)
+        self.own = own
+        self.agreement_every = agreement_every
+        device = next(iter(trainable(unwrap(model)).values())).device
+        self._own = torch.full((num_samples,), self.form.start, device=device)  # [N]
+        self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device)
+        self._memory = DirectionMemory(direction_memory) if direction_memory > 0 else None
+        self._mode: Mode | None = None
+
+    @property
+    def mode(self) -> Mode | None:
+        """How the gradient is computed; None before the first step."""
+        return self._mode
+
+    @property
+    def scores(self) -> Tensor:
+        """Every sample's score: its own plus the one it shares."""  # [N]
+        return self._own.clone() if self._ties is None else self._own + self._ties.per_sample()
+
+    def weights(self) -> Tensor:
+        """Every sample's weight over the whole training set, mean 1."""  # [N]
+        return self.form.weights(self.scores) * self.num_samples
+
+    def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode:
+        """Check the batches, and on the first step find a gradient mode that works."""
+        super().prepare(batch, exemplar, optimizer, check)
+        assert exemplar is not None
+        self.rows(batch, check)
+        if check:
+            _check_groups(self.objective, exemplar)
+        if self._mode is None:
+            self._mode = choose(self.model, batch, self.loss, self.gradient)
+        return self._mode
+
+    def weigh(
+        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
+    ) -> Weighing:
+        """Move the batch's scores by their gradient, then weigh the batch by its new scores."""
+        assert exemplar is not None
+        assert self._mode is not None
+        rows = self.rows(done.batch, check=False)
+        shared = None if self._ties is None else self._ties.of(done.batch, check)
+        before = self._batch_scores(rows, shared)
+        displacement = self._displacement(done, before, optimizer)
+        found = solve(
+            done,
+            exemplar,
+            before,
+            self.objective,
+            displacement,
+            self._mode,
+            self.form,
+            running_statistics=self.look_ahead.statistics == "running",
+            at_rest=self.at_rest,
+            memory=self._memory,
+            check=check,
+        )
+        if check and not bool(torch.isfinite(found.objective)):
+            raise LossNotFinite(
+                "The objective on the exemplar batch is not finite after the look-ahead; nothing was moved. "
+                "Lower the learning rate, or give LookAhead(lr=...) a smaller one."
+            )
+        self._move(rows, shared, found, before, current_lr(optimizer))
+        after = self._batch_scores(rows, shared)
+        total = self.form.total(after, done.logits, done.losses, done.batch.labels, done.loss)
+        return Weighing(
+            weights=self.form.weights(after),
+            total=total,
+            objective=found.objective,
+            exemplar_losses=found.exemplar_losses,
+            pull=found.pull,
+            gradient=found.gradient,
+            agreement=self._agreement(done, exemplar, displacement),
+            mode=str(self._mode),
+        )
+
+    def _batch_scores(self, rows: Tensor, shared: Tensor | None) -> Tensor:
+        own = self._own[rows]
+        return own if self._ties is None or shared is None else own + self._ties.scores[shared]
+
+    def _displacement(self, done: ForwardPass, scores: Tensor, optimizer: torch.optim.Optimizer) -> Displacement:
+        slope = None
+        if self.look_ahead.direction == "optimizer":
+            total = self.form.total(scores, done.logits, done.losses, done.batch.labels, done.loss)
+            slope = slopes(total, done.parameters)
+        return self.look_ahead.displacement(done.parameters, slope, optimizer)
+
+    def _move(self, rows: Tensor, shared: Tensor | None, found: Solution, before: Tensor, lr: float) -> None:
+        weights = self.form.weights(before)
+        gradient = found.gradient.to(self._own.dtype)
+        if self.own:
+            # Added rather than written, so that a row drawn twice in one batch moves by both gradients.
+            self._own.index_add_(0, rows, self.score_step.move(gradient, weights, lr))
+            moved = self.form.limit(self.score_step.limit(self._own[rows], self.form.start))
+            self._own[rows] = moved
+        if self._ties is not None and shared is not None:
+            self._ties.remember(rows, shared)
+            self._ties.move(shared, gradient, weights, lr)
+
+    def _agreement(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor | None:
+        if self.agreement_every <= 0 or self.steps % self.agreement_every or self._mode is None:
+            return None
+        return agreement(done, exemplar, self.objective, displacement, self._mode)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Scores, the score step's memory, the shared scores and the gradient mode."""
+        state: dict[str, Any] = {
+            **super().state_dict(),
+            "own": self._own,
+            "score_step": self.score_step.state_dict(),
+            "mode": None if self._mode is None else [self._mode.name, self._mode.plain_kernels, self._mode.reason],
+        }
+        if self._ties is not None:
+            state["ties"] = self._ties.state_dict()
+        if self._memory is not None:
+            state["memory"] = self._memory.state_dict()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put everything back, bit for bit."""
+        if len(state["own"]) != self.num_samples:
+            raise ScoresMismatch(
+                f"The saved scores are of {len(state['own'])} samples and this FORML is for {self.num_samples}: "
+                "resume with the training set of that run, or start a new one."
+            )
+        if ("ties" in state) != (self._ties is not None):
+            raise ScoresMismatch("The saved scores and this FORML differ in their tie; give the same tie as that run.")
+        super().load_state_dict(state)
+        self._own.copy_(state["own"])
+        self.score_step.load_state_dict(state["score_step"])
+        mode = state["mode"]
+        self._mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
+        if self._ties is not None:
+            self._ties.load_state_dict(state["ties"])
+        if self._memory is not None:
+            self._memory.load_state_dict(state["memory"])
+
+
+def _check_groups(objective: ObjectiveFunction, exemplar: Batch) -> None:
+    """Refuse an exemplar batch that leaves nothing to compare."""
+    if len(exemplar) == 0:
+        raise BadInput("The exemplar batch is empty; give at least one sample of each group.")
+    if not getattr(objective, "compares", False):
+        return
+    groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
+    present = torch.unique(groups[groups >= 0]).tolist()
+    if len(present) < 2:
+        what = "label" if exemplar.groups is None else "group"
+        raise OneGroup(
+            f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the objective "
+            f"compares {what}s; draw it with samples of at least two, or use MeanLoss()."
+        )
+
+

@@ -1,0 +1,117 @@
+"""Which rows make up each train batch and each exemplar batch: pure functions of the seed and the step.
+
+Because a draw depends on nothing but (seed, step), a run resumes in the middle of an epoch from its step alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+
+import torch
+from torch import Tensor
+
+from fairweight.errors import BadInput, EmptyCell
+from fairweight.types import Batch, Cells, Samples
+
+_log = logging.getLogger("fairweight")
+
+
+def generator(*key: int | str) -> torch.Generator:
+    """A random stream of its own for each key, the same on every machine."""
+    digest = hashlib.sha256("/".join(map(str, key)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+class TrainSampler:
+    """Shuffled epochs: every sample once, in batches; the last one may be smaller, or is dropped where asked."""
+
+    def __init__(
+        self,
+        num_samples: int,
+        batch_size: int,
+        seed: int = 0,
+        *,
+        drop_last: bool = False,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if batch_size < 1 or num_samples < 1:
+            raise BadInput(f"Cannot draw batches of {batch_size} from {num_samples} samples; both must be at least 1.")
+        self.num_samples, self.seed, self.device = num_samples, seed, torch.device(device)
+        self.batch_size = min(batch_size, num_samples)
+        self.drop_last = drop_last and num_samples >= batch_size
+        self._epoch: int | None = None
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        whole, rest = divmod(self.num_samples, self.batch_size)
+        return whole + (1 if rest and not self.drop_last else 0)
+
+    def rows(self, step: int) -> Tensor:
+        """The rows of the batch at this step, counted from the start of the run."""  # [B]
+        epoch, position = divmod(step, len(self))
+        if epoch != self._epoch:
+            order = torch.randperm(self.num_samples, generator=generator("train", self.seed, epoch))
+            self._epoch, self._order = epoch, order.to(self.device)
+        return self._order[position * self.batch_size : (position + 1) * self.batch_size]
+
+
+class ExemplarSampler:
+    """per_cell members of each cell, none twice in a batch; a cell smaller than that is reused and reported.
+
+    Each cell is walked through in shuffled passes, so that every exemplar is seen equally often.
+    """
+
+    def __init__(
+        self, cells: Cells, per_cell: int, seed: int = 0, *, device: torch.device | str = "cpu", floor: int = 1
+    ) -> None:
+        if per_cell < 1:
+            raise BadInput(f"per_cell={per_cell}; draw at least 1 exemplar of each cell.")
+        if len(cells) == 0:
+            raise EmptyCell("The exemplar set has no sample with a known group; give group labels for some of it.")
+        for name, count in zip(cells.names, cells.counts, strict=True):
+            if count < floor:
+                raise EmptyCell(f"{count} exemplars with {name}, fewer than {floor}; lower the floor or drop the group.")
+        self.cells, self.per_cell, self.seed, self.device = cells, per_cell, seed, torch.device(device)
+        self.reused = tuple(
+            name for name, count in zip(cells.names, cells.counts, strict=True) if count < per_cell
+        )  # cells too small to give per_cell different members
+        if self.reused:
+            _log.warning(
+                "%d of %d cells have fewer than %d exemplars and are reused within a batch: %s",
+                len(self.reused),
+                len(cells),
+                per_cell,
+                "; ".join(self.reused[:5]) + (" ..." if len(self.reused) > 5 else ""),
+            )
+        self._members = [torch.nonzero(cells.index == k).flatten() for k in range(len(cells))]
+        self._pass: list[int | None] = [None] * len(cells)
+        self._order = [m for m in self._members]
+        natural = torch.tensor(cells.counts, dtype=torch.float32)
+        share = natural / natural.sum() * len(cells)  # mean 1 over a batch drawn evenly
+        self.shares = share.repeat_interleave(per_cell).to(self.device)  # [E]
+
+    def __len__(self) -> int:
+        """Exemplars per batch."""
+        return self.per_cell * len(self.cells)
+
+    def rows(self, step: int) -> Tensor:
+        """The positions in the exemplar set drawn at this step, cell by cell."""  # [E]
+        drawn = []
+        for k, members in enumerate(self._members):
+            size = len(members)
+            batches = max(1, size // self.per_cell)
+            turn, position = divmod(step, batches)
+            if self._pass[k] != turn:
+                order = torch.randperm(size, generator=generator("exemplar", self.seed, k, turn))
+                if size < self.per_cell:
+                    order = order.repeat(-(-self.per_cell // size))
+                self._pass[k], self._order[k] = turn, members[order].to(self.device)
+            drawn.append(self._order[k][position * self.per_cell : (position + 1) * self.per_cell])
+        return torch.cat(drawn)
+
+    def batch(self, exemplar: Samples, step: int) -> Batch:
+        """The exemplar batch of this step, with its members' natural shares."""
+        drawn = exemplar.take(self.rows(step))
+        return Batch(drawn.inputs, drawn.labels, drawn.groups, drawn.rows, self.shares)

@@ -1,0 +1,115 @@
+"""One training step: losses, weights, update. The file to read first.
+
+    l       per-sample losses at θ                            the real forward pass, graph kept
+    p       what the method makes of them                     `Reweighter.weigh`
+    θ       the user's optimizer on Σ p_i l_i                 backward over the same graph
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, LossNotFinite
+from fairweight.metagradient.mode import Mode
+from fairweight.metagradient.passes import ForwardPass, forward, predicted
+from fairweight.types import Batch, Loss, StepRecord, Weighing
+
+
+class Weigher(Protocol):
+    """What a step asks of a method."""
+
+    model: nn.Module
+    loss: Loss
+
+    def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode: ...
+
+    def weigh(
+        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
+    ) -> Weighing: ...
+
+
+def backward(
+    weigher: Weigher,
+    batch: Batch,
+    exemplar: Batch | None,
+    optimizer: torch.optim.Optimizer,
+    *,
+    scale: float = 1.0,
+    check: bool = True,
+) -> StepRecord:
+    """Weigh the batch and add scale times the gradient of its weighted loss to `.grad`; move nothing but scores.
+
+    check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
+    """
+    mode = weigher.prepare(batch, exemplar, optimizer, check)
+    done = forward(weigher.model, batch, weigher.loss, plain_kernels=mode.plain_kernels, check=check)
+    if check:
+        _check_finite(done.losses, batch)
+    made = weigher.weigh(done, exemplar, optimizer, check)
+    total = made.total if made.total is not None else (made.weights * done.losses).sum()
+    if total.requires_grad:
+        (total * scale).backward()  # type: ignore[no-untyped-call]
+    logits = done.logits.detach()
+    return StepRecord(
+        loss=total.detach(),
+        losses=done.losses.detach(),
+        weights=made.weights.detach(),
+        correct=predicted(logits) == batch.labels,
+        margin=_margin(logits, batch.labels),
+        objective=made.objective,
+        exemplar_losses=made.exemplar_losses,
+        exemplar_groups=None if exemplar is None else exemplar.compared(),
+        pull=made.pull,
+        gradient=made.gradient,
+        agreement=made.agreement,
+        mode=made.mode,
+    )
+
+
+def update(optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> None:
+    """Clip the gradient's norm where asked, and step the optimizer."""
+    if clip_norm is not None:
+        nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise BadInput("LBFGS evaluates the loss many times a step; choose another optimizer, such as SGD or Adam.")
+    optimizer.step()
+
+
+def take_step(
+    weigher: Weigher,
+    batch: Batch,
+    exemplar: Batch | None,
+    optimizer: torch.optim.Optimizer,
+    *,
+    clip_norm: float | None = None,
+    check: bool = True,
+) -> StepRecord:
+    """One whole step: gradients cleared, weights found, parameters moved once."""
+    optimizer.zero_grad()
+    record = backward(weigher, batch, exemplar, optimizer, check=check)
+    update(optimizer, clip_norm)
+    return record
+
+
+def _margin(logits: Tensor, labels: Tensor) -> Tensor:
+    """True logit minus the best other; for one logit, its signed value."""  # [B]
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        flat = logits.reshape(-1)
+        return torch.where(labels > 0, flat, -flat)
+    true = logits.gather(1, labels[:, None]).squeeze(1)
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return true - others.amax(dim=1)
+
+
+def _check_finite(losses: Tensor, batch: Batch) -> None:
+    bad = ~torch.isfinite(losses)
+    if bool(bad.any()):
+        where = torch.nonzero(bad).flatten()
+        rows = (batch.rows[where] if batch.rows is not None else where)[:8].tolist()
+        raise LossNotFinite(
+            f"The loss of {int(bad.sum())} of {len(losses)} samples is not finite (rows {rows}); nothing was moved. "
+            "Look at those inputs, lower the learning rate, or clip the gradient (clip_norm=1.0)."
+        )
