@@ -46,6 +46,7 @@ OBJECTIVES: dict[str, Objective] = {
     "mean+.3max": MeanLoss() + 0.3 * MaxLossDiscrepancy(),
     "mean+var": MeanLoss() + LossVariance(),
     "mean+.3var": MeanLoss() + 0.3 * LossVariance(),
+    "mean+std": MeanLoss() + LossVariance(root=True),
     "mean+3var": MeanLoss() + 3.0 * LossVariance(),
 }
 
@@ -67,11 +68,20 @@ def pixels(folder: str, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Te
         a, b, c, d = train_test_split(x / 16.0, y, test_size=0.25, random_state=0, stratify=y)
         return (torch.tensor(a).float(), torch.tensor(c), torch.tensor(b).float(), torch.tensor(d))
     root = Path(folder)
-    parts = [idx(root / f"{n}.gz") for n in (
-        "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")]
+    parts = [
+        idx(root / f"{n}.gz")
+        for n in (
+            "train-images-idx3-ubyte",
+            "train-labels-idx1-ubyte",
+            "t10k-images-idx3-ubyte",
+            "t10k-labels-idx1-ubyte",
+        )
+    ]
     return (
-        torch.tensor(parts[0]).flatten(1).float() / 255, torch.tensor(parts[1]).long(),
-        torch.tensor(parts[2]).flatten(1).float() / 255, torch.tensor(parts[3]).long(),
+        torch.tensor(parts[0]).flatten(1).float() / 255,
+        torch.tensor(parts[1]).long(),
+        torch.tensor(parts[2]).flatten(1).float() / 255,
+        torch.tensor(parts[3]).long(),
     )
 
 
@@ -88,8 +98,12 @@ def measures(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> dict[s
     with torch.no_grad():
         right = (model(x).argmax(1) == y).float()
     tpr = torch.stack([right[y == c].mean() for c in range(10)])
-    return {"accuracy": float(right.mean()), "tprd": float(tpr.max() - tpr.min()), "max_fnr": float(1 - tpr.min()),
-            "std": float(tpr.std())}
+    return {
+        "accuracy": float(right.mean()),
+        "tprd": float(tpr.max() - tpr.min()),
+        "max_fnr": float(1 - tpr.min()),
+        "std": float(tpr.std()),
+    }
 
 
 def make(method: dict[str, Any], model: torch.nn.Module, n: int) -> Reweighter:
@@ -102,10 +116,17 @@ def make(method: dict[str, Any], model: torch.nn.Module, n: int) -> Reweighter:
     if "scale" in method:
         step: Any = PlainStep(method["scale"])
     else:
-        step = AdaptiveStep(**{k: method[k] for k in ("rate", "bound", "memory") if k in method})
-    return FORML(model, n, objective, LookAhead(reverse=method.get("reverse", False)), step,
-                 tie=method.get("tie"), direction_memory=method.get("direction_memory", 0.0),
-                 agreement_every=method.get("agreement_every", 200))
+        step = AdaptiveStep(**{k: method[k] for k in ("rate", "fall", "rise", "slowing", "memory") if k in method})
+    return FORML(
+        model,
+        n,
+        objective,
+        LookAhead(reverse=method.get("reverse", False)),
+        step,
+        tie=method.get("tie"),
+        direction_memory=method.get("direction_memory", 0.0),
+        agreement_every=method.get("agreement_every", 200),
+    )
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
@@ -154,14 +175,26 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
                 agreements.append(float(record.agreement))
             step += 1
         path.append(measures(model, x[val].to(device), y[val].to(device)))
-    out = {"job": job, "seed": seed, "steps": total, "validation": path[-1], "path": path,
-           "test": measures(model, tx.to(device), ty.to(device)), "seconds": time.time() - started,
-           "captured": take is not None and take.refusal is None, "refusal": take.refusal if take else None}
+    out = {
+        "job": job,
+        "seed": seed,
+        "steps": total,
+        "validation": path[-1],
+        "path": path,
+        "test": measures(model, tx.to(device), ty.to(device)),
+        "seconds": time.time() - started,
+        "captured": take is not None and take.refusal is None,
+        "refusal": take.refusal if take else None,
+    }
     if reweighter.scores is not None:
         s = reweighter.scores
         p = torch.softmax(s, 0)
-        out |= {"score_std": float(s.std()), "score_max": float(s.abs().max()), "ess": float(1 / (n * p.square().sum())),
-                "agreement": float(np.mean(agreements)) if agreements else None}
+        out |= {
+            "score_std": float(s.std()),
+            "score_max": float(s.abs().max()),
+            "ess": float(1 / (n * p.square().sum())),
+            "agreement": float(np.mean(agreements)) if agreements else None,
+        }
         if not job.get("clean"):
             out["auc"] = auc(-s.float(), wrong)
     return out
@@ -186,8 +219,11 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     given = parser.parse_args()
     grid = json.loads(Path(given.grid).read_text())
-    jobs = [{**g, "seed": s, "data": given.data, "device": given.device}
-            for s in range(given.first_seed, given.first_seed + given.seeds) for g in grid]
+    jobs = [
+        {**g, "seed": s, "data": given.data, "device": given.device}
+        for s in range(given.first_seed, given.first_seed + given.seeds)
+        for g in grid
+    ]
     started, done = time.time(), 0
     with mp.get_context("spawn").Pool(given.processes) as pool, Path(given.out).open("w") as out:
         for result in pool.imap_unordered(safe, jobs):

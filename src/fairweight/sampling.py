@@ -72,7 +72,9 @@ class ExemplarSampler:
             raise EmptyCell("The exemplar set has no sample with a known group; give group labels for some of it.")
         for name, count in zip(cells.names, cells.counts, strict=True):
             if count < floor:
-                raise EmptyCell(f"{count} exemplars with {name}, fewer than {floor}; lower the floor or drop the group.")
+                raise EmptyCell(
+                    f"{count} exemplars with {name}, fewer than {floor}; lower the floor or drop the group."
+                )
         self.cells, self.per_cell, self.seed, self.device = cells, per_cell, seed, torch.device(device)
         self.reused = tuple(
             name for name, count in zip(cells.names, cells.counts, strict=True) if count < per_cell
@@ -87,7 +89,7 @@ class ExemplarSampler:
             )
         self._members = [torch.nonzero(cells.index == k).flatten() for k in range(len(cells))]
         self._pass: list[int | None] = [None] * len(cells)
-        self._order = [m for m in self._members]
+        self._order = list(self._members)
         natural = torch.tensor(cells.counts, dtype=torch.float32)
         share = natural / natural.sum() * len(cells)  # mean 1 over a batch drawn evenly
         self.shares = share.repeat_interleave(per_cell).to(self.device)  # [E]

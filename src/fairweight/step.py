@@ -1,8 +1,8 @@
 """One training step: losses, weights, update. The file to read first.
 
-    l       per-sample losses at θ                            the real forward pass, graph kept
-    p       what the method makes of them                     `Reweighter.weigh`
-    θ       the user's optimizer on Σ p_i l_i                 backward over the same graph
+l       per-sample losses at θ                            the real forward pass, graph kept
+p       what the method makes of them                     `Reweighter.weigh`
+θ       the user's optimizer on Σ p_i l_i                 backward over the same graph
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Training: fit, what watches it, and how it survives a kill."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairweight.metagradient.passes import RandomState
 from fairweight.reweight import Reweighter
-from fairweight.types import Batch, StepRecord
+from fairweight.types import Batch, StepRecord, map_tensors
 
 _log = logging.getLogger("fairweight")
 WARM_UP = 3  # eager steps before the capture: the mode is chosen and the optimizer's state exists by then
@@ -68,7 +68,7 @@ class CapturedStep:
 
     def _warm_up(self, batch: Batch, exemplar: Batch | None, key: tuple[Any, ...]) -> StepRecord:
         before = RandomState.now(batch.labels.device)
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             record = self._eager(batch, exemplar)
@@ -80,10 +80,8 @@ class CapturedStep:
         return record
 
     def _capture(self, batch: Batch, exemplar: Batch | None, key: tuple[Any, ...]) -> None:
-        static_batch = batch.take(torch.arange(len(batch), device=batch.labels.device))
-        static_exemplar = None
-        if exemplar is not None:
-            static_exemplar = exemplar.take(torch.arange(len(exemplar), device=exemplar.labels.device))
+        static_batch = _copy(batch)
+        static_exemplar = None if exemplar is None else _copy(exemplar)
         graph = torch.cuda.CUDAGraph()
         steps = self.reweighter.steps
         try:
@@ -104,6 +102,11 @@ class CapturedStep:
         self.refusal = reason
         self._graph = None
         _log.info("steps run one by one, not as a CUDA graph: %s", reason)
+
+
+def _copy(batch: Batch) -> Batch:
+    values = (batch.inputs, batch.labels, batch.groups, batch.rows, batch.shares)
+    return Batch(*(map_tensors(value, torch.clone) for value in values))
 
 
 def _tensors(batch: Batch, exemplar: Batch | None) -> list[Tensor]:

@@ -10,7 +10,8 @@ from fairweight.metagradient.passes import ForwardPass, Parameters, in_full, run
 
 def norm(values: Parameters) -> Tensor:
     """Euclidean norm over all entries."""  # []
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(v) for v in values.values()]))
+    total: Tensor = torch.stack(torch._foreach_norm(list(values.values()))).norm()
+    return total
 
 
 def step_length(here: Parameters, along: Parameters) -> Tensor:
@@ -22,7 +23,8 @@ def step_length(here: Parameters, along: Parameters) -> Tensor:
     length = norm(along)
     precision = torch.finfo(length.dtype).eps ** (1 / 3)
     size = norm({name: here[name] for name in along}).clamp_min(1.0)
-    return precision * size / length.clamp_min(torch.finfo(length.dtype).tiny)
+    distance: Tensor = precision * size / length.clamp_min(torch.finfo(length.dtype).tiny)
+    return distance
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:

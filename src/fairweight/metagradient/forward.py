@@ -13,8 +13,18 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """How the logits of the train batch move along the direction, at the pass's own parameters."""  # [B, K]
     with torch.no_grad(), done.again(), forward_ad.dual_level():
         dual = {
-            name: forward_ad.make_dual(p.detach(), direction[name]) if name in direction else p.detach()
+            name: _dual(p.detach(), direction[name]) if name in direction else p.detach()
             for name, p in done.parameters.items()
         }
-        moved = forward_ad.unpack_dual(run(done.model, dual, done.batch.inputs, len(done.batch)))
-    return torch.zeros_like(moved.primal) if moved.tangent is None else moved.tangent
+        logits, moved = _parts(run(done.model, dual, done.batch.inputs, len(done.batch)))
+    return torch.zeros_like(logits) if moved is None else moved
+
+
+def _dual(value: Tensor, along: Tensor) -> Tensor:
+    made: Tensor = forward_ad.make_dual(value, along)  # type: ignore[no-untyped-call]
+    return made
+
+
+def _parts(dual: Tensor) -> tuple[Tensor, Tensor | None]:
+    value, along = forward_ad.unpack_dual(dual)  # type: ignore[no-untyped-call]
+    return value, along

@@ -29,7 +29,9 @@ class Displacement:
         if isinstance(lr, Mapping):
             unknown = sorted(set(lr) - set(parameters))
             if unknown:
-                raise BadInput(f"lr names {unknown[0]!r}, which is no trainable parameter; use model.named_parameters().")
+                raise BadInput(
+                    f"lr names {unknown[0]!r}, which is no trainable parameter; use model.named_parameters()."
+                )
             rates: dict[str, float | Tensor] = dict(lr)
         else:
             rates = dict.fromkeys(parameters, lr)

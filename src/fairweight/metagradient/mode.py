@@ -26,7 +26,9 @@ from fairweight.types import Batch, Loss
 MODES = ("auto", "forward", "difference", "double-backward")
 # Below this many multiplications a pass is all overhead, and double backward starts the fewest operations.
 SMALL = 200_000
-_UNSUPPORTED = re.compile(r"forward AD|derivative for|double backward|not implemented|does not support|doesn't support", re.I)
+_UNSUPPORTED = re.compile(
+    r"forward AD|derivative for|double backward|not implemented|does not support|doesn't support", re.I
+)
 _log = logging.getLogger("fairweight")
 
 
@@ -63,9 +65,13 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str) -> Mode:
         return _say(Mode("forward", reason="every operator of the model has a forward-mode derivative"))
     second = _refusal(_try_forward, model, batch, loss, True)
     if second is None:
-        return _say(Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({first})"))
+        return _say(
+            Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({first})")
+        )
     if asked == "forward":
-        raise NotDifferentiable(f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'.")
+        raise NotDifferentiable(
+            f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'."
+        )
     return _say(Mode("difference", reason=f"an operator has no forward-mode derivative ({second})"))
 
 
@@ -88,7 +94,9 @@ def _small(model: nn.Module) -> bool:
     return on_cpu and sum(p.numel() for p in parameters.values()) <= SMALL
 
 
-def _refusal(attempt: Callable[[nn.Module, Batch, Loss, bool], None], model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> str | None:
+def _refusal(
+    attempt: Callable[[nn.Module, Batch, Loss, bool], None], model: nn.Module, batch: Batch, loss: Loss, plain: bool
+) -> str | None:
     try:
         attempt(model, batch, loss, plain)
     except (NotImplementedError, RuntimeError) as error:
@@ -117,4 +125,3 @@ def _try_double(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None
         torch.autograd.grad(
             torch.stack([s.sum() for s in slopes]).sum(), parameters, allow_unused=True, materialize_grads=True
         )
-

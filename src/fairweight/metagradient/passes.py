@@ -32,7 +32,7 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 def trainable(model: nn.Module) -> Parameters:
     """The parameters that move, each once, by its first name."""
-    found = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    found: Parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not found:
         raise BadInput("The model has no parameter that requires a gradient; unfreeze at least one layer.")
     return found
@@ -158,8 +158,9 @@ class RandomState:
     def unchanged(self) -> bool:
         """Whether nothing was drawn since."""
         now = RandomState.now(self.device)
-        same = now is not None and torch.equal(self.cpu, now.cpu)
-        return same and (self.cuda is None or (now.cuda is not None and torch.equal(self.cuda, now.cuda)))
+        if now is None or not torch.equal(self.cpu, now.cpu):
+            return False
+        return self.cuda is None or now.cuda is None or torch.equal(self.cuda, now.cuda)
 
 
 @contextmanager

@@ -62,9 +62,11 @@ class _Sum(Objective):
     def __init__(self, terms: tuple[tuple[float, ObjectiveFunction], ...]) -> None:
         flat: list[tuple[float, ObjectiveFunction]] = []
         for factor, term in terms:
-            inner = term.terms if isinstance(term, _Sum) else ((1.0, term),)
+            inner: tuple[tuple[float, ObjectiveFunction], ...] = (
+                term.terms if isinstance(term, _Sum) else ((1.0, term),)
+            )
             flat += [(factor * own, part) for own, part in inner]
-        self.terms = tuple(flat)
+        self.terms: tuple[tuple[float, ObjectiveFunction], ...] = tuple(flat)
 
     @property
     def compares(self) -> bool:  # type: ignore[override]

@@ -12,7 +12,7 @@ from fairweight.types import Batch
 
 
 class EqualOddsLoss(Objective):
-    """Within each label, the spread (squared deviation) of group losses around that label's mean, averaged over labels."""
+    """Variance of the group losses within each label, averaged over the labels."""
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """Squared deviation of group losses from their mean, for samples of one label."""  # []

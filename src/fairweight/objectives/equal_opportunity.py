@@ -17,7 +17,7 @@ class EqualOpportunityLoss(Objective):
         self.positive = positive
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
-        """Range over groups of samples that are all positive; on an exemplar batch the others are left out first."""  # []
+        """Range over groups; the samples given count as positives."""  # []
         by_group = group_losses(losses, groups)
         return by_group.largest() - by_group.smallest()
 

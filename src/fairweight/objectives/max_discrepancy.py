@@ -17,7 +17,9 @@ class MaxLossDiscrepancy(Objective):
 
     def __init__(self, of: Literal["range", "mean"] = "range", softness: float = 0.0) -> None:
         if of not in ("range", "mean"):
-            raise UnknownName(f"MaxLossDiscrepancy(of={of!r}): choose 'range' (max - min) or 'mean' (max |L_g - mean|).")
+            raise UnknownName(
+                f"MaxLossDiscrepancy(of={of!r}): choose 'range' (max - min) or 'mean' (max |L_g - mean|)."
+            )
         self.of = of
         self.softness = softness
 

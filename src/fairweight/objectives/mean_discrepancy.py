@@ -12,7 +12,7 @@ from fairweight.objectives._groups import group_losses
 
 
 class MeanLossDiscrepancy(Objective):
-    """Mean difference of group losses: from the "mean", over "pairs" of groups, or of the mean from the "best" group."""
+    """Mean difference of group losses: from the "mean", over "pairs", or of the mean from the "best" group."""
 
     def __init__(self, of: Literal["mean", "pairs", "best"] = "mean") -> None:
         if of not in ("mean", "pairs", "best"):

@@ -9,9 +9,17 @@ from fairweight.objectives._groups import group_losses
 
 
 class LossVariance(Objective):
-    """Variance of the group losses: every group pulls at once, so its gradient is steadier than that of max − min."""
+    """Variance of the group losses: every group pulls at once, so its gradient is steadier than that of max − min.
+
+    root: the standard deviation instead, which keeps its proportion to the losses as they fall.
+    """
+
+    def __init__(self, root: bool = False) -> None:
+        self.root = root
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """The variance over groups; 0 where one group is present."""  # []
         by_group = group_losses(losses, groups)
-        return by_group._replace(loss=(by_group.loss - by_group.mean()).square()).mean()
+        variance = by_group._replace(loss=(by_group.loss - by_group.mean()).square()).mean()
+        # The root has no slope at 0: equal groups leave nothing to pull at.
+        return variance.clamp_min(1e-24).sqrt() if self.root else variance

@@ -53,7 +53,9 @@ class Reweighter:
         if "train groups" in self.needs and batch.groups is None:
             raise MissingGroups(f"{name} needs the group of each training sample; give Batch(groups=...).")
         if exemplar is None and self.needs & {"exemplar", "exemplar groups"}:
-            raise MissingExemplar(f"{name} learns from an exemplar batch; pass one to step(batch, exemplar, optimizer).")
+            raise MissingExemplar(
+                f"{name} learns from an exemplar batch; pass one to step(batch, exemplar, optimizer)."
+            )
         return Mode("none")
 
     def step(

@@ -56,7 +56,9 @@ class LookAhead:
                 scale[name] = sign * lr * precondition
                 offset[name] = -sign * lr * push
         if not scale:
-            raise BadInput("The optimizer holds none of the model's trainable parameters; build it from model.parameters().")
+            raise BadInput(
+                "The optimizer holds none of the model's trainable parameters; build it from model.parameters()."
+            )
         return Displacement(scale, offset or None)
 
 

@@ -14,8 +14,8 @@ from fairweight.errors import BadInput
 class ScoreStep:
     """A rule that turns the scores' gradient into their move; subclasses write `move`."""
 
-    def move(self, gradient: Tensor, weights: Tensor, lr: float) -> Tensor:
-        """What to add to the scores."""  # [B] from [B], [B]
+    def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
+        """What to add to the scores; visits: how often each sample has been seen, on average."""  # [B]
         raise NotImplementedError
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
@@ -41,7 +41,7 @@ class PlainStep(ScoreStep):
     scale: float = 1.0
     reverse: bool = False
 
-    def move(self, gradient: Tensor, weights: Tensor, lr: float) -> Tensor:
+    def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         """Minus scale times lr times the gradient."""  # [B]
         return (self.scale * lr if self.reverse else -self.scale * lr) * gradient
 
@@ -51,26 +51,33 @@ class PlainStep(ScoreStep):
 
 
 class AdaptiveStep(ScoreStep):
-    """Scale-free: the gradient per unit of weight over its running magnitude, times rate; scores stay within ±bound.
+    """Scale-free: the gradient per unit of weight over its running magnitude, times rate; scores stay within bounds.
 
     Dividing by a running magnitude, not the batch's own, lets a batch with nothing to say move little. The step
-    follows the learning rate: rate is multiplied by lr over the largest lr seen.
+    follows the learning rate (rate is multiplied by lr over the largest lr seen) and slows with the square root of
+    the visits, as an average does. A score falls further than it rises: a wrong label should count for nothing, and
+    no sample for everything.
     """
 
-    def __init__(self, rate: float = 0.1, bound: float = 3.0, memory: float = 0.99) -> None:
-        if not rate > 0 or not bound > 0 or not 0 <= memory < 1:
+    def __init__(
+        self, rate: float = 0.3, fall: float = 3.0, rise: float = 1.0, slowing: float = 0.5, memory: float = 0.99
+    ) -> None:
+        if not rate > 0 or not fall > 0 or not rise > 0 or not 0 <= memory < 1 or slowing < 0:
             raise BadInput(
-                f"AdaptiveStep(rate={rate}, bound={bound}, memory={memory}): rate and bound must be positive, "
-                "memory from 0 to below 1."
+                f"AdaptiveStep(rate={rate}, fall={fall}, rise={rise}, slowing={slowing}, memory={memory}): rate, fall "
+                "and rise must be positive, slowing 0 or more, memory from 0 to below 1."
             )
-        self.rate, self.bound, self.memory = rate, bound, memory
+        self.rate, self.fall, self.rise, self.slowing, self.memory = rate, fall, rise, slowing, memory
         self._running: Tensor | None = None  # [2]: decayed sums of the mean square and of 1
         self._top_lr = 0.0
 
     def __repr__(self) -> str:
-        return f"AdaptiveStep(rate={self.rate}, bound={self.bound}, memory={self.memory})"
+        return (
+            f"AdaptiveStep(rate={self.rate}, fall={self.fall}, rise={self.rise}, slowing={self.slowing}, "
+            f"memory={self.memory})"
+        )
 
-    def move(self, gradient: Tensor, weights: Tensor, lr: float) -> Tensor:
+    def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         """Minus rate times the gradient per unit of weight over its running root mean square."""  # [B]
         counts = weights > 0
         per_weight = torch.where(counts, gradient / torch.where(counts, weights, 1.0), 0.0)
@@ -82,15 +89,16 @@ class AdaptiveStep(ScoreStep):
         magnitude = (self._running[0] / self._running[1]).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
-        return -self.rate * follow * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
+        rate = self.rate * follow / (1 + visits) ** self.slowing
+        return -rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
-        """Within bound of the start."""  # [B]
-        return scores.clamp(start - self.bound, start + self.bound)
+        """At most fall below and rise above the start."""  # [B]
+        return scores.clamp(start - self.fall, start + self.rise)
 
     def fresh(self) -> AdaptiveStep:
         """The same rule without memory."""
-        return AdaptiveStep(self.rate, self.bound, self.memory)
+        return AdaptiveStep(self.rate, self.fall, self.rise, self.slowing, self.memory)
 
     def state_dict(self) -> dict[str, Any]:
         """Running magnitude and the largest lr."""

@@ -32,7 +32,9 @@ class TiedScores:
             index = batch.labels
         else:
             if batch.groups is None:
-                raise MissingGroups(f"tie={self.tie!r} needs the group of each training sample; give Batch(groups=...).")
+                raise MissingGroups(
+                    f"tie={self.tie!r} needs the group of each training sample; give Batch(groups=...)."
+                )
             # unknown groups share an entry of their own, the first
             index = batch.groups + 1 if self.tie == "group" else batch.labels * 64 + batch.groups + 1
         if check and len(index) and int(index.max()) >= len(self.scores):
@@ -43,11 +45,11 @@ class TiedScores:
         """Note which score each row shares."""
         self.index[rows] = index.to(torch.int32)
 
-    def move(self, index: Tensor, gradient: Tensor, weights: Tensor, lr: float) -> None:
+    def move(self, index: Tensor, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> None:
         """Move each shared score by what its members in the batch say together."""
         total = torch.zeros_like(self.scores).index_add(0, index, gradient)
         weight = torch.zeros_like(self.scores).index_add(0, index, weights)
-        moved = self.step.move(total, weight, lr)  # 0 where nobody of that tie is in the batch
+        moved = self.step.move(total, weight, lr, visits)  # 0 where nobody of that tie is in the batch
         self.scores.copy_(self.step.limit(self.scores + moved, 0.0))
 
     def per_sample(self) -> Tensor:

@@ -23,7 +23,8 @@ from fairweight.metagradient import (
 )
 from fairweight.metagradient.passes import trainable, unwrap
 from fairweight.objectives import Objective
-from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
+from fairweight.objectives.mean import MeanLoss
+from fairweight.objectives.variance import LossVariance
 from fairweight.reweight import Reweighter, current_lr
 from fairweight.reweight._agreement import agreement
 from fairweight.reweight._look_ahead import LookAhead
@@ -36,7 +37,8 @@ from fairweight.types import Objective as ObjectiveFunction
 class FORML(Reweighter):
     """Learns one score per training sample from the gradient of an objective on the exemplar set.
 
-    objective: any f(losses, groups) -> scalar. look_ahead: None takes the objective's gradient at θ, an
+    objective: any f(losses, groups) -> scalar; by default MeanLoss() + LossVariance(), chosen by experiment
+    (records/, "score_step"). look_ahead: None takes the objective's gradient at θ, an
     approximation. tie: samples also share a score by "label", "group" or "cell"; own=False leaves that alone.
     direction_memory: decay of a running average of the objective's gradient, 0 for none.
     agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
@@ -66,7 +68,7 @@ class FORML(Reweighter):
             raise BadInput("own=False leaves no score to learn without a tie; give tie='label' or tie='group'.")
         if not 0 <= direction_memory < 1:
             raise BadInput(f"direction_memory={direction_memory}: give a decay from 0 (none) to below 1.")
-        self.objective = MaxLossDiscrepancy() if objective is None else objective
+        self.objective = MeanLoss() + LossVariance() if objective is None else objective
         self.at_rest = look_ahead is None
         self.look_ahead = LookAhead() if look_ahead is None else look_ahead
         self.score_step = AdaptiveStep() if score_step is None else score_step
@@ -76,6 +78,7 @@ class FORML(Reweighter):
         self.agreement_every = agreement_every
         device = next(iter(trainable(unwrap(model)).values())).device
         self._own = torch.full((num_samples,), self.form.start, device=device)  # [N]
+        self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device)
         self._memory = DirectionMemory(direction_memory) if direction_memory > 0 else None
         self._mode: Mode | None = None
@@ -163,12 +166,13 @@ class FORML(Reweighter):
         gradient = found.gradient.to(self._own.dtype)
         if self.own:
             # Added rather than written, so that a row drawn twice in one batch moves by both gradients.
-            self._own.index_add_(0, rows, self.score_step.move(gradient, weights, lr))
+            self._own.index_add_(0, rows, self.score_step.move(gradient, weights, lr, self._visits))
             moved = self.form.limit(self.score_step.limit(self._own[rows], self.form.start))
             self._own[rows] = moved
         if self._ties is not None and shared is not None:
             self._ties.remember(rows, shared)
-            self._ties.move(shared, gradient, weights, lr)
+            self._ties.move(shared, gradient, weights, lr, self._visits)
+        self._visits += len(rows) / self.num_samples
 
     def _agreement(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor | None:
         if self.agreement_every <= 0 or self.steps % self.agreement_every or self._mode is None:
@@ -180,6 +184,7 @@ class FORML(Reweighter):
         state: dict[str, Any] = {
             **super().state_dict(),
             "own": self._own,
+            "visits": self._visits,
             "score_step": self.score_step.state_dict(),
             "mode": None if self._mode is None else [self._mode.name, self._mode.plain_kernels, self._mode.reason],
         }
@@ -200,6 +205,7 @@ class FORML(Reweighter):
             raise ScoresMismatch("The saved scores and this FORML differ in their tie; give the same tie as that run.")
         super().load_state_dict(state)
         self._own.copy_(state["own"])
+        self._visits.copy_(state["visits"])
         self.score_step.load_state_dict(state["score_step"])
         mode = state["mode"]
         self._mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
@@ -220,8 +226,6 @@ def _check_groups(objective: ObjectiveFunction, exemplar: Batch) -> None:
     if len(present) < 2:
         what = "label" if exemplar.groups is None else "group"
         raise OneGroup(
-            f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the objective "
-            f"compares {what}s; draw it with samples of at least two, or use MeanLoss()."
+            f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "
+            f"objective compares {what}s; draw it with samples of at least two, or use MeanLoss()."
         )
-
-

@@ -58,9 +58,7 @@ class L2RW(Reweighter):
         point = exemplar_point(done, done.parameters, exemplar, self.objective, check=check)
         direction = Displacement.of(done.parameters, 1.0).along(point.direction)
         s = pull(done.logits.detach(), tangent(done, direction, self._mode), done.batch.labels, done.loss)
-        return Weighing(
-            rectified(s), objective=point.value, exemplar_losses=point.losses, pull=s, mode=str(self._mode)
-        )
+        return Weighing(rectified(s), objective=point.value, exemplar_losses=point.losses, pull=s, mode=str(self._mode))
 
 
 def rectified(pulls: Tensor) -> Tensor:
