@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,15 +11,16 @@ import numpy as np
 
 from fairweight.metrics._limits import (
     Limits,
-    centred_percentiles,
+    debiased_percentiles,
     gap_limits,
     mean_limits,
     percentiles,
     quantile_limits,
     wilson,
+    wilson_corrected,
     worst_limits,
 )
-from fairweight.metrics._rates import View
+from fairweight.metrics._rates import View, mean
 from fairweight.metrics._statistic import Statistic
 from fairweight.metrics._tally import Counts, Floats, Tally, bootstrap
 from fairweight.metrics.estimate import Intervals
@@ -54,8 +56,7 @@ class IntervalMaker:
         if cells.shape[1] > 1 and metric == "selection_rate":  # no such number: see View.rows
             return np.full(len(cells), np.nan), np.full(len(cells), np.nan)
         if self.settings.method == "bootstrap":
-            drawn = self._drawn_cells(metric)
-            return percentiles(drawn[..., 0] if drawn.shape[-1] == 1 else np.nanmean(drawn, axis=-1), self._tail)
+            return percentiles(mean(self._drawn_cells(metric), axis=-1), self._tail)
         return mean_limits(cells, *self.cells(metric), disjoint=metric != "fpr")
 
     def statistic(self, statistic: Statistic, value: float) -> tuple[float, float]:
@@ -63,22 +64,24 @@ class IntervalMaker:
         if math.isnan(value):
             return math.nan, math.nan
         if self.settings.method == "bootstrap":
-            low, high = percentiles(self._drawn(statistic, smooth=False), self._tail)
-            return float(low), float(high)
+            below, above = percentiles(self._drawn(statistic, smooth=False)[0], self._tail)
+            return float(below), float(above)
         if statistic.kind == "overall":
             pooled = View(by_label=False, targets=self.view.targets)
             maker = IntervalMaker(self.tally, self.counts.pooled(), pooled, self.settings)
-            low, high = maker.rows(statistic.metric)
-            return float(low[0]), float(high[0])
+            lows, highs = maker.rows(statistic.metric)
+            return float(lows[0]), float(highs[0])
         if statistic.kind in ("gap", "odds"):
             low, high = self._gap(statistic)
             return low, min(1.0, high)
         cells = self.view.cells(statistic.metric, self.counts)
         limits = self._score_limits(statistic.metric)
         if statistic.kind == "worst":
-            return worst_limits(cells, limits, self.settings.level, high_is_worse=statistic.high_is_worse)
-        low, high = centred_percentiles(self._drawn(statistic, smooth=True), value, self._tail)
-        return max(0.0, low), min(1.0, high)
+            far = self._score_limits(statistic.metric, wilson_corrected)
+            return worst_limits(cells, limits, far, self.settings.level, high_is_worse=statistic.high_is_worse)
+        draws, centre = self._drawn(statistic, smooth=True)
+        low, high = np.clip(debiased_percentiles(draws, float(centre), value, self._tail), 0.0, 1.0)
+        return float(low), float(high)
 
     def _gap(self, statistic: Statistic) -> tuple[float, float]:
         metrics = ("tpr", "fpr") if statistic.kind == "odds" else (statistic.metric,)
@@ -94,10 +97,10 @@ class IntervalMaker:
         ]
         return max(low for low, _ in found), max(high for _, high in found)
 
-    def _score_limits(self, metric: str) -> Limits:
+    def _score_limits(self, metric: str, interval: Callable[..., tuple[Floats, Floats]] = wilson) -> Limits:
         if metric == "balanced_accuracy" and not self.view.by_label:
             return self._balanced_limits
-        return partial(wilson, *self.view.proportion("tpr" if metric == "balanced_accuracy" else metric, self.counts))
+        return partial(interval, *self.view.proportion("tpr" if metric == "balanced_accuracy" else metric, self.counts))
 
     def _balanced_limits(self, z: float) -> tuple[Floats, Floats]:
         every = View(by_label=False, targets=np.arange(self.counts.samples.shape[-1]))
@@ -105,8 +108,8 @@ class IntervalMaker:
         low, high = mean_limits(recall, *wilson(*every.proportion("tpr", self.counts), z), disjoint=True)
         return low[:, None], high[:, None]
 
-    def _drawn(self, statistic: Statistic, *, smooth: bool) -> Floats:
-        draws: Floats = bootstrap(
+    def _drawn(self, statistic: Statistic, *, smooth: bool) -> tuple[Floats, Floats]:
+        return bootstrap(
             self.tally,
             lambda counts: statistic(counts[0], self.view),
             draws=self.settings.draws,
@@ -114,7 +117,6 @@ class IntervalMaker:
             strata=statistic.strata(self.view),
             smooth=smooth,
         )
-        return draws
 
     def _drawn_cells(self, metric: str) -> Floats:
         strata = Statistic("gap", metric).strata(self.view)
@@ -126,7 +128,7 @@ class IntervalMaker:
                 seed=self.settings.seed,
                 strata=strata,
                 smooth=False,
-            )
+            )[0]
         return self._draws[metric, strata]
 
 
@@ -136,15 +138,16 @@ def drawn_statistic_limits(
     """Limits of a gap or a worst value of a metric known by its bootstrap draws [D, R] alone."""
     cells = values[:, None]  # [R, 1]
     limits: Limits = partial(quantile_limits, draws[..., None], cells)
-    if not len(draws) or math.isnan(float(statistic.of(cells))):
+    value = float(statistic.of(cells))
+    if not len(draws) or math.isnan(value):
         return math.nan, math.nan
     if settings.method == "score" and statistic.kind == "gap":
         return gap_limits(cells, limits, settings.level, disjoint=True)
     if settings.method == "score" and statistic.kind == "worst":
-        return worst_limits(cells, limits, settings.level, high_is_worse=statistic.high_is_worse)
+        return worst_limits(cells, limits, limits, settings.level, high_is_worse=statistic.high_is_worse)
     drawn = statistic.of(draws[..., None])  # [D]
     tail = (1.0 - settings.level) / 2.0
     if settings.method == "score":
-        return centred_percentiles(drawn, float(statistic.of(cells)), tail)
+        return debiased_percentiles(drawn, value, value, tail)
     low, high = percentiles(drawn, tail)
     return float(low), float(high)

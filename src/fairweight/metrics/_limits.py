@@ -10,9 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fairweight.metrics._columns import Ints
 from fairweight.metrics._rates import highest, lowest
-from fairweight.metrics._tally import Floats
+from fairweight.metrics._tally import Amounts, Floats
 
 # Lower and upper limits of every rate, at a standard normal quantile z.
 Limits: TypeAlias = Callable[[float], tuple[Floats, Floats]]
@@ -20,7 +19,7 @@ _NORMAL = NormalDist()
 _BLOCK = 512  # rows compared with all others at a time
 
 
-def wilson(hits: Ints, trials: Ints, z: float) -> tuple[Floats, Floats]:
+def wilson(hits: Amounts, trials: Amounts, z: float) -> tuple[Floats, Floats]:
     """Wilson's score interval of a proportion; NaN where there were no trials."""
     n = np.where(trials > 0, trials, np.nan)
     rate = hits / n
@@ -28,6 +27,18 @@ def wilson(hits: Ints, trials: Ints, z: float) -> tuple[Floats, Floats]:
     centre = (rate + z * z / (2.0 * n)) / shrink
     half = z / shrink * np.sqrt(rate * (1.0 - rate) / n + z * z / (4.0 * n * n))
     return np.clip(np.minimum(centre - half, rate), 0.0, 1.0), np.clip(np.maximum(centre + half, rate), 0.0, 1.0)
+
+
+def wilson_corrected(hits: Amounts, trials: Amounts, z: float) -> tuple[Floats, Floats]:
+    """Wilson's interval with continuity correction (Newcombe 1998): its tails hold far out, where Wilson's do not."""
+    n = np.where(trials > 0, trials, np.nan)
+    rate = hits / n
+    scale = 2.0 * (n + z * z)
+    below = np.sqrt(np.maximum(z * z - 2.0 - 1.0 / n + 4.0 * rate * (n * (1.0 - rate) + 1.0), 0.0))
+    above = np.sqrt(np.maximum(z * z + 2.0 - 1.0 / n + 4.0 * rate * (n * (1.0 - rate) - 1.0), 0.0))
+    low = np.where(rate == 0.0, 0.0, (2.0 * hits + z * z - 1.0 - z * below) / scale)
+    high = np.where(rate == 1.0, 1.0, (2.0 * hits + z * z + 1.0 + z * above) / scale)
+    return np.clip(np.minimum(low, rate), 0.0, 1.0), np.clip(np.maximum(high, rate), 0.0, 1.0)
 
 
 def mean_limits(values: Floats, low: Floats, high: Floats, *, disjoint: bool) -> tuple[Floats, Floats]:
@@ -104,14 +115,19 @@ def _both(first: Floats, second: Floats, disjoint: bool) -> Floats:
     return np.hypot(first[:, None], second) if disjoint else first[:, None] + second
 
 
-def worst_limits(values: Floats, limits: Limits, level: float, *, high_is_worse: bool) -> tuple[float, float]:
-    """Limits of the worst of all values, by the reasoning of gap_limits."""
+def worst_limits(
+    values: Floats, limits: Limits, far_limits: Limits, level: float, *, high_is_worse: bool
+) -> tuple[float, float]:
+    """Limits of the worst of all values, by the reasoning of gap_limits.
+
+    far_limits are taken where many values must hold at once, and so each in its far tail.
+    """
     cells = int((~np.isnan(values)).sum())
     if not cells:
         return math.nan, math.nan
     tail = (1.0 - level) / 2.0
     low_z, high_z = limits(_NORMAL.inv_cdf(1.0 - tail))
-    low_c, high_c = limits(_NORMAL.inv_cdf(1.0 - tail / cells))
+    low_c, high_c = (far_limits if cells > 1 else limits)(_NORMAL.inv_cdf(1.0 - tail / cells))
     if high_is_worse:
         return float(highest(low_c.ravel(), 0)), float(highest(high_z.ravel(), 0))
     return float(lowest(low_z.ravel(), 0)), float(lowest(high_c.ravel(), 0))
@@ -132,12 +148,16 @@ def percentiles(draws: Floats, tail: float) -> tuple[Floats, Floats]:
     return low, high
 
 
-def centred_percentiles(draws: Floats, value: float, tail: float) -> tuple[float, float]:
-    """Limits of a value by the spread of its draws about their own mean.
+def debiased_percentiles(draws: Floats, centre: float, value: float, tail: float) -> tuple[float, float]:
+    """Limits of a value by the spread of its draws [D], with room for what sampling noise itself adds to it.
 
-    Resampling adds noise to noise: the drawn gaps lie above the one that was seen, as that lies above the true one.
+    Noise widens gaps: a drawn gap, with noise twice over, lies above the one seen, as that lies above the true one.
+    Extrapolated to no noise at all, along its square root (the law between equal groups, where it matters most), the
+    value moves by (centre - mean of the draws) / (sqrt 2 - 1), where centre is the value of what was drawn from.
+    The interval reaches both from where the value is and from there, so that it never promises what noise can do.
     """
     if not len(draws) or math.isnan(value):
         return math.nan, math.nan
     low, high = percentiles(draws - draws.mean(), tail)
-    return value + min(0.0, float(low)), value + max(0.0, float(high))
+    shift = (centre - float(draws.mean())) / (math.sqrt(2.0) - 1.0)
+    return value + min(0.0, shift) + min(0.0, float(low)), value + max(0.0, shift) + max(0.0, float(high))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairweight.metrics._columns import Ints
-from fairweight.metrics._tally import Counts, Floats
+from fairweight.metrics._tally import Amounts, Counts, Floats
 
 PROPORTIONS = ("accuracy", "tpr", "fnr", "fpr", "selection_rate")  # the columns of a table
 METRICS = (*PROPORTIONS, "balanced_accuracy")
@@ -31,7 +31,7 @@ class View:
         """By label, what was the one group's labels [..., 1, K] becomes the rows [..., K, 1]."""
         return Counts(*(part.swapaxes(-1, -2) for part in (counts.samples, counts.correct, counts.predicted)))
 
-    def proportion(self, metric: str, counts: Counts) -> tuple[Ints, Ints]:
+    def proportion(self, metric: str, counts: Counts) -> tuple[Amounts, Amounts]:
         """Hits and trials of a rate: [..., R, T]; of accuracy, [..., R, 1]."""
         everyone = counts.samples.sum(axis=-1, keepdims=True)  # [..., G, 1]
         if metric == "accuracy" and not self.by_label:
@@ -55,7 +55,7 @@ class View:
         return divide(*self.proportion("tpr" if metric == "balanced_accuracy" else metric, counts))
 
     def rows(self, metric: str, counts: Counts) -> Floats:
-        """A metric by row [..., R]; over several targets their mean, but for the selection rate, which is one over T."""
+        """A metric by row [..., R]; over several targets their mean, but not of selection rates, which is 1 / T."""
         cells = self.cells(metric, counts)
         if cells.shape[-1] > 1 and metric == "selection_rate":
             return np.full(cells.shape[:-1], np.nan)
@@ -66,9 +66,10 @@ class View:
         return View(by_label=False, targets=self.targets).rows(metric, counts.pooled())[..., 0]
 
 
-def divide(hits: Ints, trials: Ints) -> Floats:
+def divide(hits: Amounts, trials: Amounts) -> Floats:
     """hits / trials, NaN where there were no trials."""
-    return np.divide(hits, trials, out=np.full(hits.shape, np.nan), where=trials > 0)
+    out: Floats = np.full(hits.shape, np.nan)
+    return np.divide(hits, trials, out=out, where=trials > 0)
 
 
 def highest(values: Floats, axis: int) -> Floats:
@@ -87,7 +88,7 @@ def mean(values: Floats, axis: int) -> Floats:
     known = ~np.isnan(values)
     n = known.sum(axis=axis)
     total = np.where(known, values, 0.0).sum(axis=axis)
-    return np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
+    return divide(total, n)
 
 
 def _compared(values: Floats, found: Floats) -> Floats:
@@ -113,9 +114,14 @@ def spread(values: Floats) -> Floats:
     return highest(_compared(values, np.sqrt(mean(centred * centred, -2))), -1)
 
 
+def _flat(values: Floats) -> Floats:
+    """Rows and targets in one: [..., R * T], with or without draws."""
+    return values.reshape(*values.shape[:-2], values.shape[-2] * values.shape[-1])
+
+
 def worst_tenth(values: Floats, high_is_worse: bool = False) -> Floats:
     """Mean of the worst tenth, rounded up, of the rows and targets that could be estimated."""
-    flat = values.reshape(*values.shape[:-2], -1)
+    flat = _flat(values)
     flat = np.sort(-flat if high_is_worse else flat, axis=-1)  # NaNs sort last
     n = (~np.isnan(flat)).sum(axis=-1, keepdims=True)
     kept = mean(np.where(np.arange(flat.shape[-1]) < -(-n // 10), flat, np.nan), -1)
@@ -124,7 +130,7 @@ def worst_tenth(values: Floats, high_is_worse: bool = False) -> Floats:
 
 def worst(values: Floats, high_is_worse: bool = False) -> Floats:
     """The worst of all rows and targets."""
-    flat = values.reshape(*values.shape[:-2], -1)
+    flat = _flat(values)
     return highest(flat, -1) if high_is_worse else lowest(flat, -1)
 
 

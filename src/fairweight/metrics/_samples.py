@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, cast
@@ -121,16 +121,27 @@ def _group_column(
     columns = _attribute_columns(groups)
     attributes = []
     for name, column in columns.items():
-        given = names
-        if len(columns) > 1 and names is not None:
-            if not isinstance(names, Mapping):
-                raise BadInput("several attributes need group_names as a mapping from attribute to its names.")
-            given = cast("Mapping[str, Names]", names).get(name)
-        attributes.append(_attribute(name, column, length, missing, cast("Names | None", given)))
+        given = _names_of(name, names, several=len(columns) > 1)
+        attributes.append(_attribute(name, column, length, missing, given))
     titles = tuple(attribute.name for attribute in attributes)
     if len(attributes) == 1:
         return attributes[0].codes, attributes[0].axis, titles
     return (*_crossed(attributes), titles)
+
+
+def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, several: bool) -> Names | None:
+    """The names of one attribute's values: under its own name, or all that are given where it is the only one."""
+    if names is None:
+        return None
+    if isinstance(names, Mapping) and isinstance(names.get(attribute), Sequence | Mapping):
+        found = names[attribute]
+        if not isinstance(found, str):
+            return found
+    if not several:
+        return cast("Names", names)
+    if not isinstance(names, Mapping):
+        raise BadInput("several attributes need group_names as a mapping from attribute to the names of its values.")
+    return None
 
 
 def _attribute_columns(groups: object) -> dict[str, object]:
@@ -160,7 +171,7 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
     if len(array) != length:
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
     codes, values = factorise(array, what)
-    if -1 in values and not isinstance(values[-1], str):  # the code of a group that is not known, as in Batch
+    if -1 in values:  # the code of a group that is not known, as in Batch
         codes, values = _without(codes, values, values.index(-1))
     absent = int((codes < 0).sum())
     axis = named_axis(values, names, "group")

@@ -45,6 +45,21 @@ class Statistic:
     def named(cls, name: str, own: tuple[str, ...] = ()) -> Statistic:
         """The statistic of this name; `own` are the metrics that the caller added."""
         known = (*METRICS, *own)
+        found = cls._find(name, known)
+        if found is None:
+            raise UnknownName(
+                f"{name!r} is no number of this table; choose from: {', '.join(SCALARS)}, or a metric "
+                f"({', '.join(known)}), alone or with _gap, _ratio, _std, _worst or _worst_tenth after it."
+            )
+        return found
+
+    @classmethod
+    def is_named(cls, name: str) -> bool:
+        """Whether every table has a number of this name."""
+        return cls._find(name, METRICS) is not None
+
+    @classmethod
+    def _find(cls, name: str, known: tuple[str, ...]) -> Statistic | None:
         if name in _NAMED:
             return cls(*_NAMED[name])
         if name in known:
@@ -53,10 +68,7 @@ class Statistic:
             metric = name.removesuffix(f"_{kind}")
             if metric != name and metric in known:
                 return cls(kind, metric)
-        raise UnknownName(
-            f"{name!r} is no number of this table; choose from: {', '.join(SCALARS)}, or a metric "
-            f"({', '.join(known)}), alone or with _gap, _ratio, _std, _worst or _worst_tenth after it."
-        )
+        return None
 
     @property
     def high_is_worse(self) -> bool:
@@ -80,7 +92,7 @@ class Statistic:
         return SUMMARIES[self.kind](cells)
 
     def strata(self, view: View) -> Strata:
-        """What resampling must keep: a rate among the samples of a label keeps their number, others only the group's."""
+        """What resampling must keep: a rate among a label's samples keeps their number, others the group's."""
         if self.metric in ("selection_rate", "accuracy") and not (view.by_label and self.kind != "overall"):
             return "all" if self.kind == "overall" else "group"
         if self.metric == "selection_rate":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from fairweight.metrics._columns import Ints
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Amounts: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64]"  # fractions of samples, where smoothed
 # What a draw keeps as it is: the number of samples, of samples in each group, or in each label x group.
 Strata: TypeAlias = Literal["all", "group", "cell"]
 _CHUNK = 10_000_000  # numbers held at a time while resampling
@@ -21,9 +23,9 @@ _CHUNK = 10_000_000  # numbers held at a time while resampling
 class Counts:
     """All that the rates need, by group and label; draws may stand before."""
 
-    samples: Ints  # [..., G, K] of this label
-    correct: Ints  # [..., G, K] of this label and predicted so
-    predicted: Ints  # [..., G, K] predicted as this label
+    samples: Amounts  # [..., G, K] of this label
+    correct: Amounts  # [..., G, K] of this label and predicted so
+    predicted: Amounts  # [..., G, K] predicted as this label
 
     def pooled(self) -> Counts:
         """All groups as one."""
@@ -55,7 +57,7 @@ class Tally:
         group, label = np.divmod(key, K)
         return cls(group, label, tuple(reversed(parts)), frequency, shape)
 
-    def counts(self, frequency: Ints | None = None, model: int = 0) -> Counts:
+    def counts(self, frequency: Amounts | None = None, model: int = 0) -> Counts:
         """Counts of one model's predictions, under the frequencies [..., M] given or its own."""
         frequency = self.frequency if frequency is None else frequency
         G, K = self.shape
@@ -74,7 +76,7 @@ class Tally:
         Resampling five samples that are all right would never see an error; this lets it (Agresti & Caffo 2000;
         for two models side by side, half a sample for each pattern of right and wrong: Agresti & Min 2005).
         """
-        G, K = self.shape
+        K = self.shape[1]
         if K == 1:
             return self, self.frequency.astype(np.float64)
         cell = np.unique(self.groups * K + self.labels)
@@ -95,7 +97,7 @@ class Tally:
             np.concatenate([self.frequency, np.zeros(len(cell) * extra, dtype=np.int64)]),
             self.shape,
         )
-        return tally, tally.frequency + np.where(np.arange(len(tally.frequency)) < len(self.frequency), 0.0, share)
+        return tally, np.concatenate([self.frequency.astype(np.float64), np.full(len(cell) * extra, share)])
 
     def _usual_mistake(self) -> Ints:
         """For every label [K], the other label that it is most often taken for."""
@@ -105,7 +107,8 @@ class Tally:
             np.add.at(mistakes, (self.labels, prediction), self.frequency)
         mistakes[np.arange(K), (np.arange(K) + 1) % K] += 0.5  # where it never is: the next one
         np.fill_diagonal(mistakes, -1.0)
-        return mistakes.argmax(axis=1).astype(np.int64)
+        usual: Ints = mistakes.argmax(axis=1).astype(np.int64)
+        return usual
 
     def _stratum(self, strata: Strata) -> Ints:
         if strata == "all":
@@ -113,9 +116,9 @@ class Tally:
         return self.groups if strata == "group" else self.groups * self.shape[1] + self.labels
 
 
-def _sum_by(key: Ints, values: Ints, size: int) -> Ints:
+def _sum_by(key: Ints, values: Amounts, size: int) -> Amounts:
     """Sum the values [..., M] that share a key [M]: [..., size]."""
-    total = np.zeros((*values.shape[:-1], size), dtype=np.int64)
+    total = np.zeros((*values.shape[:-1], size), dtype=values.dtype)
     if len(key):
         order = np.argsort(key, kind="stable")
         present, starts = np.unique(key[order], return_index=True)
@@ -128,9 +131,9 @@ def _resampled(tally: Tally, weight: Floats, draws: int, strata: Strata, rng: np
     stratum = tally._stratum(strata)
     order = np.argsort(stratum, kind="stable")
     edges = [*np.unique(stratum[order], return_index=True)[1].tolist(), len(order)]
-    blocks = [order[start:stop] for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    blocks = [order[start:stop] for start, stop in pairwise(edges)]
     chunk = max(1, _CHUNK // (len(order) + 4 * tally.shape[0] * tally.shape[1]))
-    for start in range(0, draws, chunk):
+    for start in range(0, max(1, draws), chunk):  # no draws: one chunk of none, so that shapes hold
         size = min(chunk, draws - start)
         drawn = np.empty((size, len(order)), dtype=np.int64)
         for block in blocks:
@@ -147,12 +150,13 @@ def bootstrap(
     seed: int,
     strata: Strata,
     smooth: bool,
-) -> Floats:
-    """The statistic of the models' counts under resampling of the samples: [draws, ...]."""
+) -> tuple[Floats, Floats]:
+    """The statistic of the models' counts when samples are redrawn [draws, ...], and of what is drawn from [...]."""
     drawn_from, weight = tally.smoothed() if smooth else (tally, tally.frequency.astype(np.float64))
     models = range(len(tally.predictions))
     parts = [
         statistic(tuple(drawn_from.counts(frequency, model) for model in models))
         for frequency in _resampled(drawn_from, weight, draws, strata, np.random.default_rng(seed))
     ]
-    return np.concatenate(parts) if parts else np.empty((0, 1))
+    centre = statistic(tuple(drawn_from.counts(weight, model) for model in models))
+    return np.concatenate(parts), centre

@@ -1,0 +1,242 @@
+"""The table by group, and every number that is a view of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairweight.errors import BadInput, UnknownName
+from fairweight.metrics._columns import Names
+from fairweight.metrics._numbers import Numbers
+from fairweight.metrics._own import Metric
+from fairweight.metrics._rates import BY_CELL, PROPORTIONS
+from fairweight.metrics._samples import CodedSamples, coded_samples
+from fairweight.metrics.estimate import Estimate, Intervals
+from fairweight.metrics.floor import NoiseFloor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def group_table(
+    labels: object,
+    predictions: object,
+    groups: object = None,
+    *,
+    positive: Hashable | None = None,
+    missing: Literal["error", "ignore", "group"] = "error",
+    label_names: Names | None = None,
+    group_names: Names | Mapping[str, Names] | None = None,
+    metrics: Mapping[str, Metric] | None = None,
+    intervals: Intervals | None = None,
+) -> GroupTable:
+    """How a classifier does on each group; see fairweight.metrics for what each number means.
+
+    labels, predictions: [N] classes (numbers or text) as tensor, array, list or pandas column.
+    groups: [N]; several attributes as a mapping, a data frame or an array [N, A] are crossed; None: the label is
+    the group. positive: the label whose rates count (default: 1, or the larger of two labels; with more labels,
+    every label counts). missing: what to do with samples whose group is None, NaN or -1. label_names, group_names:
+    names in the order of integer codes, or from value to name; a named value that does not occur keeps its row.
+    metrics: more metrics by name, each f(labels, predictions) -> float. intervals: how intervals are made.
+    """
+    samples = coded_samples(
+        labels,
+        predictions,
+        groups,
+        positive=positive,
+        missing=missing,
+        label_names=label_names,
+        group_names=group_names,
+    )
+    return GroupTable(samples, metrics or {}, intervals or Intervals())
+
+
+class GroupTable:
+    """Rates by group with n and intervals; gaps and worst groups are views of it. Made by group_table."""
+
+    def __init__(self, samples: CodedSamples, metrics: Mapping[str, Metric], intervals: Intervals) -> None:
+        self.samples = samples
+        self.own_metrics = dict(metrics)
+        self.intervals = intervals
+        self.numbers = Numbers(samples, metrics, intervals)
+
+    @property
+    def n(self) -> int:
+        """Samples that count; those left out for a missing group do not."""
+        return self.numbers.n
+
+    @property
+    def n_missing(self) -> int:
+        """Samples left out because their group is missing."""
+        return self.samples.n_missing
+
+    @property
+    def by_label(self) -> bool:
+        """Whether the label is the group."""
+        return self.samples.groups is None
+
+    @property
+    def groups(self) -> tuple[Hashable, ...]:
+        """The rows: names or values of the groups (tuples where attributes are crossed), or of the labels."""
+        return self.samples.group_axis.keys
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """Names or values of all labels that occur or were named."""
+        return self.samples.label_axis.keys
+
+    @property
+    def targets(self) -> tuple[Hashable, ...]:
+        """The labels that rates are taken of: the positive one, or all."""
+        return tuple(self.labels[code] for code in self.numbers.view.targets)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that make up a group."""
+        return self.samples.attributes
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The columns: the rates, then the caller's own metrics."""
+        return (*PROPORTIONS, *self.own_metrics)
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether there is a rate for every label in every group: more than two labels, and groups beside them."""
+        return not self.by_label and len(self.targets) > 1
+
+    @property
+    def accuracy(self) -> float:
+        """Share of all samples that are predicted right."""
+        return self.value("accuracy")
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean over labels of the share of its samples that are predicted right."""
+        return self.value("balanced_accuracy")
+
+    @property
+    def worst_group_accuracy(self) -> float:
+        """The lowest accuracy of any group."""
+        return self.value("worst_group_accuracy")
+
+    @property
+    def tprd(self) -> float:
+        """True positive rate discrepancy: largest minus smallest TPR over the groups."""
+        return self.value("tprd")
+
+    @property
+    def max_fnr(self) -> float:
+        """The highest false negative rate of any group (and label)."""
+        return self.value("max_fnr")
+
+    @property
+    def fpr_gap(self) -> float:
+        """Largest minus smallest false positive rate over the groups."""
+        return self.value("fpr_gap")
+
+    @property
+    def equalised_odds_gap(self) -> float:
+        """The larger of TPRD and the FPR gap; NaN where either is."""
+        return self.value("equalised_odds_gap")
+
+    @property
+    def selection_rate_gap(self) -> float:
+        """Largest minus smallest share predicted positive over the groups (demographic parity difference)."""
+        return self.value("selection_rate_gap")
+
+    def gap(self, metric: str = "tpr") -> float:
+        """Largest minus smallest over the groups; NaN where fewer than two can be compared."""
+        return self.value(f"{self.numbers.known(metric)}_gap")
+
+    def ratio(self, metric: str = "selection_rate") -> float:
+        """Smallest over largest over the groups; NaN where fewer than two can be compared or all are 0."""
+        return self.value(f"{self.numbers.known(metric)}_ratio")
+
+    def worst(self, metric: str = "accuracy") -> float:
+        """The worst group's value: the highest of fnr and fpr, the lowest of any other metric."""
+        return self.value(f"{self.numbers.known(metric)}_worst")
+
+    def std(self, metric: str = "tpr") -> float:
+        """Standard deviation over the groups."""
+        return self.value(f"{self.numbers.known(metric)}_std")
+
+    def worst_tenth(self, metric: str = "tpr") -> float:
+        """Mean of the worst tenth of the groups, rounded up: of ten groups, the worst one."""
+        return self.value(f"{self.numbers.known(metric)}_worst_tenth")
+
+    def worst_group(self, metric: str = "accuracy") -> Any:
+        """Which group is the worst, or which (label, group); None where nothing could be estimated."""
+        found = self.numbers.worst_cell(metric)
+        if found is None:
+            return None
+        group = self.groups[found[0]]
+        return (self.targets[found[1]], group) if self.has_cells and metric in BY_CELL else group
+
+    def by_group(self, metric: str) -> dict[Hashable, float]:
+        """A metric's value for every group; of rates by label and group, the mean over labels."""
+        return dict(zip(self.groups, self.numbers.rows(metric).tolist(), strict=True))
+
+    def by_cell(self, metric: str) -> dict[tuple[Hashable, Hashable], float]:
+        """A rate's value for every (label, group)."""
+        if metric not in BY_CELL:
+            raise UnknownName(f"{metric!r} is no rate by label and group; choose from: {', '.join(BY_CELL)}.")
+        if self.by_label:
+            return {(group, group): value for group, value in self.by_group(metric).items()}
+        cells = self.numbers.cells(metric).T.tolist()  # [T, R]
+        return {
+            (t, g): value
+            for t, row in zip(self.targets, cells, strict=True)
+            for g, value in zip(self.groups, row, strict=True)
+        }
+
+    def value(self, name: str) -> float:
+        """A number that sums up the table, by name, such as "tprd" or "accuracy_gap"."""
+        return self.numbers.value(name)
+
+    def estimate(self, name: str, group: Hashable = None, label: Hashable = None) -> Estimate:
+        """A number with its interval: one that sums up the table or, where a group is named, that group's metric."""
+        if group is None:
+            if label is not None:
+                raise BadInput("a label's rate is taken in a group; name the group too.")
+            return self.numbers.estimate(name)
+        row = self.samples.group_axis.position(group, "group")
+        if label is None:
+            return self.numbers.row_estimate(name, row, None)
+        wanted = self.labels[self.samples.label_axis.position(label, "label")]
+        if name not in BY_CELL or self.by_label or wanted not in self.targets:
+            raise BadInput(f"{name!r} has no value for label {label!r} in group {group!r}; leave label out.")
+        return self.numbers.row_estimate(name, row, self.targets.index(wanted))
+
+    def noise_floor(self) -> NoiseFloor:
+        """What TPRD, maxFNR and the standard deviation of the TPRs would be, were all groups equal: sampling alone."""
+        return self.numbers.floor()
+
+    def to_pandas(self, rows: Literal["group", "cell"] = "group") -> pd.DataFrame:
+        """One row per group, or per label and group; every rate has its limits beside it."""
+        from fairweight.metrics._export import to_pandas
+
+        return to_pandas(self, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON: what cannot be estimated is None."""
+        from fairweight.metrics._export import to_dict
+
+        return to_dict(self)
+
+    def to_metric_frame(self) -> Any:
+        """The same samples and metrics as a fairlearn MetricFrame."""
+        from fairweight.metrics._export import to_metric_frame
+
+        return to_metric_frame(self)
+
+    def __str__(self) -> str:
+        from fairweight.metrics._text import text_of
+
+        return text_of(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"GroupTable(n={self.n}, groups={len(self.groups)}, accuracy={self.accuracy:.4f}, "
+            f"tprd={self.tprd:.4f}, max_fnr={self.max_fnr:.4f})"
+        )
