@@ -25,6 +25,10 @@ class Rows(Protocol):
         """One column."""
         ...
 
+    def order(self, column: str) -> Sequence[str]:
+        """The order that its values have by themselves; empty where they have none."""
+        ...
+
 
 @dataclass(frozen=True)
 class Encoded:

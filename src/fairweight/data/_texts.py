@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -94,7 +95,16 @@ def unify(parts: dict[str, Texts]) -> dict[str, Texts]:
     return {name: [spelling[text] for text in texts] for name, texts in parts.items()}
 
 
+def columns_are(asked: str, names: Sequence[str]) -> str:
+    """What there is instead of the column that was asked for, for a sentence."""
+    close = difflib.get_close_matches(asked.lower(), [name.lower() for name in names], n=1)
+    meant = next((name for name in names if close and name.lower() == close[0]), None)
+    return f"the columns are {listing(names, 12)}" + (f" (did you mean {meant!r}?)" if meant else "")
+
+
 def listing(values: Iterable[str], most: int = 6) -> str:
     """The first few, for a sentence."""
     found = list(values)
-    return ", ".join(repr(value) for value in found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+    return ", ".join(repr(value) for value in found[:most]) + (
+        f" and {len(found) - most} more" if len(found) > most else ""
+    )

@@ -54,6 +54,7 @@ class OneClass:
         _check("fraction", self.fraction)
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        """The marks with one label on the chosen rows."""
         chosen = _some(torch.arange(len(marks.labels)), self.fraction, generator)
         return _relabel(marks, chosen, torch.full_like(chosen, marks.label(self.label)))
 
@@ -68,6 +69,7 @@ class UniformFlips:
         _check("fraction", self.fraction)
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        """The marks with another label on the chosen rows."""
         chosen = _some(torch.arange(len(marks.labels)), self.fraction, generator)
         return _relabel(marks, chosen, _others(marks, chosen, generator))
 
@@ -83,6 +85,7 @@ class PairFlips:
         _check("fraction", self.fraction)
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        """The marks with the partner's label on the chosen rows of each class."""
         classes = len(marks.label_names)
         to = {marks.label(a): marks.label(b) for a, b in self.pairs.items()}
         to = to or {k: (k + 1) % classes for k in range(classes)}
@@ -105,6 +108,7 @@ class GroupFlips:
             _check(f"fractions[{name!r}]", fraction)
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        """The marks with another label on the chosen rows of each group."""
         new = marks
         for name, fraction in sorted(self.fractions.items()):
             member = marks.group(name)
@@ -127,6 +131,7 @@ class GroupImbalance:
         _check("keep", self.keep)
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        """The marks without the dropped rows."""
         member = marks.group(self.group)
         if self.label is not None:
             member = member & (marks.labels == marks.label(self.label))
@@ -146,6 +151,7 @@ class HiddenGroups:
         _check("fraction", self.fraction)
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
+        """The marks with the chosen groups not known."""
         if marks.groups is None:
             raise MissingGroups("no group labels to hide: the data has none; name a group column.")
         groups = marks.groups.clone()
@@ -203,9 +209,11 @@ def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
         done.append(f"{changed:,} of {count:,} labels are now wrong")
     if dropped := int((before.keep & ~after.keep).sum()):
         done.append(f"{dropped:,} of {count:,} rows were dropped")
+    hidden = 0
     if before.groups is not None and after.groups is not None:
-        if hidden := int(((before.groups >= 0) & (after.groups < 0)).sum()):
-            done.append(f"{hidden:,} of {count:,} group labels were hidden")
+        hidden = int(((before.groups >= 0) & (after.groups < 0)).sum())
+    if hidden:
+        done.append(f"{hidden:,} of {count:,} group labels were hidden")
     return f"Corruption {to_dict(corruption)['kind']} ({words}): {', '.join(done) or 'nothing changed'}."
 
 

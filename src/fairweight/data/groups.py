@@ -1,4 +1,4 @@
-"""The sensitive columns become groups, crossed where there are several; small cells are never passed over in silence."""
+"""The sensitive columns become groups, crossed where there are several; small cells are always reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, in_order, listing, to_number, unify
+from fairweight.data._texts import Texts, columns_are, in_order, listing, to_number, unify
 from fairweight.data.options import GroupOptions
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName
 
@@ -42,10 +42,13 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
             notes.append(f"{count:,} of {len(texts):,} rows of {part} have no {title!r}: their group is not known.")
     values = _only(values, keep, title, options, notes)
     names = _ordered(values, keep)
+    if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
+        names = [name for name in order if name in names]
     _check_names(names, columns, title)
-    if trained := {text for text in values["train"] if text is not None}:
-        if unseen := [name for name in names if name not in trained]:
-            notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
+    trained = {text for text in values["train"] if text is not None}
+    unseen = [name for name in names if name not in trained]
+    if trained and unseen:
+        notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
     codes = {part: to_codes(texts, names) for part, texts in values.items()}
     return Encoded(tuple(names), codes, keep, tuple(notes))
 
@@ -54,9 +57,8 @@ def apply_floor(
     labels: Encoded, groups: Encoded | None, options: GroupOptions
 ) -> tuple[Encoded, Encoded | None, list[str]]:
     """Cells of train below the floor: refused, merged, dropped or kept, as the user says, and always reported."""
-    for name in ("floor",):
-        if getattr(options, name) < 1:
-            raise BadInput("groups.floor must be at least 1; 1 lets every cell that has a row pass.")
+    if options.floor < 1:
+        raise BadInput(f"groups.floor is {options.floor}; give at least 1, which lets every cell that has a row pass.")
     if groups is None:
         return _class_floor(labels, options)
     # Where train has no group labels, the exemplar set is the smallest place that must have them.
@@ -75,8 +77,8 @@ def apply_floor(
         cells = _small_cells(counts, small, labels.names, groups.names, options.floor)
         if options.below == "refuse":
             raise SmallCell(
-                f"too few rows of {part} to compare ({cells}; the floor is {options.floor}): set groups.below to merge, "
-                "drop or keep, lower groups.floor, or give more rows."
+                f"too few rows of {part} to compare ({cells}; the floor is {options.floor}): set groups.below to "
+                "merge, drop or keep, lower groups.floor, or give more rows."
             )
         if options.below == "keep":
             notes.append(f"Warning: small cells were kept: {cells} (the floor is {options.floor}).")
@@ -102,7 +104,7 @@ def _crossed(
         found = {part: read_column(rows, column) for part, rows in parts.items()}
         if all(texts is None for texts in found.values()):
             every = next(iter(parts.values())).names()
-            raise MissingColumn(f"there is no group column {column!r}; the columns are {listing(every, 12)}.")
+            raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, every)}.")
         filled: dict[str, Texts] = {}
         for part, texts in found.items():
             if texts is None:
@@ -162,7 +164,9 @@ def _check_names(names: list[str], columns: Sequence[str], title: str) -> None:
             f"compare two sides of one, such as '{title}>={middle:g}'."
         )
     if len(names) > 1000:
-        raise BadInput(f"group {title!r} has {len(names):,} distinct values and is probably an id; name another column.")
+        raise BadInput(
+            f"group {title!r} has {len(names):,} distinct values and is probably an id; name another column."
+        )
 
 
 def _counts(labels: Encoded, groups: Encoded, part: str) -> Tensor:

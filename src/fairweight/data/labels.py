@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, all_numbers, in_order, listing, threshold, unify
+from fairweight.data._texts import Texts, all_numbers, columns_are, in_order, listing, threshold, unify
 from fairweight.data.options import LabelOptions
 from fairweight.errors import BadLabel, MissingColumn, UnknownName
 
@@ -18,11 +18,13 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
     for name, rows in parts.items():
         found = read_column(rows, column)
         if found is None:
-            where = "" if name == "train" else f" of the {name} rows"
-            raise MissingColumn(f"there is no label column {column!r}; the columns{where} are {listing(rows.names(), 12)}.")
+            where = "" if name == "train" else f" in the {name} rows"
+            raise MissingColumn(f"there is no label column {column!r}{where}; {columns_are(column, rows.names())}.")
         texts[name] = found
     texts = unify(texts)
     names = in_order({text for text in texts["train"] if text is not None})
+    if set(names) <= set(order := parts["train"].order(column)):
+        names = [name for name in order if name in names]
     question = threshold(column)
     if question is not None and set(names) <= set(question.names()):
         names = [name for name in question.names() if name in names]
@@ -58,7 +60,9 @@ def _positive_last(names: list[str], column: str, options: LabelOptions) -> list
     if options.positive is None:
         return names
     if options.positive not in names or len(names) != 2:
-        raise UnknownName(f"the positive label {options.positive!r} must be one of two; {column!r} holds {listing(names)}.")
+        raise UnknownName(
+            f"the positive label {options.positive!r} must be one of two; {column!r} holds {listing(names)}."
+        )
     return sorted(names, key=lambda name: name == options.positive)
 
 

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from fairweight.data._draw import by_stratum, proportional, stream
-from fairweight.errors import BadInput, EmptyCell, MissingGroups
+from fairweight.data._rows import Rows
+from fairweight.data._texts import listing
+from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups
 from fairweight.types import Cells
 
 # How people spell the parts, in a column or as a folder's name.
@@ -87,17 +89,42 @@ class Parts:
     notes: tuple[str, ...]
 
 
+def by_column(given: dict[str, Marked], train: Rows, column: str | None) -> tuple[dict[str, Marked], dict[str, str]]:
+    """The given parts, with train taken apart by a column that names each row's part; and where each comes from."""
+    origin = {name: name for name in given}
+    if column is None:
+        return given, origin
+    if column not in train.names():
+        raise MissingColumn(f"there is no column {column!r} to split by; the columns are {listing(train.names(), 12)}.")
+    texts = train.texts(column)
+    named = [PART_NAMES.get((texts[row] or "").lower()) for row in given["train"].rows.tolist()]
+    if None in named:
+        strange = texts[int(given["train"].rows[named.index(None)])]
+        raise BadInput(
+            f"column {column!r} holds {strange!r}; it must say train, validation, exemplar or test in every row."
+        )
+    if "train" not in named:
+        raise BadInput(f"column {column!r} names no row train; there is nothing to learn from.")
+    parts = {name: part for name, part in given.items() if name != "train"}
+    for name in dict.fromkeys(named):
+        if name in parts:
+            raise BadInput(f"the {name} rows are given twice, by column {column!r} and by a file; leave one out.")
+        parts[str(name)] = given["train"].take(torch.tensor([found == name for found in named]))
+        origin[str(name)] = "train"
+    return parts, origin
+
+
 def divide(
     given: dict[str, Marked],
+    origin: dict[str, str],
     split: Split,
     exemplar: Exemplar,
     seed: int,
-    label_names: tuple[str, ...],
-    group_names: tuple[str, ...],
+    names: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Parts:
     """Train, validation, exemplar and test from what is given; a part that is given is never drawn."""
-    marked = dict(given)
-    origin = {name: name for name in given}
+    label_names, group_names = names
+    marked, origin = dict(given), dict(origin)
     notes: list[str] = []
     total = len(given["train"])
     for name in ("test", "validation"):
@@ -109,7 +136,7 @@ def divide(
         sizes = proportional(marked["train"].strata(), share, parts=4)
         rest, drawn = _cut(marked["train"], sizes, seed, name)
         marked["train"], marked[name], origin[name] = rest, drawn, "train"
-        notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from the source, stratified by cell (seed {seed}).")
+        notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from train, stratified by cell (seed {seed}).")
     if "exemplar" not in marked:
         _add_exemplar(marked, origin, notes, exemplar, seed, label_names, group_names)
     for name, part in marked.items():
@@ -117,6 +144,7 @@ def divide(
             raise BadInput(f"the {name} part has no rows; give more data or another split.")
     if "test" not in marked:
         raise BadInput("there are no test rows; give Split.test a share above 0 or a file.")
+    marked = {name: marked[name] for name in ("train", "validation", "exemplar", "test") if name in marked}
     notes += _gaps(marked, label_names, group_names)
     return Parts(marked, origin, tuple(notes))
 

@@ -1,0 +1,131 @@
+"""Inputs for every part, with statistics from the train rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fairweight.data._found import Found
+from fairweight.data._meaning import Meaning
+from fairweight.data.image.decode import Form
+from fairweight.data.image.preprocessing import ImagePreprocessing
+from fairweight.data.image.rows import ImageRows
+from fairweight.data.image.stream import Streamed
+from fairweight.data.normalize import pixel_statistics
+from fairweight.data.options import ImageOptions, Options
+from fairweight.data.split import Marked, Parts
+from fairweight.data.table.leaks import find_leaks
+from fairweight.data.table.preprocessing import TablePreprocessing
+from fairweight.data.table.rows import FrameRows
+from fairweight.errors import UnreadableImage
+from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Part: TypeAlias = "Batch | Streamed"
+Preprocessing: TypeAlias = "TablePreprocessing | ImagePreprocessing"
+
+
+def build(
+    found: Found, parts: Parts, meaning: Meaning, options: Options, exclude: Sequence[str], shares: Tensor | None
+) -> tuple[dict[str, Part], Preprocessing, list[str]]:
+    """Samples of every part, what was fixed on train, and notes."""
+    if found.kind == "table":
+        return _tables(found, parts, meaning, options, exclude, shares)
+    return _images(found, parts, meaning, found.image, shares)
+
+
+def _tables(
+    found: Found, parts: Parts, meaning: Meaning, options: Options, exclude: Sequence[str], shares: Tensor | None
+) -> tuple[dict[str, Part], Preprocessing, list[str]]:
+    notes: list[str] = []
+    frames = {}
+    for name, part in parts.marked.items():
+        rows = found.parts[parts.origin[name]]
+        assert isinstance(rows, FrameRows)
+        frames[name] = rows.frame.iloc[part.rows.numpy()]
+    train, marked = frames["train"], parts.marked["train"]
+    never = list(exclude)
+    if leaks := find_leaks(train, marked.labels, meaning.label_names, never):
+        named = "; ".join(f"{name!r} ({how})" for name, how in leaks.items())
+        done = "they were dropped" if options.table.drop_leaks else "drop them unless they are known when you predict"
+        notes.append(f"Warning: columns that give the label {meaning.label!r} away: {named}; {done}.")
+        never += list(leaks) if options.table.drop_leaks else []
+    if marked.groups is not None and not options.table.group_in_inputs:
+        copies = find_leaks(train, marked.groups, meaning.group_names, [*never, *options.table.drop])
+        if copies:
+            named = ", ".join(repr(name) for name in copies)
+            notes.append(
+                f"Warning: the group {','.join(meaning.group)!r} can be read off {named}, which stays an input."
+            )
+    if meaning.group and not options.table.group_in_inputs:
+        notes.append(f"The group {','.join(meaning.group)!r} is kept out of the inputs.")
+    plan = TablePreprocessing.fit(train, meaning, options.table, never, notes)
+    notes.append(f"Inputs: {len(plan.columns)} columns became {len(plan.feature_names)} numbers per row.")
+    samples: dict[str, Part] = {}
+    for name, part in parts.marked.items():
+        # Exemplars that stay in train would repeat train's notes.
+        where = f"{name} rows"
+        inputs = plan.transform(frames[name], notes if name != "train" else [], where)
+        samples[name] = Batch(inputs, part.labels, part.groups, shares=shares if name == "exemplar" else None)
+    return samples, plan, notes
+
+
+def _images(
+    found: Found, parts: Parts, meaning: Meaning, options: ImageOptions, shares: Tensor | None
+) -> tuple[dict[str, Part], Preprocessing, list[str]]:
+    notes: list[str] = []
+    samples: dict[str, Part] = {}
+    shape: tuple[int, ...] | None = None
+    mean: list[float] = []
+    std: list[float] = []
+    for name, part in parts.marked.items():
+        rows = found.parts[parts.origin[name]]
+        assert isinstance(rows, ImageRows)
+        own = tuple(rows.store.read(part.rows[:1], []).shape[1:])
+        shape = shape or own
+        if own != shape:
+            raise UnreadableImage(
+                f"images of {name} are {'x'.join(map(str, own))} and of train {'x'.join(map(str, shape))} (channels, "
+                "height, width); give a size and channels to bring all to."
+            )
+        weights = shares if name == "exemplar" else None
+        samples[name] = _samples(rows, part, own, weights, options, name, notes)
+        if name == "train":
+            mean, std = _statistics(samples[name])
+    assert shape is not None
+    form = Form(shape[1], shape[2], options.crop, shape[0])
+    notes.append(f"Images: {'x'.join(map(str, shape))} bytes each, normalised by the mean and deviation of train.")
+    return samples, ImagePreprocessing(form, tuple(mean), tuple(std), meaning), notes
+
+
+def _samples(
+    rows: ImageRows, part: Marked, shape: tuple[int, ...], shares: Tensor | None, options: ImageOptions, name: str,
+    notes: list[str],
+) -> Part:  # fmt: skip
+    size = len(part) * shape[0] * shape[1] * shape[2]
+    if size > options.memory_gb * 2**30:
+        path = rows.store.mapped(notes)
+        if path is not None:
+            notes.append(
+                f"The {name} images take {size / 2**30:.1f} GiB, more than the {options.memory_gb:g} GiB allowed: they "
+                "stream from a memory-mapped file."
+            )
+            return Streamed(path, part.rows, part.labels, part.groups, shares)
+    pixels = rows.store.read(part.rows, notes)
+    return Batch(torch.from_numpy(pixels), part.labels, part.groups, shares=shares)
+
+
+def _statistics(samples: Part) -> tuple[list[float], list[float]]:
+    pixels: np.ndarray[Any, Any]
+    if isinstance(samples, Streamed):
+        pixels, rows = samples.pixels.numpy(), samples.places
+    else:
+        inputs = samples.inputs
+        assert isinstance(inputs, Tensor)
+        pixels, rows = inputs.numpy(), torch.arange(len(samples))
+    return pixel_statistics(pixels, rows)

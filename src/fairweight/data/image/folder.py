@@ -1,0 +1,120 @@
+"""A folder of images: a class per subfolder, or a list of files with their labels and groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fairweight.data._texts import Texts, listing
+from fairweight.data.image.decode import SUFFIXES, Picture
+from fairweight.data.image.rows import EncodedStore, ImageRows
+from fairweight.data.options import ImageOptions
+from fairweight.data.split import PART_NAMES
+from fairweight.errors import MissingColumn, MissingData, UnreadableFile, UnreadableImage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LISTS = ("metadata.csv", "labels.csv", "metadata.tsv", "labels.tsv")
+FILE_COLUMNS = ("file_name", "file", "filename", "path", "image", "image_path", "img", "image_id")
+
+
+def files_rows(paths: Sequence[Path], root: Path, columns: dict[str, Texts], options: ImageOptions) -> ImageRows:
+    """Rows of image files."""
+    names = [os.path.relpath(path, root) for path in paths]
+    try:
+        sizes = [path.stat() for path in paths]
+    except FileNotFoundError as error:
+        raise UnreadableImage(f"there is no image {error.filename}; check the list of files and its folder.") from error
+
+    def pictures(rows: Tensor | None) -> list[Picture]:
+        wanted = range(len(paths)) if rows is None else rows.tolist()
+        return [Picture(paths[row], str(paths[row])) for row in wanted]
+
+    version = [f"{path.absolute()} {s.st_size} {s.st_mtime_ns}" for path, s in zip(paths, sizes, strict=True)]
+    content = [f"{name} {s.st_size}" for name, s in zip(names, sizes, strict=True)]
+    return ImageRows(EncodedStore(len(paths), pictures, version, content, options), columns)
+
+
+def class_folders(folder: Path, options: ImageOptions) -> ImageRows:
+    """Rows of a folder whose subfolders are classes; the columns are "label" and "file"."""
+    paths: list[Path] = []
+    labels: Texts = []
+    for sub in _listed(folder):
+        if not sub.is_dir() or sub.name.startswith("."):
+            continue
+        images = sorted(path for path in sub.rglob("*") if path.suffix.lower() in SUFFIXES)
+        paths += images
+        labels += [sub.name] * len(images)
+    if not paths:
+        loose = sum(path.suffix.lower() in SUFFIXES for path in _listed(folder))
+        raise UnreadableFile(
+            f"{folder} holds {loose:,} images and no subfolders that name their classes; put each class in a "
+            f"subfolder, or add a {LISTS[0]} with the columns file_name and label."
+            if loose
+            else f"{folder} holds no images; give a folder with a subfolder per class, or a table."
+        )
+    files: Texts = [str(path.relative_to(folder)) for path in paths]
+    return files_rows(paths, folder, {"label": labels, "file": files}, options)
+
+
+def folder_parts(folder: Path) -> dict[str, Path]:
+    """The given parts of a folder: its subfolders train, test and so on, or itself."""
+    subs = {path.name.lower(): path for path in _listed(folder) if path.is_dir()}
+    parts = {PART_NAMES[name]: path for name, path in subs.items() if name in PART_NAMES}
+    return parts if "train" in parts else {"train": folder}
+
+
+def list_in(folder: Path) -> Path | None:
+    """The list of files that a folder holds, if it does."""
+    return next((folder / name for name in LISTS if (folder / name).is_file()), None)
+
+
+def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> ImageRows:
+    """Rows of a list of files: every other column is an attribute."""
+    from fairweight.data.table.rows import as_texts
+
+    column = file_column(frame, options)
+    if column is None:
+        raise MissingColumn(
+            f"no column of the list names image files; the columns are {listing(map(str, frame.columns), 12)}: name "
+            "the one that does with file_column."
+        )
+    root = Path(options.root) if options.root is not None else base
+    names = as_texts(frame[column])
+    if None in names:
+        raise UnreadableImage(f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in.")
+    paths = [root / str(name) for name in names]
+    columns = {str(name): as_texts(frame[name]) for name in frame.columns}
+    return files_rows(paths, root, columns, options)
+
+
+def file_column(frame: pd.DataFrame, options: ImageOptions) -> str | None:
+    """The column that names image files: the one asked for, or one whose entries end like images."""
+    if options.file_column is not None:
+        if options.file_column not in frame.columns:
+            raise MissingColumn(
+                f"there is no column {options.file_column!r}; the columns are {listing(map(str, frame.columns), 12)}."
+            )
+        return options.file_column
+    for name in frame.columns:
+        if str(name).lower() in FILE_COLUMNS:
+            entries = [str(value) for value in frame[name].dropna().head(50)]
+            if entries and all(Path(entry).suffix.lower() in SUFFIXES for entry in entries):
+                return str(name)
+    return None
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except PermissionError as error:
+        raise UnreadableFile(f"{folder} may not be read by this user; change its permissions.") from error
+    except FileNotFoundError as error:
+        raise MissingData(f"there is no folder {folder}; check the path.") from error
+    except NotADirectoryError as error:
+        raise UnreadableFile(f"{folder} is a file, not a folder of images.") from error

@@ -1,0 +1,69 @@
+"""The way from image files to inputs, fixed on train rows; it travels with the model as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from fairweight.data._meaning import Meaning, New
+from fairweight.data.image.decode import Form
+from fairweight.data.normalize import Normalize
+from fairweight.data.options import ImageOptions
+
+
+@dataclass(frozen=True)
+class ImagePreprocessing:
+    """The size and colours of the images, and each channel's mean and deviation over train."""
+
+    kind: ClassVar[str] = "image"
+    form: Form
+    mean: tuple[float, ...]  # on the scale 0..1
+    std: tuple[float, ...]
+    meaning: Meaning
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Pixels have no names."""
+        return ()
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return (len(self.mean), self.form.height or 0, self.form.width or 0)
+
+    def read(self, source: str | Path) -> New:
+        """The pixels of a new folder, list of files or parquet file, with labels and groups where it has them."""
+        from fairweight.data.image.find import read_images
+
+        options = ImageOptions(
+            size=(self.form.height or 1, self.form.width or 1), crop=self.form.crop,
+            channels=1 if len(self.mean) == 1 else 3, cache=False,
+        )  # fmt: skip
+        notes: list[str] = []
+        rows = read_images(Path(source), options, notes)
+        pixels = rows.store.read(torch.arange(len(rows)), notes)
+        return New(torch.from_numpy(pixels), self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes))
+
+    def input_module(self) -> nn.Module:
+        """What a model puts before its first layer: uint8 to normalised floats, on the device."""
+        return Normalize(self.mean, self.std)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "kind": self.kind,
+            "form": asdict(self.form),
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "meaning": self.meaning.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ImagePreprocessing:
+        """The preprocessing that to_dict described."""
+        meaning = Meaning.from_dict(values["meaning"])
+        return cls(Form(**values["form"]), tuple(values["mean"]), tuple(values["std"]), meaning)

@@ -1,0 +1,62 @@
+"""UCI Adult."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairweight.data._found import Found, Request, digest
+from fairweight.data.sets._local import Place
+from fairweight.data.table.rows import FrameRows
+from fairweight.errors import UnreadableFile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NEEDS = ("adult.data", "adult.test")
+_COLUMNS = (
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
+    "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
+)  # fmt: skip
+
+
+class Adult:
+    """UCI Adult: whether a person earned more than 50,000 in 1994; groups by sex, 32,561 + 16,281 rows."""
+
+    label = "income"
+    group = ("sex",)
+    needs = _NEEDS
+    place = Place("adult", _NEEDS)
+
+    def find(self, request: Request) -> Found:
+        """The published train and test files."""
+        parts = self.place.search(request, _read)
+        content = {name: digest(rows) for name, rows in parts.items()}
+        # The census weight says how many people a row stands for, not who they are.
+        return Found("adult", parts, self.label, self.group, exclude=("fnlwgt",), content=content)
+
+
+def _read(folder: Path) -> dict[str, FrameRows] | None:
+    files = {"train": folder / "adult.data", "test": folder / "adult.test"}
+    if not all(path.is_file() for path in files.values()):
+        return None
+    return {name: FrameRows(_frame(path)) for name, path in files.items()}
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        # adult.test begins with a remark ("|1x3 Cross validator") and ends its labels with a dot.
+        frame = pd.read_csv(
+            path, header=None, names=list(_COLUMNS), comment="|", skipinitialspace=True, na_values=["?"], dtype=str,
+            index_col=False,
+        )  # fmt: skip
+    except (pd.errors.ParserError, UnicodeDecodeError, pd.errors.EmptyDataError) as error:
+        raise UnreadableFile(f"{path} is not the published file of UCI Adult; copy it again.") from error
+    frame["income"] = frame["income"].str.rstrip(".")
+    if not frame["income"].isin(["<=50K", ">50K"]).all():
+        raise UnreadableFile(
+            f"{path} is not the published file of UCI Adult (its last column is no income); copy it again."
+        )
+    return frame

@@ -1,0 +1,47 @@
+"""Wrong labels among classes that are easy to tell apart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairweight.data._draw import stream
+from fairweight.data._found import Found, Request, digest
+from fairweight.data.split import Split
+from fairweight.data.table.rows import FrameRows
+
+
+class SyntheticNoise:
+    """Synthetic noise: three classes with a gap between them; under wrong labels the best weights are 0 and 1.
+
+    Points lie within 0.5 of the three corners of a triangle of side 3, so that straight lines part the classes without
+    error. Give it a corruption, such as one-class:label=2,fraction=0.2: the best weights are 0 where the label is
+    wrong and equal elsewhere, and the best test accuracy is 1.
+    """
+
+    label = "label"
+    group: tuple[str, ...] = ()
+    needs = ("nothing",)
+    count = 3000
+    best_accuracy = 1.0
+
+    def find(self, request: Request) -> Found:
+        """Rows drawn with the request's seed."""
+        import pandas as pd
+
+        draw = stream(request.seed, "synthetic", "noise")
+        classes = torch.arange(self.count) % 3
+        corners = torch.tensor([[0.0, 0.0], [3.0, 0.0], [1.5, 2.598]], dtype=torch.float64)
+        angle = 2 * torch.pi * torch.rand(self.count, generator=draw, dtype=torch.float64)
+        radius = 0.5 * torch.rand(self.count, generator=draw, dtype=torch.float64).sqrt()
+        points = corners[classes] + radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)  # [N, 2]
+        frame = pd.DataFrame({"x1": points[:, 0].numpy(), "x2": points[:, 1].numpy(), "label": classes.numpy()})
+        rows = FrameRows(frame)
+        content = {"train": digest(rows)}
+        return Found("synthetic-noise", {"train": rows}, self.label, split=Split(test=0.4), content=content)
+
+    @staticmethod
+    def ideal_weights(labels: Tensor, true_labels: Tensor) -> Tensor:
+        """Nothing for wrong labels and the same for all others, mean 1."""  # [N]
+        right = (labels == true_labels).double()
+        return right / right.mean()
