@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -114,6 +115,6 @@ class ExemplarSampler:
         return torch.cat(drawn)
 
     def batch(self, exemplar: Samples, step: int) -> Batch:
-        """The exemplar batch of this step, with its members' natural shares."""
+        """The exemplar batch of this step, with its members' natural shares: its own, or those of the set's cells."""
         drawn = exemplar.take(self.rows(step))
-        return Batch(drawn.inputs, drawn.labels, drawn.groups, drawn.rows, self.shares)
+        return drawn if drawn.shares is not None else replace(drawn, shares=self.shares)

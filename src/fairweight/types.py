@@ -26,7 +26,8 @@ def map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(inputs, Mapping):
         return {key: map_tensors(value, change) for key, value in inputs.items()}
     if isinstance(inputs, tuple | list):
-        return type(inputs)(map_tensors(value, change) for value in inputs)
+        changed = [map_tensors(value, change) for value in inputs]
+        return type(inputs)(*changed) if hasattr(inputs, "_fields") else type(inputs)(changed)
     return inputs
 
 
@@ -50,15 +51,12 @@ class Batch:
             value = getattr(self, name)
             if value is None:
                 continue
-            if not isinstance(value, Tensor):
-                value = torch.as_tensor(value)
-                object.__setattr__(self, name, value)
-            if value.ndim != 1 or len(value) != len(self.labels):
+            value = _column(name, value)
+            object.__setattr__(self, name, value)
+            if len(value) != len(self.labels):
                 raise BadInput(
-                    f"Batch.{name} has shape {tuple(value.shape)}; give one entry per sample, [{len(self.labels)}]."
+                    f"Batch.{name} has {len(value)} entries; give one per sample, {len(self.labels)} as in labels."
                 )
-            if name != "shares" and value.is_floating_point():
-                raise BadInput(f"Batch.{name} is {value.dtype}; convert it to int64 (for example with .long()).")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -69,7 +67,9 @@ class Batch:
         return Batch(**moved)
 
     def take(self, index: Tensor) -> Batch:
-        """The samples at these positions; rows keep their identity."""
+        """The samples at these positions, or where a mask is true; rows keep their identity."""
+        if index.dtype == torch.bool:
+            index = torch.nonzero(index).flatten()
         rows = self.rows[index] if self.rows is not None else index
         return Batch(
             map_tensors(self.inputs, lambda t: t[index]),
@@ -84,12 +84,31 @@ class Batch:
         return self.labels if self.groups is None else self.groups
 
 
+def _column(name: str, value: Any) -> Tensor:
+    """One entry per sample: int64, or floating point for shares; any integer type is taken in."""  # [B]
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise BadInput(f"Batch.{name} holds what is no number ({error}); number its values from 0.") from None
+    if value.ndim != 1:
+        raise BadInput(f"Batch.{name} has shape {tuple(value.shape)}; give one entry per sample, [B].")
+    if name == "shares":
+        return cast(Tensor, value)
+    if value.is_floating_point() or (name == "rows" and value.dtype == torch.bool):
+        raise BadInput(f"Batch.{name} is {value.dtype}; convert it to int64 (for example with .long()).")
+    return cast(Tensor, value.long())
+
+
 @runtime_checkable
 class Samples(Protocol):
     """A set that can be drawn from: a Batch, or anything that streams."""
 
-    labels: Tensor  # [N]
-    groups: Tensor | None  # [N]
+    @property
+    def labels(self) -> Tensor: ...  # [N]
+
+    @property
+    def groups(self) -> Tensor | None: ...  # [N]
 
     def __len__(self) -> int: ...
 

@@ -1,11 +1,19 @@
 """Who counts: each method gives every batch weights that sum to 1.
 
 One file per method, one public class each. A method writes `weigh`, says what it `needs` and which `paper` it is
-from; `step` and `fit` do the rest.
+from; `step` and `fit` do the rest. Three hooks surround the steps; each does nothing unless a method wants it:
+
+    method.begin(train, exemplar)        once, before the first step
+    method.sampling_weights()            before every epoch: None, or how often to draw each row
+    method.on_epoch(epoch, predict)      after every epoch, counted from 1
+
+`fit` calls them; in a loop of your own you do. `begin` reads and never resets what was learned, so it may come
+before `load_state_dict` or after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,16 +23,19 @@ from fairweight import step as _step
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange
 from fairweight.metagradient.mode import Mode
 from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.types import Batch, Loss, StepRecord, Weighing
+from fairweight.types import Batch, Loss, Samples, StepRecord, Weighing
 
-Need = Literal["train groups", "exemplar", "exemplar groups"]
+# "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch.
+Need = Literal["train groups", "exemplar", "exemplar groups", "exemplar set"]
+# Hard predictions [N] of the current model on a set, in eval mode, touching nothing.
+Predict = Callable[[Samples], Tensor]
 
 
 class Reweighter:
     """A method: holds its state over the run and weighs one batch at a time; subclasses write `weigh`."""
 
     paper: ClassVar[str] = ""
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs: frozenset[Need] = frozenset()  # of the class: with its defaults; of an object: with its own options
 
     def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
         if num_samples < 1:
@@ -39,11 +50,21 @@ class Reweighter:
     def weigh(
         self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
     ) -> Weighing:
-        """The batch's weights, [B], summing to 1; may move the method's own state, never the model."""
+        """The batch's weights, [B], summing to 1, or all 0 where nobody in it counts.
+
+        It may move the method's own state, never the model.
+        """
         raise NotImplementedError
 
-    def on_epoch(self, epoch: int) -> None:
-        """Called by fit after each epoch."""
+    def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
+        """Called once before training: whatever the method counts in its data."""
+
+    def on_epoch(self, epoch: int, predict: Predict) -> None:
+        """Called after each epoch, counted from 1; predict gives the current model's labels on a set."""
+
+    def sampling_weights(self) -> Tensor | None:
+        """How likely each row is drawn in the next epoch, with replacement; None: every row once."""  # [N]
+        return None
 
     # -- what everybody gets --------------------------------------------------------------------
 
@@ -56,6 +77,8 @@ class Reweighter:
             raise MissingExemplar(
                 f"{name} learns from an exemplar batch; pass one to step(batch, exemplar, optimizer)."
             )
+        if "exemplar groups" in self.needs and exemplar is not None and exemplar.groups is None:
+            raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
         return Mode("none")
 
     def step(
@@ -133,6 +156,12 @@ class Reweighter:
 def even_weights(losses: Tensor) -> Tensor:
     """1 / B for each."""  # [B]
     return torch.full_like(losses, 1.0 / len(losses), requires_grad=False)
+
+
+def shares(relative: Tensor) -> Tensor:
+    """Weights as shares of their sum; all 0 where that is 0."""  # [B]
+    total = relative.sum()
+    return relative / torch.where(total > 0, total, torch.ones_like(total))
 
 
 def current_lr(optimizer: torch.optim.Optimizer) -> float:

@@ -1,0 +1,5 @@
+"""python -m fairweight."""
+
+from fairweight.cli import main
+
+main()

@@ -1,0 +1,47 @@
+"""Options that every verb has, and what they need."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairweight.errors import BadInput
+
+Out = Annotated[Path, typer.Option("--out", help="Folder for what is written.")]
+Seed = Annotated[int, typer.Option("--seed", help="Where randomness starts.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1 ..., or auto.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+def device_of(asked: str) -> str:
+    """The device to use; refused where it is not there."""
+    import torch
+
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(asked)
+    except RuntimeError:
+        raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.") from None
+    if found.type == "cuda" and (not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count()):
+        raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
+    return asked
+
+
+def show_log() -> None:
+    """Messages of the library on stderr, one line each."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("fairweight")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+
+
+def print_json(values: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    print(json.dumps(values, indent=2))

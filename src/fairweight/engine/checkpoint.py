@@ -1,0 +1,56 @@
+"""Where a run is kept, so that a kill at any moment loses at most the work since the last save."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from fairweight.engine import state
+from fairweight.errors import BadCheckpoint
+
+FILE = "checkpoint.safetensors"
+
+
+class Checkpoint:
+    """One file in the run's folder, replaced whole each time."""
+
+    def __init__(self, folder: Path, identity: dict[str, Any], every: float = 30.0) -> None:
+        self.path = folder / FILE
+        self.identity, self.every = identity, every
+        self._last = time.monotonic()
+        self.step: int | None = None  # of the last save
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.glob(f".{FILE}.*.part"):
+            stale.unlink()
+
+    def due(self) -> bool:
+        """Whether enough time has passed since the last save."""
+        return time.monotonic() - self._last >= self.every
+
+    def save(self, step: int, tree: dict[str, Any]) -> None:
+        """Keep everything that the rest of the run depends on."""
+        state.save({"identity": self.identity, "step": step, **tree}, self.path)
+        self._last, self.step = time.monotonic(), step
+
+    def load(self) -> dict[str, Any] | None:
+        """What was kept, if anything; refused where it belongs to another run."""
+        if not self.path.exists():
+            return None
+        tree: dict[str, Any] = state.load(self.path)
+        for key, value in self.identity.items():
+            if tree["identity"].get(key) != value:
+                raise BadCheckpoint(
+                    f"{self.path} is of a run with {key} {tree['identity'].get(key)!r}, and this one has {value!r}; "
+                    "resume with the same settings, or choose another folder."
+                )
+        self.step = int(tree["step"])
+        return tree
+
+    def describe(self) -> str:
+        """Where to go back to, for a message."""
+        return (
+            "no checkpoint was written"
+            if self.step is None
+            else f"the last good checkpoint is {self.path} at step {self.step}"
+        )

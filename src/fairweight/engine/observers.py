@@ -1,0 +1,192 @@
+"""What watches a run: progress, early stopping, and warnings in words."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from typing import Any, Literal, TextIO
+
+from fairweight.errors import UnknownName
+from fairweight.types import StepRecord
+
+_log = logging.getLogger("fairweight")
+
+
+class Observer:
+    """Looks on; subclasses write what they need. on_epoch may return a reason to stop."""
+
+    def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
+        """A run begins, or goes on from this step."""
+
+    def on_step(self, step: int, record: StepRecord) -> None:
+        """A step was taken; the record's tensors may be overwritten by the next."""
+
+    def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
+        """An epoch is over."""
+        return None
+
+    def on_end(self, stopped: str) -> None:
+        """The run is over."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the observer must remember over a resume."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put it back."""
+
+
+class Progress(Observer):
+    """A bar on a terminal, one plain line per epoch elsewhere."""
+
+    def __init__(self, title: str = "training", stream: TextIO | None = None) -> None:
+        self.title = title
+        self.stream = stream if stream is not None else sys.stderr
+        self._bar: Any = None
+        self._task: Any = None
+        self._epochs = 0
+        self._last = 0.0
+
+    def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
+        self._epochs = epochs
+        if self.stream.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(),
+                console=Console(file=self.stream),
+                transient=True,
+            )
+            self._task = self._bar.add_task(self.title, total=epochs * steps_per_epoch, completed=step, note="")
+            self._bar.start()
+
+    def on_step(self, step: int, record: StepRecord) -> None:
+        if self._bar is not None and time.monotonic() - self._last > 0.1:
+            self._last = time.monotonic()
+            self._bar.update(self._task, completed=step + 1)
+
+    def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
+        line = describe(epoch, self._epochs, summary)
+        if self._bar is not None:
+            self._bar.update(self._task, note=line)
+        else:
+            print(f"{self.title}: {line}", file=self.stream, flush=True)
+        return None
+
+    def on_end(self, stopped: str) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def describe(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
+    """One line for people."""
+    parts = [f"epoch {epoch}/{epochs}", f"loss {summary['loss']:.4f}"]
+    validation = summary.get("validation") or {}
+    if "accuracy" in validation:
+        parts.append(f"validation accuracy {100 * validation['accuracy']:.2f}")
+    if validation.get("tprd") is not None and not math.isnan(validation["tprd"]):
+        parts.append(f"TPRD {100 * validation['tprd']:.2f}")
+    if "score_std" in summary:
+        parts.append(f"score std {summary['score_std']:.3f}, effective size {summary['effective_size']:.2f}")
+    return ", ".join(parts)
+
+
+class EarlyStopping(Observer):
+    """Stops when a number on validation has not improved for some epochs, and keeps the best epoch's model."""
+
+    def __init__(self, metric: str = "loss", patience: int = 10, mode: Literal["min", "max", "auto"] = "auto") -> None:
+        if mode not in ("min", "max", "auto"):
+            raise UnknownName(f"EarlyStopping(mode={mode!r}): choose 'min', 'max' or 'auto'.")
+        self.metric, self.patience = metric, patience
+        self.largest = mode == "max" or (mode == "auto" and "accuracy" in metric)
+        self.best: float | None = None
+        self.best_epoch: int | None = None
+        self.improved = False  # by the last epoch
+
+    def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
+        validation = summary.get("validation") or {}
+        if self.metric not in validation:
+            raise UnknownName(
+                f"EarlyStopping watches {self.metric!r} and validation gives {', '.join(validation) or 'nothing'}; "
+                "pass validation= to fit, or watch another number."
+            )
+        value = float(validation[self.metric])
+        better = not math.isnan(value) and (
+            self.best is None or (value > self.best if self.largest else value < self.best)
+        )
+        self.improved = better
+        if better:
+            self.best, self.best_epoch = value, epoch
+        elif self.best_epoch is not None and epoch - self.best_epoch >= self.patience:
+            return f"validation {self.metric} has not improved since epoch {self.best_epoch}"
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "best_epoch": self.best_epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best, self.best_epoch = state["best"], state["best_epoch"]
+
+
+class Watch(Observer):
+    """Says in words when scores have no effect, when they collapse, and when the exemplar batch is too small."""
+
+    def __init__(self, *, still: float = 0.01, concentrated: float = 0.1) -> None:
+        self.still, self.concentrated = still, concentrated
+        self.warnings: list[str] = []
+        self._epochs = 0
+        self._agreements: list[float] = []
+
+    def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
+        self._epochs = epochs
+
+    def on_step(self, step: int, record: StepRecord) -> None:
+        if record.agreement is not None:
+            self._agreements.append(float(record.agreement))
+
+    def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
+        if "score_std" in summary:
+            if summary["effective_size"] < self.concentrated:
+                self._warn(
+                    f"collapse: at epoch {epoch} the weights amount to {100 * summary['effective_size']:.1f} % of each "
+                    "batch; lower the score step's scale or rate.",
+                )
+            if epoch == self._epochs and summary["score_std"] < self.still:
+                self._warn(
+                    f"no effect: the scores ended at a standard deviation of {summary['score_std']:.2g}, so every "
+                    "sample counted almost alike; use AdaptiveStep(), or raise PlainStep's scale.",
+                )
+        self._look_at_agreement()
+        return None
+
+    def _look_at_agreement(self) -> None:
+        n = len(self._agreements)
+        if n < 8:
+            return
+        mean = sum(self._agreements) / n
+        error = math.sqrt(sum((a - mean) ** 2 for a in self._agreements) / (n - 1) / n)
+        if mean + 2 * error < 0.1:  # surely small, not merely unsure
+            self._warn(
+                f"weak signal: two halves of the exemplar batch pull in unrelated directions (cosine {mean:.3f} ± "
+                f"{error:.3f} over {n} looks), so it is too small to learn from; raise per_cell or give more "
+                "exemplars.",
+            )
+
+    def _warn(self, sentence: str) -> None:
+        if not any(w.startswith(sentence.split(":")[0]) for w in self.warnings):
+            self.warnings.append(sentence)
+            _log.warning(sentence)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"warnings": list(self.warnings), "agreements": list(self._agreements)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.warnings, self._agreements = list(state["warnings"]), list(state["agreements"])

@@ -1,0 +1,54 @@
+"""How a run is carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from fairweight.errors import BadInput
+
+
+class Augment(Protocol):
+    """Changes inputs at random: (inputs, generator) -> inputs."""
+
+    def __call__(self, inputs: Any, generator: torch.Generator, /) -> Any:
+        """The changed inputs."""
+
+
+class Scheduler(Protocol):
+    """A torch learning rate scheduler, stepped once per epoch."""
+
+    def step(self) -> None:
+        """Move the learning rate."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its position."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Put its position back."""
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How a run is carried out; what it learns from is given to fit itself.
+
+    per_cell: exemplars of each label (and group) in an exemplar batch. clip_norm: largest norm of the gradient.
+    accumulate: batches per optimizer step. autocast: such as torch.bfloat16. capture: replay whole steps as a CUDA
+    graph where that works. checkpoint_every: seconds between saves within an epoch.
+    """
+
+    batch_size: int = 128
+    per_cell: int = 10
+    seed: int = 0
+    drop_last: bool = False
+    clip_norm: float | None = None
+    accumulate: int = 1
+    autocast: torch.dtype | None = None
+    capture: bool = True
+    checkpoint_every: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1 or self.batch_size < 1:
+            raise BadInput("batch_size and accumulate must be at least 1.")

@@ -1,0 +1,1 @@
+"""Runs from values that determine them: cached, resumable, compared."""

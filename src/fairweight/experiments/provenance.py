@@ -1,0 +1,70 @@
+"""Where a number comes from: versions, device, commit, command."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("fairweight", "torch", "numpy", "scikit-learn", "pandas", "pyarrow")
+
+
+def versions() -> dict[str, str]:
+    """Python's and those of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """The commit of the source tree that runs, with a plus where files differ from it; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(  # noqa: S603
+                ["git", "-C", str(here), *words],  # noqa: S607
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or here.parents[2] != Path(top):  # somebody else's repository, with fairweight installed in it
+        return None
+    head = git("rev-parse", "--short", "HEAD")
+    return None if head is None else head + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def device_name(device: str) -> str:
+    """The device in words."""
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
+
+
+def provenance(device: str = "cpu") -> dict[str, Any]:
+    """All of it, for a run.json or a record."""
+    return {
+        "versions": versions(),
+        "commit": commit(),
+        "device": device_name(device),
+        "command": " ".join(["fairweight", *sys.argv[1:]])
+        if sys.argv[0].endswith("fairweight")
+        else " ".join(sys.argv),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,136 @@
+"""From a Spec to a finished run folder; one that is finished is never repeated, one that was killed goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairweight.data import Dataset, Part
+from fairweight.data.augment import Chain, Flip, Shift
+from fairweight.dynamics import Dynamics
+from fairweight.engine.fit import fit
+from fairweight.engine.observers import EarlyStopping, Observer
+from fairweight.engine.options import FitOptions
+from fairweight.engine.predict import predict
+from fairweight.experiments.folder import METRICS, RUN, RunFolder
+from fairweight.experiments.method import method_from
+from fairweight.experiments.network import network_for, optimizer_for, scheduler_for
+from fairweight.experiments.provenance import provenance
+from fairweight.experiments.source import dataset_for
+from fairweight.experiments.spec import Spec
+from fairweight.metrics import group_table
+from fairweight.types import Batch, Samples
+
+_log = logging.getLogger("fairweight")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    spec: Spec
+    folder: RunFolder
+    metrics: dict[str, Any]
+    reused: bool  # whether it was there already
+
+
+def run(
+    spec: Spec,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    observers: Sequence[Observer] = (),
+    dataset: Dataset | None = None,
+) -> Result:
+    """Train as the Spec says into a folder, or take what is there.
+
+    dataset: the Spec's data, where the caller has read it already.
+    """
+    folder = RunFolder(out)
+    folder.make()
+    wanted = {"spec": spec.to_dict(), "fingerprint": spec.fingerprint}
+    if folder.finished and folder.read(RUN).get("fingerprint") == spec.fingerprint:
+        return Result(spec, folder, folder.read(METRICS), reused=True)
+    (folder.path / METRICS).unlink(missing_ok=True)
+    known = folder.path / RUN
+    if not known.is_file() or folder.read(RUN).get("fingerprint") != spec.fingerprint:
+        folder.drop_checkpoint()  # of another run that stood here
+    dataset = dataset_for(spec, data_dir, download) if dataset is None else dataset
+    folder.write(RUN, {**wanted, "data": {**dataset.spec, "notes": list(dataset.notes)}, **provenance(device)})
+
+    torch.manual_seed(spec.seed)
+    model = network_for(dataset, spec.network).to(device)
+    optimizer = optimizer_for(model, spec, device)
+    reweighter = method_from(spec.method, spec.method_options, model, len(dataset.train))
+    dynamics = Dynamics(len(dataset.train), device)
+    early = [EarlyStopping(**spec.early_stopping)] if spec.early_stopping else []
+    record = fit(
+        model,
+        optimizer,
+        reweighter,
+        placed(dataset.train, device),
+        placed(dataset.exemplar, device),
+        spec.epochs,
+        [*observers, *early],
+        validation=None if dataset.validation is None else placed(dataset.validation, device),
+        scheduler=scheduler_for(optimizer, spec),
+        augment=Chain(Flip(), Shift(4)) if spec.augment else None,
+        dynamics=dynamics,
+        out=folder.path,
+        resume=True,
+        options=FitOptions(
+            batch_size=spec.batch_size,
+            per_cell=spec.per_cell,
+            seed=spec.seed,
+            clip_norm=spec.clip_norm,
+            autocast=None if spec.autocast is None else getattr(torch, spec.autocast),
+        ),
+    )
+    test = placed(dataset.test, device)
+    table = group_table(
+        test.labels,
+        predict(model, test),
+        test.groups,
+        label_names=dataset.label_names,
+        group_names=dataset.group_names if test.groups is not None else None,
+        missing="ignore",
+    )
+    metrics = {**table.to_dict(), "run": record.to_dict(), "n": len(test)}
+    if reweighter.scores is not None:
+        metrics["scores"] = score_numbers(reweighter.scores, dataset)
+    folder.write_model(model)
+    folder.write_weights(dataset, reweighter, dynamics)
+    folder.write(METRICS, metrics)
+    folder.drop_checkpoint()
+    return Result(spec, folder, folder.read(METRICS), reused=False)
+
+
+def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
+    """How the scores ended; where the true labels are known, how well a low score finds a wrong one."""
+    share = torch.softmax(scores.double(), dim=0)
+    numbers = {
+        "std": float(scores.std()) if len(scores) > 1 else 0.0,
+        "min": float(scores.min()),
+        "max": float(scores.max()),
+        "effective_size": float(1 / (len(scores) * share.square().sum())),
+    }
+    if dataset.true_labels is not None:
+        wrong = (dataset.true_labels != dataset.train.labels.cpu()).numpy()
+        if wrong.any() and not wrong.all():
+            from sklearn.metrics import roc_auc_score
+
+            numbers["auc_wrong_labels"] = float(roc_auc_score(wrong, -scores.cpu().numpy()))
+    return numbers
+
+
+def placed(part: Part, device: str) -> Samples:
+    """A part of the data on the device; one that streams stays where it is and is moved batch by batch."""
+    return part.to(device) if isinstance(part, Batch) else part

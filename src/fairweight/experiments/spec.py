@@ -1,0 +1,74 @@
+"""A value that determines a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from fairweight.errors import BadInput
+
+# Raised when the same Spec would train differently, so that no cached run is taken for a new one.
+GENERATION = 1
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything that a run's result depends on, as plain values.
+
+    data: the source and what is said of it. network, optimizer, schedule: by name, with their options.
+    method: by its name in the catalog, with its options. Fields that are None take what suits the data.
+    """
+
+    source: str
+    label: str | None = None
+    group: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)  # options of data.load, as plain values
+    network: Mapping[str, Any] = field(default_factory=dict)  # {"name": "mlp", ...}
+    method: str = "forml"
+    method_options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: str = "adam"
+    lr: float = 1e-3
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 0.0
+    schedule: Mapping[str, Any] = field(default_factory=dict)  # {"name": "cosine"} or {"name": "step", "at": [60, 120]}
+    epochs: int = 20
+    batch_size: int = 128
+    per_cell: int = 10
+    clip_norm: float | None = None
+    autocast: str | None = None  # "bfloat16"
+    augment: bool = False
+    early_stopping: Mapping[str, Any] = field(default_factory=dict)  # {"metric": "loss", "patience": 5}
+    seed: int = 0
+    data_seed: int | None = None  # of splits and corruptions; None: the seed
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1 or not self.lr > 0:
+            raise BadInput(f"epochs={self.epochs}, batch_size={self.batch_size}, lr={self.lr}: each must be positive.")
+
+    def with_(self, **changes: Any) -> Spec:
+        """The same with some fields changed."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        values: dict[str, Any] = json.loads(json.dumps(asdict(self), default=dict))
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Spec:
+        """The Spec that to_dict described."""
+        known = {f.name for f in fields(cls)}
+        strange = sorted(set(values) - known)
+        if strange:
+            raise BadInput(f"{strange[0]!r} is no field of a run; it was written by another version of fairweight.")
+        return cls(**values)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name that two Specs share if and only if they are equal."""
+        text = json.dumps({"generation": GENERATION, **self.to_dict()}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
