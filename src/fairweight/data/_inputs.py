@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -80,34 +81,48 @@ def _images(
 ) -> tuple[dict[str, Part], Preprocessing, list[str]]:
     notes: list[str] = []
     samples: dict[str, Part] = {}
-    shape: tuple[int, ...] | None = None
-    mean: list[float] = []
-    std: list[float] = []
     for name, part in parts.marked.items():
         rows = found.parts[parts.origin[name]]
         assert isinstance(rows, ImageRows)
-        own = tuple(rows.store.read(part.rows[:1], []).shape[1:])
-        shape = shape or own
-        if own != shape:
-            raise UnreadableImage(
-                f"images of {name} are {'x'.join(map(str, own))} and of train {'x'.join(map(str, shape))} (channels, "
-                "height, width); give a size and channels to bring all to."
-            )
-        weights = shares if name == "exemplar" else None
-        samples[name] = _samples(rows, part, own, weights, options, name, notes)
-        if name == "train":
-            mean, std = _statistics(samples[name])
-    assert shape is not None
+        samples[name] = _samples(rows, part, shares if name == "exemplar" else None, options, name, notes)
+    samples = _alike(samples, notes)
+    shape = _shape(samples["train"])
+    mean, std = _statistics(samples["train"])
     form = Form(shape[1], shape[2], options.crop, shape[0])
     notes.append(f"Images: {'x'.join(map(str, shape))} bytes each, normalised by the mean and deviation of train.")
     return samples, ImagePreprocessing(form, tuple(mean), tuple(std), meaning), notes
 
 
+def _shape(samples: Part) -> tuple[int, ...]:
+    if isinstance(samples, Streamed):
+        return samples.sample_shape
+    assert isinstance(samples.inputs, Tensor)
+    return tuple(samples.inputs.shape[1:])
+
+
+def _alike(samples: dict[str, Part], notes: list[str]) -> dict[str, Part]:
+    """All parts in one shape: grey ones take three equal channels where others are coloured."""
+    shapes = {name: _shape(part) for name, part in samples.items()}
+    alike = dict(samples)
+    for name, part in samples.items():
+        if shapes[name][0] == 1 and any(shape[0] == 3 for shape in shapes.values()) and isinstance(part, Batch):
+            assert isinstance(part.inputs, Tensor)
+            alike[name] = replace(part, inputs=part.inputs.expand(-1, 3, -1, -1).contiguous())
+            notes.append(f"All images of {name} are grey and others are not: they have three equal channels.")
+    for name, part in alike.items():
+        if _shape(part) != _shape(alike["train"]):
+            ours, theirs = ("x".join(map(str, _shape(one))) for one in (part, alike["train"]))
+            raise UnreadableImage(
+                f"images of {name} are {ours} and of train {theirs} (channels, height, width); give a size and "
+                "channels to bring all to."
+            )
+    return alike
+
+
 def _samples(
-    rows: ImageRows, part: Marked, shape: tuple[int, ...], shares: Tensor | None, options: ImageOptions, name: str,
-    notes: list[str],
-) -> Part:  # fmt: skip
-    size = len(part) * shape[0] * shape[1] * shape[2]
+    rows: ImageRows, part: Marked, shares: Tensor | None, options: ImageOptions, name: str, notes: list[str]
+) -> Part:
+    size = len(part) * rows.store.read(part.rows[:1], []).nbytes
     if size > options.memory_gb * 2**30:
         path = rows.store.mapped(notes)
         if path is not None:

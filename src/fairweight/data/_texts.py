@@ -58,8 +58,10 @@ def threshold(text: str) -> Threshold | None:
 
 def to_number(text: str | None) -> float | None:
     """The finite number that a text spells, if it does."""
+    if text is None or "_" in text:  # Python reads 12_1 as 121; nobody else does
+        return None
     try:
-        value = float(text) if text is not None else math.nan
+        value = float(text)
     except ValueError:
         return None
     return value if math.isfinite(value) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from fairweight.data.image.decode import Picture
 from fairweight.data.image.rows import EncodedStore, ImageRows
 from fairweight.data.options import ImageOptions
 from fairweight.data.split import PART_NAMES
-from fairweight.errors import UnreadableFile, UnreadableImage
+from fairweight.errors import MissingData, UnreadableFile, UnreadableImage
+
+_SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
 def image_column(path: Path) -> str | None:
@@ -65,6 +68,15 @@ def shards(folder: Path) -> dict[str, list[Path]]:
         part = part or PART_NAMES.get(path.parent.name.lower())
         if part is not None:
             found.setdefault(part, []).append(path)
+    for part, paths in found.items():
+        for path in paths:
+            numbered = _SHARD.search(path.name)
+            if numbered is not None and int(numbered[1]) != sum(
+                _SHARD.search(other.name) is not None for other in paths
+            ):
+                raise MissingData(
+                    f"{path.parent} holds {len(paths)} of the {int(numbered[1])} {part} files; add the others."
+                )
     return found
 
 

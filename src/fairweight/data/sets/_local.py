@@ -14,6 +14,7 @@ from fairweight.data.image.parquet import parquet_rows, shards
 from fairweight.data.image.rows import ImageRows
 from fairweight.data.locate import candidates, missing
 from fairweight.data.options import ImageOptions
+from fairweight.errors import DownloadFailed, MissingData
 
 Made = TypeVar("Made")
 
@@ -29,9 +30,15 @@ class Place:
 
     def search(self, request: Request, read: Callable[[Path], Made | None]) -> Made:
         """What the first folder holds that `read` knows; otherwise the download, or a sentence on what to put where."""
+        fetching = request.download and self.repository is not None
         for folder in candidates(self.name, request.folders):
-            check_record(folder)
-            made = read(folder)
+            try:
+                check_record(folder)
+                made = read(folder)
+            except (MissingData, DownloadFailed):
+                if not fetching:
+                    raise
+                made = None  # what an earlier download left unfinished is fetched again
             if made is not None:
                 return made
         if request.download and self.repository is not None:
@@ -46,7 +53,7 @@ def parquet_parts(
 ) -> dict[str, ImageRows] | None:
     """Train and test from the parquet shards under a folder; class numbers get names where given."""
     found = shards(folder)
-    if "train" not in found:
+    if not {"train", "test"} <= {rename.get(part, part) for part in found}:
         return None
     parts = {}
     for part, files in found.items():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairweight.data._found import Found, Request, digest
-from fairweight.data._texts import Texts, listing
+from fairweight.data._texts import Texts, columns_are, listing
 from fairweight.data.image.folder import files_rows
 from fairweight.data.image.rows import ImageRows
 from fairweight.data.options import ImageOptions
@@ -42,7 +42,7 @@ class Celeba:
         parts = self.place.search(request, lambda folder: _published(folder, image) or _parquet(folder, image))
         for name in (request.label, *(request.group or ())):
             if name is not None and name not in ATTRIBUTES:
-                raise UnknownName(f"CelebA has no attribute {name!r}; choose from: {', '.join(ATTRIBUTES)}.")
+                raise UnknownName(f"CelebA has no attribute {name!r}; {columns_are(name, ATTRIBUTES)}.")
         content = {part: digest(rows) for part, rows in parts.items()}
         exemplar = Exemplar("validation") if "validation" in parts else Exemplar()
         return Found("celeba", parts, self.label, self.group, exemplar=exemplar, content=content, image=image)
@@ -83,7 +83,7 @@ def _published(folder: Path, image: ImageOptions) -> dict[str, ImageRows] | None
 
 def _parquet(folder: Path, image: ImageOptions) -> dict[str, ImageRows] | None:
     found = parquet_parts(folder, image, {})
-    if found is None or "test" not in found:
+    if found is None:
         return None
     parts = {}
     for part, rows in found.items():

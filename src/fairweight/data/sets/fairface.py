@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from fairweight.data._found import Found, Request, digest
 from fairweight.data._texts import Texts, threshold
@@ -26,7 +25,8 @@ class Fairface:
     def find(self, request: Request) -> Found:
         """Train, and the published validation part as test, because there is no other."""
         image = request.options.image or ImageOptions()
-        parts = self.place.search(request, lambda folder: _read(folder, image))
+        rename = {"validation": "test"}
+        parts = self.place.search(request, lambda folder: parquet_parts(folder, image, rename))
         asked = [name for name in (request.label, *(request.group or ())) if name is not None]
         for name in asked:
             for part, rows in parts.items():
@@ -34,11 +34,6 @@ class Fairface:
         note = "The published validation part is the test part: FairFace has no other."
         content = {part: digest(rows) for part, rows in parts.items()}
         return Found("fairface", parts, self.label, self.group, notes=(note,), content=content, image=image)
-
-
-def _read(folder: Path, image: ImageOptions) -> dict[str, ImageRows] | None:
-    parts = parquet_parts(folder, image, {"validation": "test"})
-    return parts if parts is not None and "test" in parts else None
 
 
 def _with_threshold(rows: ImageRows, name: str) -> ImageRows:

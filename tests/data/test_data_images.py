@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, prefetch, preprocessing_from
+from fairweight.data.image import cache, decode
+from fairweight.errors import NoSpace, UnreadableImage
+from fairweight.types import Batch
+
+
+def _note(data, *words):
+    return any(all(word in note for word in words) for note in data.notes)
+
+
+def _whole(data):
+    """All pixels back in the order of the source."""
+    parts = {name: getattr(data, name) for name in ("train", "validation", "exemplar", "test")}
+    rows = torch.cat([data.rows[name] for name in parts])
+    return torch.cat([part.take(torch.arange(len(part))).inputs for part in parts.values()])[rows.argsort()]
+
+
+def test_a_folder_with_a_class_per_subfolder(pictures):
+    folder, pixels = pictures
+    data = load(folder)
+    assert data.kind == "image"
+    assert data.label_names == ("cat", "dog")
+    assert data.input_shape == (3, 6, 5)
+    assert data.train.inputs.dtype == torch.uint8
+    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+
+
+def test_a_folder_with_parts(pictures, tmp_path):
+    folder, pixels = pictures
+    for place, path in enumerate(sorted(folder.rglob("*.png"))):
+        target = tmp_path / "parts" / ("test" if place % 2 else "train") / path.parent.name / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    data = load(tmp_path / "parts", options=Options(split=Split(validation=0.0), exemplar=Exemplar(size=2)))
+    assert torch.equal(data.test.inputs, torch.from_numpy(pixels[1::2]))
+    assert len(data.train) + len(data.exemplar) == 20
+    assert data.validation is None
+
+
+@pytest.mark.parametrize("where", ["metadata.csv in the folder", "a list elsewhere"])
+def test_a_list_of_files_with_labels_and_groups(pictures, tmp_path, where):
+    folder, pixels = pictures
+    files = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*.png"))]
+    frame = pd.DataFrame(
+        {"file_name": files, "kind": ["x" if i % 3 else "y" for i in range(40)], "light": ["day", "night"] * 20}
+    )
+    options = Options(split=Split(validation=0.0), exemplar=Exemplar(size=1))
+    if where == "metadata.csv in the folder":
+        frame.to_csv(folder / "metadata.csv", index=False)
+        data = load(folder, label="kind", group="light", options=options)
+    else:
+        frame.to_csv(tmp_path / "list.csv", index=False)
+        options = replace(options, image=ImageOptions(root=str(folder)))
+        data = load(tmp_path / "list.csv", label="kind", group="light", options=options)
+    assert data.label_names == ("x", "y")
+    assert data.group_names == ("day", "night")
+    assert [data.label_names[k] for k in data.train.labels] == frame["kind"].iloc[data.rows["train"].numpy()].tolist()
+    assert torch.equal(data.train.inputs, torch.from_numpy(pixels[data.rows["train"].numpy()]))
+
+
+def _parquet(png, path, pixels, **columns):
+    frame = pd.DataFrame(columns)
+    frame["img"] = [{"bytes": png(image), "path": f"{i}.png"} for i, image in enumerate(pixels)]
+    frame.to_parquet(path)
+
+
+def test_parquet_in_the_hugging_face_layout(tmp_path, png):
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 4, 4, 3), dtype=np.uint8)
+    age, sex = [i % 3 for i in range(60)], ["f" if i % 2 else "m" for i in range(60)]
+    _parquet(png, tmp_path / "train-00000-of-00002.parquet", pixels[:20], age=age[:20], sex=sex[:20])
+    _parquet(png, tmp_path / "train-00001-of-00002.parquet", pixels[20:40], age=age[20:40], sex=sex[20:40])
+    _parquet(png, tmp_path / "test-00000-of-00001.parquet", pixels[40:], age=age[40:], sex=sex[40:])
+    options = Options(split=Split(validation=0.0), exemplar=Exemplar(size=1))
+    data = load(tmp_path, label="age", group="sex", options=options)
+    assert torch.equal(data.test.inputs, torch.from_numpy(pixels[40:].transpose(0, 3, 1, 2)))
+    assert data.test.labels.tolist() == age[40:]
+    assert torch.equal(data.train.inputs, torch.from_numpy(pixels[data.rows["train"].numpy()].transpose(0, 3, 1, 2)))
+    one = load(str(tmp_path / "train-*.parquet"), label="age", options=Options(exemplar=Exemplar(size=1)))
+    assert sum(len(rows) for rows in one.rows.values()) == 40
+
+
+def test_decoding_equals_pillow_one_by_one(png):
+    draw = np.random.default_rng(2)
+    images = [draw.integers(0, 256, (20, 24, 3), dtype=np.uint8) for _ in range(150)]
+    pictures = [
+        decode.Picture(png(image, form), "x") for image, form in zip(images, ["PNG", "JPEG", "WEBP"] * 50, strict=True)
+    ]
+    form = decode.Form(height=8, width=10, crop=16)
+    fast, settled, bad = decode.decode_all(lambda shape: np.empty(shape, np.uint8), pictures, form, workers=4)
+    assert (settled, bad) == (decode.Form(8, 10, 16, 3), [])
+    for row, picture in enumerate(pictures):  # the slow twin
+        image = (
+            Image.open(io.BytesIO(picture.content))
+            .convert("RGB")
+            .crop((4, 2, 20, 18))
+            .resize((10, 8), Image.Resampling.BILINEAR)
+        )
+        assert np.array_equal(fast[row], np.asarray(image).transpose(2, 0, 1))
+
+
+def test_grey_stays_grey_and_one_coloured_image_makes_all_coloured(tmp_path, png):
+    grey = np.random.default_rng(3).integers(0, 256, (24, 4, 4), dtype=np.uint8)
+    for place, image in enumerate(grey):
+        path = tmp_path / "set" / "ab"[place % 2] / f"{place:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(image))
+    options = Options(exemplar=Exemplar(size=1))
+    assert load(tmp_path / "set", options=options).input_shape == (1, 4, 4)
+    (tmp_path / "set" / "b" / "99.png").write_bytes(png(np.full((4, 4, 3), 7, np.uint8)))
+    assert load(tmp_path / "set", options=options).input_shape == (3, 4, 4)
+    forced = Options(exemplar=Exemplar(size=1), image=ImageOptions(channels=1))
+    assert load(tmp_path / "set", options=forced).input_shape == (1, 4, 4)
+
+
+def test_a_turned_photograph_is_turned_back(tmp_path):
+    pixels = np.zeros((4, 6, 3), np.uint8)
+    pixels[:, :3] = 255
+    turned = Image.fromarray(pixels)
+    exif = turned.getexif()
+    exif[0x0112] = 6  # lies on its right side
+    turned.save(tmp_path / "a.png", exif=exif)
+    found = decode.decode_one(decode.Picture(tmp_path / "a.png", "a"), decode.Form())
+    assert found.shape == (3, 6, 4)
+
+
+def test_the_second_load_decodes_nothing(pictures, monkeypatch):
+    folder, _ = pictures
+    first = load(folder)
+    assert _note(first, "40 images were decoded")
+    monkeypatch.setattr(decode, "decode_one", lambda *_: pytest.fail("decoded again"))
+    second = load(folder)
+    assert torch.equal(_whole(first), _whole(second))
+    assert first.fingerprint == second.fingerprint
+
+
+def test_a_changed_image_is_decoded_again(pictures, png):
+    folder, _ = pictures
+    load(folder)
+    path = sorted(folder.rglob("*.png"))[0]
+    path.write_bytes(png(np.full((6, 5, 3), 9, np.uint8)))
+    assert int(_whole(load(folder))[0].min()) == 9
+
+
+def test_without_the_cache_nothing_is_written(pictures, tmp_path):
+    folder, pixels = pictures
+    image = ImageOptions(cache=False, cache_dir=str(tmp_path / "never"))
+    data = load(folder, options=Options(image=image))
+    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_small_part_is_decoded_on_the_spot(pictures, tmp_path):
+    folder, pixels = pictures
+    image = ImageOptions(cache_dir=str(tmp_path / "never"))
+    data = load(folder, options=Options(limit=16, image=image, exemplar=Exemplar(size=1)))
+    assert torch.equal(data.train.inputs, torch.from_numpy(pixels[data.rows["train"].numpy()]))
+    assert not (tmp_path / "never").exists()
+
+
+class TestStreaming:
+    def test_it_equals_what_is_held_in_memory(self, pictures):
+        folder, pixels = pictures
+        held = load(folder)
+        streamed = load(folder, options=Options(image=ImageOptions(memory_gb=1e-9)))
+        assert isinstance(held.train, Batch)
+        assert isinstance(streamed.train, Streamed)
+        assert _note(streamed, "stream from a memory-mapped file")
+        index = torch.tensor([5, 0, 3, 5])
+        ours, theirs = streamed.train.take(index), held.train.take(index)
+        assert torch.equal(ours.inputs, theirs.inputs)
+        assert torch.equal(ours.labels, theirs.labels)
+        assert torch.equal(ours.rows, theirs.rows)
+        assert streamed.preprocessing == held.preprocessing
+        assert streamed.fingerprint == held.fingerprint
+        assert torch.equal(_whole(streamed), torch.from_numpy(pixels))
+
+    def test_writing_to_a_batch_never_reaches_the_file(self, pictures):
+        data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=1e-9)))
+        before = data.train.take(torch.arange(4)).inputs.clone()
+        data.train.take(torch.arange(4)).inputs.zero_()
+        assert torch.equal(data.train.take(torch.arange(4)).inputs, before)
+
+    @pytest.mark.parametrize("budget", [8.0, 1e-9])
+    def test_prefetching_keeps_the_order(self, pictures, budget):
+        data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=budget)))
+        order = [torch.randperm(len(data.train))[:7] for _ in range(12)]
+        for index, batch in zip(order, prefetch(data.train, order, workers=3, ahead=2), strict=True):
+            assert torch.equal(batch.inputs, data.train.take(index).inputs)
+            assert torch.equal(batch.rows, index)
+
+    def test_prefetching_may_stop_early_and_passes_errors_on(self, pictures):
+        data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=1e-9)))
+        batches = prefetch(data.train, [torch.arange(3)] * 20)
+        next(batches)
+        batches.close()
+        with pytest.raises(IndexError):
+            list(prefetch(data.train, [torch.tensor([10**6])]))
+
+
+class TestCache:
+    def _fill(self, allocate):
+        allocate((2, 1, 2, 2))[:] = 5
+        return {"bad": []}
+
+    def test_an_entry_is_whole_or_not_there(self, tmp_path):
+        def fails(allocate):
+            allocate((2, 1, 2, 2))
+            raise UnreadableImage("x")
+
+        with pytest.raises(UnreadableImage):
+            cache.write(tmp_path, "key", fails)
+        assert list(tmp_path.iterdir()) == []
+        entry = cache.write(tmp_path, "key", self._fill)
+        assert np.load(entry.pixels).sum() == 40
+        assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+    def test_a_full_disk_leaves_nothing(self, tmp_path, monkeypatch):
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(cache.os, "posix_fallocate", full)
+        with pytest.raises(NoSpace, match="is full"):
+            cache.write(tmp_path, "key", self._fill)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_two_writers_agree(self, tmp_path):
+        def slower(allocate):
+            cache.write(tmp_path, "key", self._fill)
+            return self._fill(allocate)
+
+        assert cache.write(tmp_path, "key", slower).facts() == {"bad": []}
+        assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+    def test_a_full_disk_is_a_note_when_memory_suffices_and_an_error_when_not(self, pictures, monkeypatch):
+        folder, pixels = pictures
+
+        def full(*_):
+            raise NoSpace("the disk is full")
+
+        monkeypatch.setattr(cache, "write", full)
+        data = load(folder)
+        assert any("were not kept for the next time" in note for note in data.warnings)
+        assert torch.equal(_whole(data), torch.from_numpy(pixels))
+        with pytest.raises(NoSpace):
+            load(folder, options=Options(image=ImageOptions(memory_gb=1e-9)))
+
+
+def test_damaged_images_can_be_left_out(pictures):
+    folder, pixels = pictures
+    (folder / "cat" / "003.png").write_bytes(b"not an image")
+    with pytest.raises(UnreadableImage, match=r"003\.png cannot be decoded"):
+        load(folder)
+    for cached in (True, False):
+        data = load(folder, options=Options(image=ImageOptions(unreadable="drop", cache=cached)))
+        assert any("1 images of train cannot be decoded" in note for note in data.warnings)
+        rows = torch.cat(list(data.rows.values())).sort().values
+        assert rows.tolist() == [row for row in range(40) if row != 3]
+        assert torch.equal(_whole(data), torch.from_numpy(pixels[rows.numpy()]))
+
+
+def test_sizes_must_agree_unless_one_is_given(pictures, png):
+    folder, _ = pictures
+    (folder / "dog" / "030.png").write_bytes(png(np.zeros((9, 9, 3), np.uint8)))
+    with pytest.raises(UnreadableImage, match=r"is 9x9 and the first image 6x5; give a size"):
+        load(folder)
+    assert load(folder, options=Options(image=ImageOptions(size=(7, 8)))).input_shape == (3, 7, 8)
+
+
+def test_statistics_are_those_of_train_alone(pictures):
+    data = load(pictures[0])
+    train = data.train.inputs.double() / 255
+    mean, std = train.mean((0, 2, 3)), train.std((0, 2, 3), correction=0)
+    torch.testing.assert_close(torch.tensor(data.preprocessing.mean, dtype=torch.float64), mean)
+    torch.testing.assert_close(torch.tensor(data.preprocessing.std, dtype=torch.float64), std)
+    floats = data.preprocessing.input_module()(data.train.inputs)
+    assert floats.dtype == torch.float32
+    assert floats.mean().abs() < 1e-5
+
+
+def test_prediction_reads_new_images_in_the_same_form(pictures, tmp_path):
+    folder, pixels = pictures
+    data = load(folder, options=Options(image=ImageOptions(size=4)))
+    again = preprocessing_from(json.loads(json.dumps(data.preprocessing.to_dict())))
+    assert again == data.preprocessing
+    new = again.read(folder)
+    assert torch.equal(new.inputs[data.rows["test"]], data.test.inputs)
+    assert torch.equal(new.labels[data.rows["test"]], data.test.labels)
+    path = folder / "dog" / "020.png"
+    one = again.read(path)
+    assert torch.equal(one.inputs[0], new.inputs[20])
+    assert one.labels is None
+    assert pixels.shape[0] == len(new)
+
+
+def test_a_frame_of_files(pictures):
+    folder, pixels = pictures
+    paths = sorted(folder.rglob("*.png"))
+    frame = pd.DataFrame({"where": [str(path) for path in paths], "label": [path.parent.name for path in paths]})
+    data = load(frame, options=Options(image=ImageOptions(file_column="where")))
+    assert torch.equal(_whole(data), torch.from_numpy(pixels))

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import torch
+
+from fairweight.data import Exemplar, GroupOptions, Options, Split, load
+from fairweight.data._draw import proportional
+from fairweight.errors import BadInput, EmptyCell, MissingGroups
+from fairweight.types import Cells
+
+
+def _cells(part):
+    return torch.unique(part.labels * 10 + part.groups, return_counts=True)[1].tolist()
+
+
+def test_parts_are_disjoint_and_cover_the_source(people):
+    data = load(people, label="income", group="sex")
+    rows = torch.cat([data.rows[name] for name in ("train", "validation", "exemplar", "test")])
+    assert sorted(rows.tolist()) == list(range(len(people)))
+
+
+def test_every_part_has_every_cell_in_its_share(people):
+    data = load(people, label="income", group="sex,race")
+    whole = people.groupby(["income", "sex", "race"]).size()
+    test = people.iloc[data.rows["test"].numpy()].groupby(["income", "sex", "race"]).size()
+    assert ((test - 0.2 * whole).abs() <= 1).all()
+    assert len(data.test) == 80
+    assert len(data.validation) == 40
+
+
+def test_rows_lead_back_to_the_source(people):
+    data = load(people, label="income", group="sex")
+    names = [data.label_names[label] for label in data.train.labels]
+    assert names == people["income"].iloc[data.rows["train"].numpy()].tolist()
+    groups = [data.group_names[group] for group in data.exemplar.groups]
+    assert groups == people["sex"].iloc[data.rows["exemplar"].numpy()].tolist()
+
+
+def test_the_seed_decides_and_nothing_else_does(people):
+    first, again = load(people, label="income", seed=3), load(people.copy(), label="income", seed=3)
+    other = load(people, label="income", seed=4)
+    assert torch.equal(first.rows["test"], again.rows["test"])
+    assert torch.equal(first.train.inputs, again.train.inputs)
+    assert first.fingerprint == again.fingerprint != other.fingerprint
+    assert not torch.equal(first.rows["test"], other.rows["test"])
+
+
+def test_another_exemplar_size_leaves_test_and_validation_alone(people):
+    small = load(people, label="income", options=Options(exemplar=Exemplar(size=5)))
+    large = load(people, label="income", options=Options(exemplar=Exemplar(size=20)))
+    assert torch.equal(small.rows["test"], large.rows["test"])
+    assert torch.equal(small.rows["validation"], large.rows["validation"])
+
+
+def test_sizes_per_cell_and_per_class(people):
+    by_cell = load(people, label="income", group="sex", options=Options(exemplar=Exemplar(size=7)))
+    assert _cells(by_cell.exemplar) == [7, 7, 7, 7]
+    by_class = load(people, label="income", group="sex", options=Options(exemplar=Exemplar(size=9, per="class")))
+    assert torch.bincount(by_class.exemplar.labels).tolist() == [9, 9]
+
+
+def test_exemplars_inside_train_stay_in_it(people):
+    held = load(people, label="income", options=Options(exemplar=Exemplar(size=10)))
+    inside = load(people, label="income", options=Options(exemplar=Exemplar(size=10, inside=True)))
+    assert not set(held.rows["exemplar"].tolist()) & set(held.rows["train"].tolist())
+    assert set(inside.rows["exemplar"].tolist()) < set(inside.rows["train"].tolist())
+    assert len(inside.train) == len(held.train) + 20
+
+
+def test_exemplars_from_validation_are_all_of_it_or_a_part(people):
+    whole = load(people, label="income", options=Options(exemplar=Exemplar("validation")))
+    assert torch.equal(whole.rows["exemplar"], whole.rows["validation"])
+    part = load(people, label="income", options=Options(exemplar=Exemplar("validation", size=3)))
+    assert len(part.exemplar) == 6
+    assert set(part.rows["exemplar"].tolist()) < set(part.rows["validation"].tolist())
+
+
+def test_shares_bring_even_exemplars_back_to_the_natural_mix():
+    frame = pd.DataFrame(
+        {"x": range(1000), "y": [i % 10 == 0 for i in range(1000)], "g": ["ab"[i % 4 == 1] for i in range(1000)]}
+    )
+    options = Options(exemplar=Exemplar(size=20), groups=GroupOptions(below="keep"))
+    data = load(frame.assign(x=(frame.x * 7919) % 1000 / 3), label="y", group="g", options=options)
+    shares = data.exemplar.shares
+    assert shares.mean() == pytest.approx(1.0)
+    weighted = torch.bincount(data.exemplar.labels, weights=shares.double()) / shares.sum()
+    assert weighted[1] == pytest.approx(0.1, abs=0.01)  # one row in ten is true; the exemplars are even
+
+
+def test_a_column_that_names_the_parts(people):
+    people["part"] = ["train", "val", "Test", "exemplar"] * 100
+    data = load(people, label="income", group="sex", options=Options(split=Split(column="part")))
+    assert data.rows["test"].tolist() == list(range(2, 400, 4))
+    assert data.rows["validation"].tolist() == list(range(1, 400, 4))
+    assert data.rows["exemplar"].tolist() == list(range(3, 400, 4))
+    assert not any("part" in name for name in data.preprocessing.feature_names)
+
+
+def test_groups_may_be_missing_on_train_alone(people, tmp_path):
+    people.iloc[:200].drop(columns="sex").to_csv(tmp_path / "train.csv", index=False)
+    people.iloc[200:300].to_csv(tmp_path / "test.csv", index=False)
+    people.iloc[300:].to_csv(tmp_path / "exemplar.csv", index=False)
+    options = Options(
+        split=Split(test=str(tmp_path / "test.csv"), validation=0.1), exemplar=Exemplar(str(tmp_path / "exemplar.csv"))
+    )
+    data = load(tmp_path / "train.csv", label="income", group="sex", options=options)
+    assert (data.train.groups == -1).all()
+    assert (data.exemplar.groups >= 0).all()
+    assert len(data.exemplar) == 100
+    assert any("no validation row has a group label" in note for note in data.warnings)
+    with pytest.raises(MissingGroups, match="no row of train has a group label"):
+        load(tmp_path / "train.csv", label="income", group="sex", options=Options(split=options.split))
+
+
+def test_rows_without_a_group_are_never_exemplars(people):
+    people.loc[::3, "sex"] = None
+    data = load(people, label="income", group="sex")
+    assert (data.exemplar.groups >= 0).all()
+    assert (data.train.groups == -1).any()
+
+
+def test_too_many_exemplars_is_one_sentence(people):
+    with pytest.raises(EmptyCell, match=r"lower Exemplar\.size"):
+        load(people, label="income", group="sex", options=Options(exemplar=Exemplar(size=200)))
+
+
+def test_no_test_rows_is_one_sentence(people):
+    with pytest.raises(BadInput, match="no test rows"):
+        load(people, label="income", options=Options(split=Split(test=0.0)))
+
+
+def test_limit_keeps_the_mix(people):
+    data = load(people, label="income", group="sex", options=Options(limit=100))
+    assert sum(len(part) for part in (data.train, data.validation, data.exemplar, data.test)) == 100
+    assert any("Only 100 of 400 rows" in note for note in data.notes)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.37])
+def test_largest_remainder_against_exact_shares(share):
+    strata = torch.tensor([0] * 100 + [1] * 37 + [2] * 9 + [3])
+    sizes = proportional(strata, share, parts=4)
+    for stratum, count in {0: 100, 1: 37, 2: 9}.items():
+        assert abs(sizes[stratum] - count * share) <= 1
+    assert sizes[3] == 0  # none gives its last
+
+
+def test_cells_of_the_dataset_have_names_for_people(people):
+    data = load(people, label="income", group="sex,race")
+    cells = Cells.of(data.train.labels, data.train.groups, label_names=data.label_names, group_names=data.group_names)
+    assert "label=low, group=M & c" in cells.names

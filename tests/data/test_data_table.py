@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fairweight.data import GroupOptions, LabelOptions, Options, Split, TableOptions, load, preprocessing_from
+from fairweight.errors import MissingColumn, SmallCell
+
+
+def _note(data, *words):
+    return any(all(word in note for word in words) for note in data.notes)
+
+
+def _inputs(data, name):
+    return data.train.inputs[:, data.preprocessing.feature_names.index(name)]
+
+
+def test_csv_tsv_parquet_and_frame_give_the_same_samples(people, tmp_path):
+    people.to_csv(tmp_path / "t.csv", index=False)
+    people.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
+    people.to_csv(tmp_path / "t.csv.gz", index=False)
+    people.to_parquet(tmp_path / "t.parquet")
+    frame = load(people, label="income", group="sex")
+    for name in ("t.csv", "t.tsv", "t.csv.gz", "t.parquet"):
+        data = load(tmp_path / name, label="income", group="sex")
+        assert data.preprocessing.feature_names == frame.preprocessing.feature_names
+        for part in ("train", "validation", "exemplar", "test"):
+            ours, theirs = getattr(data, part), getattr(frame, part)
+            assert torch.equal(ours.labels, theirs.labels)
+            assert torch.equal(ours.groups, theirs.groups)
+            torch.testing.assert_close(ours.inputs, theirs.inputs)
+
+
+def test_several_files_by_a_glob_are_one_table(people, tmp_path):
+    for number in range(4):
+        people.iloc[100 * number : 100 * (number + 1)].to_csv(tmp_path / f"part-{number}.csv", index=False)
+    whole = load(people, label="income", group="sex")
+    data = load(str(tmp_path / "part-*.csv"), label="income", group="sex")
+    assert torch.equal(data.train.labels, whole.train.labels)
+    assert _note(data, "4 files were read as one table")
+
+
+@pytest.mark.parametrize("change", ["numbers", "words", "missing", "constant", "wild"])
+def test_what_stands_in_test_rows_never_moves_train(people, tmp_path, change):
+    split = Options(split=Split(column="part"))
+    people["part"] = np.where(np.arange(400) % 5 == 0, "test", np.where(np.arange(400) % 5 == 1, "val", "train"))
+    people.to_csv(tmp_path / "before.csv", index=False)
+    test = people["part"] == "test"
+    after = people.astype(object)
+    if change == "numbers":
+        after.loc[test, "age"] = 100000
+    elif change == "words":
+        after.loc[test, ["age", "hours"]] = "not a number"
+        after.loc[test, "job"] = "astronaut"
+        after.loc[test, "joined"] = "some day"
+    elif change == "missing":
+        after.loc[test, ["age", "job", "hours", "joined"]] = None
+    elif change == "constant":
+        after.loc[test, ["age", "job"]] = after.loc[0, ["age", "job"]].tolist()
+    else:
+        after.loc[test, "id"] = 7
+        after.loc[test, "hours"] = np.inf
+    after.to_csv(tmp_path / "after.csv", index=False)
+    one = load(tmp_path / "before.csv", label="income", group="sex", options=split)
+    two = load(tmp_path / "after.csv", label="income", group="sex", options=split)
+    assert torch.equal(one.train.inputs, two.train.inputs)
+    assert torch.equal(one.exemplar.inputs, two.exemplar.inputs)
+    assert torch.equal(one.train.labels, two.train.labels)
+    assert one.preprocessing.to_dict() == two.preprocessing.to_dict()
+    assert not torch.equal(one.test.inputs, two.test.inputs)
+    assert torch.isfinite(two.test.inputs).all()
+
+
+def test_numbers_are_standardised_by_train(people):
+    data = load(people, label="income")
+    age = _inputs(data, "age")
+    assert age.mean() == pytest.approx(0.0, abs=1e-5)
+    assert age.std(correction=0) == pytest.approx(1.0, abs=1e-5)
+    assert data.test.inputs[:, data.preprocessing.feature_names.index("age")].mean() != pytest.approx(0.0, abs=1e-5)
+
+
+def test_kinds_are_found_and_can_be_overridden(people):
+    data = load(people, label="income", group="sex")
+    names = data.preprocessing.feature_names
+    assert {"age", "hours", "joined", "job=clerk", "job=pilot", "race=a"} <= set(names)
+    assert not any(name.startswith(("id", "sex", "income")) for name in names)
+    assert _note(data, "look like ids", "'id'")
+    assert _note(data, "'joined' holds dates")
+    options = Options(table=TableOptions(categorical=("age",), keep=("id",), drop=("job",), max_categories=10))
+    changed = load(people, label="income", group="sex", options=options)
+    names = changed.preprocessing.feature_names
+    assert "id" in names
+    assert "job=clerk" not in names
+    assert sum(name.startswith("age=") for name in names) == 11  # ten ages and one place for the others
+    assert _note(changed, "'age' has", "most frequent")
+
+
+def test_the_sensitive_attribute_is_an_input_only_if_asked(people):
+    hidden = load(people, label="income", group="sex,race")
+    assert not any(name.startswith(("sex", "race")) for name in hidden.preprocessing.feature_names)
+    assert _note(hidden, "'sex,race' is kept out of the inputs")
+    shown = load(people, label="income", group="sex,race", options=Options(table=TableOptions(group_in_inputs=True)))
+    assert {"sex=F", "sex=M", "race=b"} <= set(shown.preprocessing.feature_names)
+
+
+def test_missing_values_are_filled_and_marked(people):
+    people["hours"] = people["hours"].where(people.index % 4 != 0)
+    people["job"] = people["job"].where(people.index % 5 != 0)
+    data = load(people, label="income")
+    rows = data.rows["train"].numpy()
+    missing = torch.tensor(people["hours"].isna().to_numpy()[rows])
+    assert torch.equal(_inputs(data, "hours=(missing)").bool(), missing)
+    median = people["hours"].iloc[rows].median()
+    column = next(column for column in data.preprocessing.columns if column.name == "hours")
+    torch.testing.assert_close(
+        _inputs(data, "hours")[missing].unique(), torch.tensor([(median - column.mean) / column.std]).float()
+    )
+    assert torch.equal(_inputs(data, "job=(missing)").bool(), torch.tensor(people["job"].isna().to_numpy()[rows]))
+    assert _note(data, "Missing values filled", "'hours'", "'job'")
+
+
+def test_constant_empty_and_half_empty_columns(people):
+    people["same"] = "x"
+    people["empty"] = None
+    people["sometimes"] = np.where(people.index % 2 == 0, "yes", None)
+    data = load(people, label="income")
+    assert _note(data, "constant or empty", "'same'", "'empty'")
+    assert "sometimes=(missing)" in data.preprocessing.feature_names  # whether it is there is a sign
+
+
+def test_a_few_words_among_numbers_are_missing_numbers(people):
+    people["hours"] = people["hours"].astype(object)
+    people.loc[people.index[:4], "hours"] = "unknown"
+    data = load(people, label="income")
+    assert "hours" in data.preprocessing.feature_names
+    assert _note(data, "'hours'", "'unknown'")
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [(["1,5", "2,25", "3,0"], [1.5, 2.25, 3.0]), (["1,500", "2,250", "3,000"], [1500.0, 2250.0, 3000.0])],
+)
+def test_decimal_commas_and_thousands(texts, expected):
+    from fairweight.data.table.values import numbers
+
+    assert numbers(pd.Series(texts)).tolist() == expected
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y", "%Y-%m-%d %H:%M:%S"])
+def test_dates_are_days_in_every_usual_form(people, form):
+    moments = pd.to_datetime(people["joined"])
+    people["joined"] = moments.dt.strftime(form)
+    data = load(people, label="income")
+    expected = torch.tensor(((moments - pd.Timestamp(0)) / pd.Timedelta(days=1)).to_numpy()[data.rows["train"].numpy()])
+    column = next(column for column in data.preprocessing.columns if column.name == "joined")
+    torch.testing.assert_close(_inputs(data, "joined").double() * column.std + column.mean, expected, rtol=0, atol=0.01)
+
+
+def test_leaks_are_named(people):
+    people["copy"] = people["income"].map({"high": "H", "low": "L"})
+    people["number"] = np.where(people["income"] == "high", 3.5, -1.0) + np.linspace(0, 1, 400)
+    people["case"] = [f"{i:05d}-{label}" for i, label in enumerate(people["income"])]
+    people["flag"] = [f"{i * 37 % 400}_{int(label == 'high')}" for i, label in enumerate(people["income"])]
+    data = load(people.assign(income=(people["income"] == "high").astype(int)), label="income")
+    named = next(note for note in data.warnings if "give the label" in note)
+    for name in ("copy", "number", "flag"):
+        assert repr(name) in named
+    text = load(people, label="income")
+    assert any("'case'" in note for note in text.warnings)
+    honest = {"age", "hours", "job", "joined", "sex", "race", "id"}
+    assert not any(repr(name) in named for name in honest)
+    dropped = load(people, label="income", options=Options(table=TableOptions(drop_leaks=True)))
+    assert not any(name.startswith(("copy", "number", "case", "flag")) for name in dropped.preprocessing.feature_names)
+
+
+def test_a_stand_in_for_the_group_is_named(people):
+    people["gender"] = people["sex"].map({"F": "woman", "M": "man"})
+    data = load(people, label="income", group="sex")
+    assert any("'sex' can be read off 'gender'" in note for note in data.warnings)
+
+
+def test_crossed_groups_and_small_cells(people):
+    crossed = load(people, label="income", group=["sex", "race"])
+    assert crossed.group_names == ("F & a", "F & b", "F & c", "M & a", "M & b", "M & c")
+    people.loc[:2, "race"] = "rare"
+    with pytest.raises(SmallCell, match="'rare'"):
+        load(people, label="income", group="race")
+    merged = load(people, label="income", group="race", options=Options(groups=GroupOptions(below="merge")))
+    assert merged.group_names == ("a", "b", "other")  # one small group takes the next smallest along
+    assert _note(merged, "'rare' became part of 'other'")
+    dropped = load(people, label="income", group="race", options=Options(groups=GroupOptions(below="drop")))
+    assert dropped.group_names == ("a", "b", "c")
+    assert sum(len(rows) for rows in dropped.rows.values()) == 397
+    kept = load(people, label="income", group="race", options=Options(groups=GroupOptions(below="keep")))
+    assert kept.group_names == ("a", "b", "c", "rare")
+    assert any("small cells were kept" in note for note in kept.warnings)
+
+
+def test_chosen_groups_and_the_rest(people):
+    merged = load(people, label="income", group="race", options=Options(groups=GroupOptions(only=("a",))))
+    assert merged.group_names == ("a", "other")
+    options = Options(groups=GroupOptions(only=("a", "c"), rest="drop"))
+    dropped = load(people, label="income", group="race", options=options)
+    assert dropped.group_names == ("a", "c")
+    assert sum(len(rows) for rows in dropped.rows.values()) == int((people["race"] != "b").sum())
+
+
+@pytest.mark.parametrize(
+    ("missing", "names", "unknown"),
+    [("unknown", ("F", "M"), True), ("group", ("F", "M", "missing"), False), ("drop", ("F", "M"), False)],
+)
+def test_rows_without_a_group(people, missing, names, unknown):
+    people.loc[::7, "sex"] = None
+    data = load(people, label="income", group="sex", options=Options(groups=GroupOptions(missing=missing)))
+    assert data.group_names == names
+    assert bool((data.train.groups == -1).any()) == unknown
+    assert (sum(len(rows) for rows in data.rows.values()) == 400) == (missing != "drop")
+
+
+def test_thresholds_make_labels_and_groups(people):
+    data = load(people, label="hours>=40", group="age<50")
+    assert data.label_names == ("hours<40", "hours>=40")
+    assert data.group_names == ("age<50", "age>=50")
+    expected = (people["hours"] >= 40).to_numpy()[data.rows["train"].numpy()]
+    assert torch.equal(data.train.labels.bool(), torch.tensor(expected))
+    assert not any(name in ("hours", "age") for name in data.preprocessing.feature_names)
+
+
+def test_the_positive_label_is_the_one_named(people):
+    assert load(people, label="income").label_names == ("high", "low")
+    named = load(people, label="income", options=Options(labels=LabelOptions(positive="high")))
+    assert named.label_names == ("low", "high")
+    ordered = people.assign(income=pd.Categorical(people["income"], ["low", "high"]))
+    assert load(ordered, label="income").label_names == ("low", "high")
+
+
+def test_numbers_as_labels_have_one_spelling(people, tmp_path):
+    people["income"] = (people["income"] == "high").astype(float)
+    people.iloc[:300].to_csv(tmp_path / "train.csv", index=False)
+    people.iloc[300:].astype({"income": int}).to_csv(tmp_path / "test.csv", index=False)
+    data = load(tmp_path / "train.csv", label="income", options=Options(split=Split(test=str(tmp_path / "test.csv"))))
+    assert data.label_names == ("0", "1")
+    assert torch.equal(data.test.labels, torch.tensor(people["income"].iloc[300:].to_numpy()).long())
+
+
+def test_the_same_column_twice_is_read_once(people, tmp_path):
+    text = pd.concat([people, people[["age"]]], axis=1).to_csv(index=False)
+    (tmp_path / "t.csv").write_text(text)
+    assert _note(load(tmp_path / "t.csv", label="income"), "'age'", "twice with the same values")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_header(people, tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + people[["income", "age", "job"]].to_csv(index=False).encode())
+    assert load(tmp_path / "t.csv", label="income").label_names == ("high", "low")
+
+
+def test_latin_1_is_read_when_named(people, tmp_path):
+    people["job"] = people["job"].replace("cook", "Köchin")
+    (tmp_path / "t.csv").write_bytes(people.to_csv(index=False).encode("latin-1"))
+    data = load(tmp_path / "t.csv", label="income", options=Options(table=TableOptions(encoding="latin-1")))
+    assert "job=Köchin" in data.preprocessing.feature_names
+
+
+class TestPrediction:
+    def test_it_travels_as_json_and_gives_the_same_inputs(self, people, tmp_path):
+        data = load(people, label="income", group="sex,race")
+        again = preprocessing_from(json.loads(json.dumps(data.preprocessing.to_dict())))
+        people.to_csv(tmp_path / "new.csv", index=False)
+        new = again.read(tmp_path / "new.csv")
+        for name in ("train", "test"):
+            rows = data.rows[name]
+            torch.testing.assert_close(new.inputs[rows], getattr(data, name).inputs)
+            assert torch.equal(new.labels[rows], getattr(data, name).labels)
+            assert torch.equal(new.groups[rows], getattr(data, name).groups)
+        assert again.input_module()(new.inputs) is new.inputs
+
+    def test_labels_and_groups_are_not_needed(self, people):
+        data = load(people, label="income", group="sex")
+        new = data.preprocessing.read(people.drop(columns=["income", "sex"]))
+        assert new.labels is None
+        assert new.groups is None
+        assert len(new) == 400
+
+    def test_a_missing_column_is_one_sentence(self, people):
+        data = load(people, label="income")
+        with pytest.raises(
+            MissingColumn, match=r"lacks the columns 'age', 'job' that the model was trained on"
+        ) as caught:
+            data.preprocessing.read(people.drop(columns=["age", "job"]))
+        assert str(caught.value).count("\n") == 0
+
+    def test_new_categories_and_columns_are_named(self, people):
+        data = load(people, label="income")
+        people["job"] = people["job"].replace("cook", "astronaut")
+        new = data.preprocessing.read(people.assign(extra=1))
+        assert any("'astronaut'" in note for note in new.notes)
+        assert any("'extra'" in note for note in new.notes)
+        places = [i for i, name in enumerate(data.preprocessing.feature_names) if name.startswith("job=")]
+        assert (new.inputs[torch.tensor((people["job"] == "astronaut").to_numpy())][:, places] == 0).all()
+
+    def test_merged_groups_and_unknown_ones(self, people):
+        data = load(people, label="income", group="race", options=Options(groups=GroupOptions(only=("a",))))
+        new = data.preprocessing.read(people.assign(race="never seen"))
+        assert (new.groups == data.group_names.index("other")).all()
+        strict = load(people, label="income", group="race")
+        assert (strict.preprocessing.read(people.assign(race="never seen")).groups == -1).all()
