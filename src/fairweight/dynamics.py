@@ -43,7 +43,8 @@ class Dynamics:
             return
         right = record.correct
         forgotten = self._right[rows] & ~right
-        self._counts[:, rows] += torch.stack([torch.ones_like(right), forgotten, right]).to(torch.int32)
+        # Added, so that a row drawn twice in one batch counts twice.
+        self._counts.index_add_(1, rows, torch.stack([torch.ones_like(right), forgotten, right]).to(torch.int32))
         self._right[rows] = right
         if record.margin is not None:
             self._margin[rows] = record.margin.float()
