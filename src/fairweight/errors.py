@@ -39,6 +39,10 @@ class MissingExemplar(BadInput):
     """A method needs an exemplar batch and was given none."""
 
 
+class NotBegun(FairweightError):
+    """A method must see the training set before it is used this way."""
+
+
 class ScoresMismatch(BadInput):
     """Saved scores belong to a training set of another length."""
 
