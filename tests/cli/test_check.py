@@ -1,0 +1,110 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+NETS = """
+import torch
+from torch import nn
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(3, 4, 3, 2), nn.BatchNorm2d(4), nn.Linear(4, 5)
+    def forward(self, x):
+        return self.head(torch.tanh(self.norm(self.conv(x))).mean((2, 3)))
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.rnn, self.head = nn.Embedding(20, 4), nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 2)
+    def forward(self, tokens):
+        return self.head(self.rnn(self.words(tokens))[0][:, -1])
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(7, 3)
+    def forward(self, a, b):
+        return self.head(torch.cat([a, b], 1))
+
+class NoLogits(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 2)
+    def forward(self, x):
+        return None
+
+def pairs(n):
+    return torch.randn(n, 3), torch.randn(n, 4)
+
+def silent():
+    return nn.Sequential(nn.Flatten())
+
+needs_argument = lambda width: nn.Linear(width, 2)
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "nets.py").write_text(NETS)
+    return tmp_path
+
+
+def run(folder, *words):
+    command = [sys.executable, "-m", "fairweight", "check", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_model_is_checked_timed_and_passes(folder):
+    done = run(folder, "nets:Plain", "--batch", "8", "--exemplars", "10", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["passed"]
+    assert found["errors"]["forward"] < 1e-10
+    assert found["mode"] == "double-backward"  # a tiny net
+    assert found["ratio"] > 1
+    assert all(found["untouched"].values())
+
+
+def test_words_for_people(folder):
+    done = run(folder, "nets.py:Recurrent", "--batch", "6", "--exemplars", "6")
+    assert done.returncode == 0, done.stderr
+    assert "Gradient mode: difference; an operator has no forward-mode derivative" in done.stdout
+    assert "times a plain step" in done.stdout
+    assert done.stdout.rstrip().endswith("Passed.")
+
+
+def test_inputs_from_a_function(folder):
+    done = run(folder, "nets:Pair", "--inputs", "nets:pairs", "--batch", "6", "--exemplars", "6", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["passed"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nets"], "write MODULE:MODEL"),
+        (["nets:Missing"], "nets has no 'Missing'"),
+        (["absent:Net"], "absent cannot be imported"),
+        (["absent.py:Net"], "there is no file absent.py"),
+        (["nets:number"], "cannot be made without arguments"),
+        (["nets:needs_argument"], "cannot be made without arguments"),
+        (["nets:pairs"], "cannot be made without arguments"),
+        (["nets:silent"], "No layer says what inputs"),
+        (["nets:Plain", "--input", "9"], "does not take these inputs"),
+        (["nets:Plain", "--input", "nine"], "give whole numbers"),
+        (["nets:NoLogits"], "no logits were found"),
+        (["nets:Plain", "--device", "cuda:99"], "is not on this machine"),
+        (["nets:Plain", "--device", "abacus"], "choose cpu, cuda"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, words, sentence):
+    done = run(folder, *words)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
