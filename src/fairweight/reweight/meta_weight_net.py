@@ -25,6 +25,7 @@ class MetaWeightNet(ExemplarLearner):
     shares of the batch; False gives the authors' later version, the mean of weight times loss, with weights in (0, 1).
     detached: the net's input counts as a constant; False gives their class-imbalance version, in which the look-ahead
     also moves along the net's own slope. net_optimizer: "adam" (1e-3, decay 1e-4) or "sgd" (Nesterov 0.9, decay 5e-4).
+    seed: of the net's start; None takes torch's, without drawing from it.
     """
 
     paper = "Shu, Xie, Yi, Zhao, Zhou, Xu, Meng 2019, arXiv 1902.07379"
@@ -43,7 +44,7 @@ class MetaWeightNet(ExemplarLearner):
         net_optimizer: Literal["adam", "sgd"] = "adam",
         net_lr: float = 1e-3,
         net_decay: float | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, objective, gradient, loss=loss)
@@ -53,7 +54,8 @@ class MetaWeightNet(ExemplarLearner):
         self.form = _LossNet(hidden, normalised, detached)
         parameter = next(iter(trainable(unwrap(model)).values()))
         dtype = torch.promote_types(parameter.dtype, torch.float32)
-        self._net = nn.Parameter(self.form.start_values(seed).to(parameter.device, dtype))  # [3H + 1]
+        start = self.form.start_values(torch.initial_seed() if seed is None else seed)
+        self._net = nn.Parameter(start.to(parameter.device, dtype))  # [3H + 1]
         self._optimizer = _net_optimizer(self._net, net_optimizer, net_lr, net_decay)
 
     @property

@@ -35,7 +35,7 @@ class MOEW(KnownWeights):
         embedding: Literal["label", "autoencoder"] | Tensor = "label",
         dimension: int = 10,
         embedding_steps: int = 10_000,
-        seed: int = 0,
+        seed: int | None = None,
         through: Through = "loss",
         loss: Loss = classification_loss,
     ) -> None:
@@ -43,7 +43,8 @@ class MOEW(KnownWeights):
         if isinstance(embedding, str) and embedding not in ("label", "autoencoder"):
             raise UnknownName(f"MOEW(embedding={embedding!r}): choose 'label', 'autoencoder', or give a tensor.")
         self.embedding: str = embedding if isinstance(embedding, str) else "given"
-        self.dimension, self.embedding_steps, self.seed = dimension, embedding_steps, seed
+        self.dimension, self.embedding_steps = dimension, embedding_steps
+        self.seed = torch.initial_seed() if seed is None else seed
         self.alpha = None if alpha is None else torch.as_tensor(alpha, dtype=torch.float32).to(self.device)  # [d]
         if self.alpha is not None and (self.alpha.ndim != 1 or not bool(self.alpha.isfinite().all())):
             raise BadInput("MOEW(alpha=...): give one finite number per label, or per column of the embedding.")

@@ -22,6 +22,7 @@ class Random(KnownWeights):
 
     kind: "fixed", max(0, N(0, 1)) drawn once per sample, so that half of them never count; "redrawn", the same drawn
     anew at every step (the baseline of arXiv 1803.09050); "uniform", U(0.1, 1.9) drawn once per sample (that of MOEW).
+    seed: None takes torch's, without drawing from it.
     """
 
     paper = "'Random' in Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
@@ -32,7 +33,7 @@ class Random(KnownWeights):
         num_samples: int,
         *,
         kind: Kind = "fixed",
-        seed: int = 0,
+        seed: int | None = None,
         through: Through = "loss",
         loss: Loss = classification_loss,
     ) -> None:
@@ -42,8 +43,8 @@ class Random(KnownWeights):
         if kind == "redrawn" and through == "sampling":
             raise BadInput("Random(kind='redrawn') has no weights to draw rows by; use kind='fixed' or through='loss'.")
         self.kind = kind
-        self.seed = seed
-        self._key = int.from_bytes(hashlib.sha256(f"random/{seed}".encode()).digest()[:8], "little", signed=True)
+        self._given = seed is not None
+        self.seed = torch.initial_seed() if seed is None else seed
         self._turn = torch.zeros((), dtype=torch.int64, device=self.device)  # [] draws made
 
     def relative(self, batch: Batch, check: bool) -> Tensor:
@@ -53,7 +54,7 @@ class Random(KnownWeights):
     def _draw(self, rows: Tensor) -> Tensor:
         if self.kind == "redrawn":
             self._turn += 1  # in place: a captured graph counts on
-        u = uniform(self._key, self._turn, rows)
+        u = uniform(self.seed, self._turn, rows)
         return 0.1 + 1.8 * u if self.kind == "uniform" else torch.special.ndtri(u).clamp_min(0.0)
 
     def weights(self) -> Tensor | None:
@@ -65,25 +66,27 @@ class Random(KnownWeights):
         return each / torch.where(mean > 0, mean, torch.ones_like(mean))
 
     def state_dict(self) -> dict[str, Any]:
-        """How many draws were made; the seed gives the rest."""
+        """The seed, and how many draws were made."""
         return {**super().state_dict(), "seed": self.seed, "turn": self._turn.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on drawing where that run was."""
-        if int(state["seed"]) != self.seed:
+        if self._given and int(state["seed"]) != self.seed:
             raise BadInput(
                 f"The saved weights were drawn with seed={state['seed']} and this Random has seed={self.seed}; "
                 "give the same seed."
             )
         super().load_state_dict(state)
+        self.seed = int(state["seed"])
         self._turn.copy_(state["turn"])
 
 
-def uniform(key: int, turn: Tensor, rows: Tensor) -> Tensor:
-    """A number strictly between 0 and 1 for each row, from (key, turn, row) alone.
+def uniform(seed: int, turn: Tensor, rows: Tensor) -> Tensor:
+    """A number strictly between 0 and 1 for each row, from (seed, turn, row) alone.
 
     A mixing function in place of a random stream: a row's number depends neither on its batch nor on the device.
     """  # [B]
+    key = int.from_bytes(hashlib.sha256(f"random/{seed}".encode()).digest()[:8], "little", signed=True)
     bits = _mixed(rows.to(torch.int64) + _mixed(turn + key))
     return (((bits >> 41) & 0x7FFFFF).float() + 0.5) * 2.0**-23  # 23 bits and a half: exact in float32
 
