@@ -37,7 +37,7 @@ VARIANTS = [
     ("focal", {"normalised": True, "gamma": 0.5}),
     ("l2rw", {"gradient": "forward", "objective": MaxLossDiscrepancy()}),
     ("meta-weight-net", {"normalised": False, "detached": False, "net_optimizer": "sgd", "gradient": "forward"}),
-    ("forml", {"gradient": "forward", "tie": "group"}),
+    ("forml", {"gradient": "forward", "tie": "label"}),
 ]
 CASES = [pytest.param(name, {}, id=name) for name in NAMES] + [
     pytest.param(name, options, id=f"{name}-{'-'.join(map(str, options))}-{k}")
