@@ -12,6 +12,7 @@ from PIL import Image
 
 from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, prefetch, preprocessing_from
 from fairweight.data.image import cache, decode
+from fairweight.data.normalize import pixel_sums, statistics
 from fairweight.errors import NoSpace, UnreadableImage
 from fairweight.types import Batch
 
@@ -287,6 +288,15 @@ def test_statistics_are_those_of_train_alone(pictures):
     floats = data.preprocessing.input_module()(data.train.inputs)
     assert floats.dtype == torch.float32
     assert floats.mean().abs() < 1e-5
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_sums_kept_with_the_pixels_give_the_same_statistics(pictures, cached):
+    whole = load(pictures[0], options=Options(image=ImageOptions(cache=cached)))
+    some = load(pictures[0], options=Options(image=ImageOptions(cache=cached), limit=20, exemplar=Exemplar(size=1)))
+    for data in (whole, some):
+        slow = statistics(pixel_sums(data.train.inputs.numpy(), workers=1, at_once=3), 30)
+        assert (data.preprocessing.mean, data.preprocessing.std) == slow
 
 
 def test_prediction_reads_new_images_in_the_same_form(pictures, tmp_path):

@@ -62,6 +62,8 @@ class NamedSet(Protocol):
 
 def digest(rows: FrameRows | ImageRows) -> str:
     """What determines these rows, wherever they were read from."""
+    if isinstance(rows, ImageRows) and rows.identity is not None:
+        return rows.identity
     if isinstance(rows, ImageRows):
         found = hashlib.sha256(rows.store.identity().encode())
         for name, texts in sorted(rows.columns.items()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from fairweight.data.image.decode import Form
 from fairweight.data.image.preprocessing import ImagePreprocessing
 from fairweight.data.image.rows import ImageRows
 from fairweight.data.image.stream import Streamed
-from fairweight.data.normalize import pixel_statistics
+from fairweight.data.normalize import pixel_sums, statistics
 from fairweight.data.options import ImageOptions, Options
 from fairweight.data.split import Marked, Parts
 from fairweight.data.table.leaks import find_leaks
@@ -25,7 +25,7 @@ from fairweight.errors import UnreadableImage
 from fairweight.types import Batch
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 Part: TypeAlias = "Batch | Streamed"
 Preprocessing: TypeAlias = "TablePreprocessing | ImagePreprocessing"
@@ -87,17 +87,25 @@ def _images(
         samples[name] = _samples(rows, part, shares if name == "exemplar" else None, options, name, notes)
     samples = _alike(samples, notes)
     shape = _shape(samples["train"])
-    mean, std = _statistics(samples["train"])
+    train = found.parts[parts.origin["train"]]
+    assert isinstance(train, ImageRows)
+    sums = train.store.sums(parts.marked["train"].rows)
+    if sums is None or sums.shape[2] != shape[0]:
+        sums = pixel_sums(_pixels(samples["train"]).numpy())
+    mean, std = statistics(sums, shape[1] * shape[2])
     form = Form(shape[1], shape[2], options.crop, shape[0])
     notes.append(f"Images: {'x'.join(map(str, shape))} bytes each, normalised by the mean and deviation of train.")
-    return samples, ImagePreprocessing(form, tuple(mean), tuple(std), meaning), notes
+    return samples, ImagePreprocessing(form, mean, std, meaning), notes
+
+
+def _pixels(samples: Part) -> Tensor:
+    pixels = samples.pixels if isinstance(samples, Streamed) else samples.inputs
+    assert isinstance(pixels, Tensor)
+    return pixels
 
 
 def _shape(samples: Part) -> tuple[int, ...]:
-    if isinstance(samples, Streamed):
-        return samples.sample_shape
-    assert isinstance(samples.inputs, Tensor)
-    return tuple(samples.inputs.shape[1:])
+    return tuple(_pixels(samples).shape[1:])
 
 
 def _alike(samples: dict[str, Part], notes: list[str]) -> dict[str, Part]:
@@ -106,8 +114,7 @@ def _alike(samples: dict[str, Part], notes: list[str]) -> dict[str, Part]:
     alike = dict(samples)
     for name, part in samples.items():
         if shapes[name][0] == 1 and any(shape[0] == 3 for shape in shapes.values()) and isinstance(part, Batch):
-            assert isinstance(part.inputs, Tensor)
-            alike[name] = replace(part, inputs=part.inputs.expand(-1, 3, -1, -1).contiguous())
+            alike[name] = replace(part, inputs=_pixels(part).expand(-1, 3, -1, -1).contiguous())
             notes.append(f"All images of {name} are grey and others are not: they have three equal channels.")
     for name, part in alike.items():
         if _shape(part) != _shape(alike["train"]):
@@ -133,14 +140,3 @@ def _samples(
             return Streamed(path, part.rows, part.labels, part.groups, shares)
     pixels = rows.store.read(part.rows, notes)
     return Batch(torch.from_numpy(pixels), part.labels, part.groups, shares=shares)
-
-
-def _statistics(samples: Part) -> tuple[list[float], list[float]]:
-    pixels: np.ndarray[Any, Any]
-    if isinstance(samples, Streamed):
-        pixels, rows = samples.pixels.numpy(), samples.places
-    else:
-        inputs = samples.inputs
-        assert isinstance(inputs, Tensor)
-        pixels, rows = inputs.numpy(), torch.arange(len(samples))
-    return pixel_statistics(pixels, rows)

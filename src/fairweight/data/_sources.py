@@ -86,7 +86,7 @@ def _parquet(paths: Sequence[Path], request: Request, image: ImageOptions, notes
         return parquet_rows(paths, image)
     frame, more = read_frame(paths, request.options.table)
     notes += more
-    return listed_files(frame, paths[0].parent, image) if image.file_column is not None else FrameRows(frame)
+    return FrameRows(frame) if file_column(frame, image) is None else listed_files(frame, paths[0].parent, image)
 
 
 def _found(

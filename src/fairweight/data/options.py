@@ -57,7 +57,7 @@ class ImageOptions:
     memory_gb: float = 8.0  # a part larger than this streams from a memory-mapped file
     cache: bool = True  # keep the decoded pixels on disk, so that the next load is quick
     cache_dir: str | None = None  # None: FAIRWEIGHT_CACHE, otherwise the user's cache folder
-    workers: int | None = None  # decoding threads; None: one per core
+    workers: int | None = None  # decoding threads; None: one per core, or one where images are small
 
 
 @dataclass(frozen=True)

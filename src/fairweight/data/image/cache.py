@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairweight.data.normalize import pixel_sums
 from fairweight.errors import NoSpace
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class Entry:
         """The decoded images."""
         return self.path / "pixels.npy"
 
+    @property
+    def sums(self) -> Path:
+        """Each image's sums, for statistics of any set of rows."""
+        return self.path / "sums.npy"
+
     def facts(self) -> dict[str, Any]:
         """What was written beside them."""
         facts: dict[str, Any] = json.loads((self.path / "facts.json").read_text(encoding="utf-8"))
@@ -51,7 +57,7 @@ def cache_folder(chosen: str | None) -> Path:
 
 def key_of(sources: Sequence[str], form: Any) -> str:
     """A name for these sources in this form."""
-    words = json.dumps([1, list(sources), form], sort_keys=True)  # 1: the layout of an entry
+    words = json.dumps([2, list(sources), form], sort_keys=True)  # 1: the layout of an entry
     return hashlib.sha256(words.encode()).hexdigest()[:32]
 
 
@@ -86,6 +92,7 @@ def write(
 
     try:
         facts = fill(allocate)
+        np.save(work / "sums.npy", pixel_sums(opened[-1]))
         opened[-1].flush()
         (work / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         target = folder / key

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from fairweight.data._texts import Texts, listing
 from fairweight.data.image.decode import SUFFIXES, Picture
 from fairweight.data.image.rows import EncodedStore, ImageRows
@@ -31,9 +29,8 @@ def files_rows(paths: Sequence[Path], root: Path, columns: dict[str, Texts], opt
     except FileNotFoundError as error:
         raise UnreadableImage(f"there is no image {error.filename}; check the list of files and its folder.") from error
 
-    def pictures(rows: Tensor | None) -> list[Picture]:
-        wanted = range(len(paths)) if rows is None else rows.tolist()
-        return [Picture(paths[row], str(paths[row])) for row in wanted]
+    def pictures() -> list[Picture]:
+        return [Picture(path, str(path)) for path in paths]
 
     version = [f"{path.absolute()} {s.st_size} {s.st_mtime_ns}" for path, s in zip(paths, sizes, strict=True)]
     content = [f"{name} {s.st_size}" for name, s in zip(names, sizes, strict=True)]

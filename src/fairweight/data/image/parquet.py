@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import Any, overload
 
 from fairweight.data._need import need
 from fairweight.data._texts import Texts
@@ -44,7 +42,7 @@ def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> ImageRows:
     others = [field.name for field in _schema(paths[0]) if field.name != name and _is_plain(field.type)]
     tables = [_table(path, others) for path in paths]
     names = _class_names(paths[0])
-    columns = _attributes(pa.concat_tables(tables, promote_options="default"), names)
+    columns = _Columns(pa.concat_tables(tables, promote_options="default"), names)
     count = sum(table.num_rows for table in tables)
     # A table of no columns does not know its rows; the file does.
     count = count or sum(_file(path).metadata.num_rows for path in paths)
@@ -52,10 +50,11 @@ def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> ImageRows:
         raise UnreadableFile(f"{paths[0].name} has columns and no rows; give a file with rows.")
     digests = [f"{path.name} {file_digest(path)}" for path in paths]
 
-    def pictures(rows: Tensor | None) -> list[Picture]:
-        return _pictures(paths, name, rows)
+    def pictures() -> Sequence[Picture]:
+        return _Pictures(paths, name)
 
-    return ImageRows(EncodedStore(count, pictures, digests, digests, options), columns, names)
+    store = EncodedStore(count, pictures, digests, digests, options)
+    return ImageRows(store, columns, names, identity=store.identity())
 
 
 def shards(folder: Path) -> dict[str, list[Path]]:
@@ -114,27 +113,49 @@ def _is_plain(kind: Any) -> bool:
     return bool(pa.types.is_primitive(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _attributes(table: Any, names: dict[str, list[str]]) -> dict[str, Texts]:
-    """Columns as text; a list or struct becomes one column per entry, class numbers become their names."""
-    pa = need("pyarrow", "reading parquet", "pyarrow")
+class _Columns(Mapping[str, Texts]):
+    """Attribute columns as text, each made when it is asked for: CelebA has forty, and two are used.
 
-    columns: dict[str, Texts] = {}
-    for field in table.schema:
-        values = table[field.name].to_pylist()
-        if pa.types.is_struct(field.type):
-            for inner in field.type:
-                columns[inner.name] = _texts([None if value is None else value[inner.name] for value in values])
-        elif pa.types.is_list(field.type) or pa.types.is_fixed_size_list(field.type):
-            width = max((len(value) for value in values if value is not None), default=0)
-            for place in range(width):
-                entries = [None if value is None or place >= len(value) else value[place] for value in values]
-                columns[f"{field.name}[{place}]"] = _texts(entries)
-        else:
-            known = names.get(field.name)
-            if known and all(value is None or (isinstance(value, int) and 0 <= value < len(known)) for value in values):
-                values = [None if value is None else known[value] for value in values]
-            columns[field.name] = _texts(values)
-    return columns
+    A list or a struct counts as one column per entry, and class numbers have their names.
+    """
+
+    def __init__(self, table: Any, names: Mapping[str, Sequence[str]]) -> None:
+        pa = need("pyarrow", "reading parquet", "pyarrow")
+        self._table, self._known, self._made = table, names, dict[str, Texts]()
+        self._places: dict[str, tuple[str, int | str | None]] = {}
+        for field in table.schema:
+            if pa.types.is_struct(field.type):
+                self._places |= {inner.name: (field.name, inner.name) for inner in field.type}
+            elif pa.types.is_list(field.type) or pa.types.is_fixed_size_list(field.type):
+                first: list[Any] = next((value for value in table[field.name][:1].to_pylist() if value), [])
+                self._places |= {f"{field.name}[{place}]": (field.name, place) for place in range(len(first))}
+            else:
+                self._places[field.name] = (field.name, None)
+
+    def __getitem__(self, name: str) -> Texts:
+        if name not in self._made:
+            column, inner = self._places[name]
+            self._made[name] = self._read(column, inner)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _read(self, column: str, inner: int | str | None) -> Texts:
+        compute = need("pyarrow.compute", "reading parquet", "pyarrow")
+        values = self._table[column]
+        if isinstance(inner, str):
+            values = compute.struct_field(values, inner)
+        elif inner is not None:
+            values = compute.list_element(values, inner)
+        found = values.to_pylist()
+        known = self._known.get(column)
+        if known and all(value is None or (isinstance(value, int) and 0 <= value < len(known)) for value in found):
+            found = [None if value is None else known[value] for value in found]
+        return _texts(found)
 
 
 def _texts(values: list[Any]) -> Texts:
@@ -157,18 +178,29 @@ def _has_names(feature: Any) -> bool:
     return isinstance(feature, dict) and isinstance(feature.get("names"), list)
 
 
-def _pictures(paths: Sequence[Path], name: str, rows: Tensor | None) -> list[Picture]:
-    pa = need("pyarrow", "reading parquet", "pyarrow")
+class _Pictures(Sequence[Picture]):
+    """The encoded images of several shards, each handed out when it is asked for."""
 
-    column = pa.chunked_array([chunk for path in paths for chunk in _table(path, [name])[name].chunks])
-    if rows is not None:
-        column = column.take(pa.array(rows.numpy()))
-    numbers = range(len(column)) if rows is None else rows.tolist()
-    pictures = []
-    for row, value in zip(numbers, column, strict=True):
-        entry = value.as_py()
+    def __init__(self, paths: Sequence[Path], column: str) -> None:
+        pa = need("pyarrow", "reading parquet", "pyarrow")
+        self._name = paths[0].name
+        self._column = pa.chunked_array([chunk for path in paths for chunk in _table(path, [column])[column].chunks])
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    @overload
+    def __getitem__(self, row: int) -> Picture: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[Picture]: ...
+
+    def __getitem__(self, row: int | slice) -> Picture | list[Picture]:
+        if isinstance(row, slice):
+            return [self[place] for place in range(*row.indices(len(self)))]
+        entry = self._column[row].as_py()
         content = entry.get("bytes") if isinstance(entry, dict) else entry
+        name = f"image {row} of {self._name}"
         if content is None:
-            raise UnreadableImage(f"image {row} of {paths[0].name} has no bytes; the file refers to images elsewhere.")
-        pictures.append(Picture(content, f"image {row} of {paths[0].name}"))
-    return pictures
+            raise UnreadableImage(f"{name} has no bytes; the file refers to images elsewhere.")
+        return Picture(content, name)

@@ -20,6 +20,8 @@ from fairweight.errors import NoSpace
 if TYPE_CHECKING:
     import numpy as np
 
+    from fairweight.data.normalize import Sums
+
     Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -40,6 +42,10 @@ class Store(Protocol):
         """A file that holds the pixels of all rows; None where they are in memory anyway."""
         ...
 
+    def sums(self, rows: Tensor) -> Sums | None:
+        """The sums of these rows' images where they are known already."""  # [len(rows), 2, C]
+        ...
+
     def identity(self) -> str:
         """What determines the pixels, for a fingerprint."""
         ...
@@ -52,6 +58,7 @@ class ImageRows:
     store: Store
     columns: Mapping[str, Texts]
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of classes that have one
+    identity: str | None = None  # what determines pixels and columns; None: their own values
 
     def __len__(self) -> int:
         return len(self.store)
@@ -91,6 +98,10 @@ class ArrayStore:
         """None: they are in memory."""
         return None
 
+    def sums(self, rows: Tensor) -> Sums | None:
+        """Not known."""
+        return None
+
     def identity(self) -> str:
         """The sha256 of the pixels."""
         return cache.digest(self.pixels)
@@ -101,7 +112,7 @@ class EncodedStore:
     """Pixels that must be decoded: all rows once into the cache, or a few rows on the spot."""
 
     count: int
-    pictures: Callable[[Tensor | None], list[Picture]]  # of these rows, or of all
+    pictures: Callable[[], Sequence[Picture]]  # of all rows
     version: Sequence[str]  # changes whenever a source file does
     content: Sequence[str]  # what the pixels depend on, wherever the files lie
     options: ImageOptions
@@ -129,7 +140,9 @@ class EncodedStore:
 
         new = self._held is None and not (self.options.cache and cache.find(self._folder, self._key))
         if new and 2 * len(rows) < self.count:
-            return decode_all(_memory, self.pictures(rows), self.form, self.options.workers)[0]
+            pictures = self.pictures()
+            few = [pictures[row] for row in rows.tolist()]
+            return decode_all(_memory, few, self.form, self.options.workers)[0]
         entry = self._entry(notes)
         whole = self._hold()[0] if entry is None else np.load(entry.pixels, mmap_mode="r")
         found: Pixels = np.ascontiguousarray(whole[rows.numpy()])
@@ -139,6 +152,16 @@ class EncodedStore:
         """The cache's file; there is no other way to hold what is larger than memory."""
         entry = cache.find(self._folder, self._key) or self._write(notes)
         return entry.pixels
+
+    def sums(self, rows: Tensor) -> Sums | None:
+        """Those that were kept with the pixels."""
+        import numpy as np
+
+        entry = cache.find(self._folder, self._key)
+        if entry is None:
+            return None
+        found: Sums = np.load(entry.sums)[rows.numpy()]
+        return found
 
     def identity(self) -> str:
         """Of the sources and the form."""
@@ -165,13 +188,13 @@ class EncodedStore:
 
     def _fill(self, allocate: Callable[[tuple[int, int, int, int]], Pixels]) -> dict[str, Any]:
         drop = self.options.unreadable == "drop"
-        _, form, bad = decode_all(allocate, self.pictures(None), self.form, self.options.workers, drop)
-        return {"bad": bad, "form": asdict(form), "version": list(self.version)[:100]}
+        _, form, bad = decode_all(allocate, self.pictures(), self.form, self.options.workers, drop)
+        return {"bad": bad, "form": asdict(form)}
 
     def _hold(self) -> tuple[Pixels, list[int]]:
         if self._held is None:
             drop = self.options.unreadable == "drop"
-            pixels, _, bad = decode_all(_memory, self.pictures(None), self.form, self.options.workers, drop)
+            pixels, _, bad = decode_all(_memory, self.pictures(), self.form, self.options.workers, drop)
             self._held = (pixels, bad)
         return self._held
 

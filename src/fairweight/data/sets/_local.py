@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,8 +58,10 @@ def parquet_parts(
     parts = {}
     for part, files in found.items():
         rows = parquet_rows(files, options)
-        columns = {column: _named(texts, (names or {}).get(column)) for column, texts in rows.columns.items()}
-        parts[rename.get(part, part)] = ImageRows(rows.store, columns, {**rows.orders, **(names or {})})
+        if names:
+            columns = {column: _named(texts, names.get(column)) for column, texts in rows.columns.items()}
+            rows = replace(rows, columns=columns, orders={**rows.orders, **names})
+        parts[rename.get(part, part)] = rows
     return parts
 
 

@@ -39,16 +39,19 @@ class Celeba:
     def find(self, request: Request) -> Found:
         """The published split; the validation part is the exemplar set, as in the paper."""
         image = request.options.image or ImageOptions(crop=178, size=128)
-        parts = self.place.search(request, lambda folder: _published(folder, image) or _parquet(folder, image))
-        for name in (request.label, *(request.group or ())):
-            if name is not None and name not in ATTRIBUTES:
+        wanted = [request.label or self.label, *(self.group if request.group is None else request.group)]
+        for name in wanted:
+            if name not in ATTRIBUTES:
                 raise UnknownName(f"CelebA has no attribute {name!r}; {columns_are(name, ATTRIBUTES)}.")
+        parts = self.place.search(
+            request, lambda folder: _published(folder, wanted, image) or _parquet(folder, wanted, image)
+        )
         content = {part: digest(rows) for part, rows in parts.items()}
         exemplar = Exemplar("validation") if "validation" in parts else Exemplar()
         return Found("celeba", parts, self.label, self.group, exemplar=exemplar, content=content, image=image)
 
 
-def _published(folder: Path, image: ImageOptions) -> dict[str, ImageRows] | None:
+def _published(folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, ImageRows] | None:
     found = [_anywhere(folder, name.rstrip("/")) for name in _NEEDS]
     images, attributes, partition = found
     if images is None or attributes is None or partition is None:
@@ -58,6 +61,7 @@ def _published(folder: Path, image: ImageOptions) -> dict[str, ImageRows] | None
     names = lines[1].split() if len(lines) > 1 else []
     if sorted(names) != sorted(ATTRIBUTES):
         raise UnreadableFile(f"{attributes} does not name the forty attributes in its second line; copy it again.")
+    places = [names.index(name) for name in wanted]
     paths: dict[str, list[Path]] = {part: [] for part in _PARTS.values()}
     values: dict[str, list[list[str]]] = {part: [] for part in _PARTS.values()}
     for number, line in enumerate(lines[2:], start=3):
@@ -70,30 +74,31 @@ def _published(folder: Path, image: ImageOptions) -> dict[str, ImageRows] | None
             )
         part = _PARTS[part_of[file]]
         paths[part].append(images / file)
-        values[part].append(entries)
+        values[part].append([entries[place] for place in places])
     parts = {}
     for part, files in paths.items():
         if files:
-            columns = {name: _answers([row[place] for row in values[part]], name) for place, name in enumerate(names)}
+            columns = {name: _answers([row[at] for row in values[part]], name) for at, name in enumerate(wanted)}
             parts[part] = replace(files_rows(files, images, columns, image), orders=_ORDERS)
     if "train" not in parts or "test" not in parts:
         raise UnreadableFile(f"{partition} leaves train or test without images; copy it again.")
     return parts
 
 
-def _parquet(folder: Path, image: ImageOptions) -> dict[str, ImageRows] | None:
+def _parquet(folder: Path, wanted: list[str], image: ImageOptions) -> dict[str, ImageRows] | None:
     found = parquet_parts(folder, image, {})
     if found is None:
         return None
     parts = {}
     for part, rows in found.items():
-        columns = dict(rows.columns)
-        if "attributes[39]" in columns:
-            columns |= {name: columns[f"attributes[{place}]"] for place, name in enumerate(ATTRIBUTES)}
-        if lost := [name for name in ATTRIBUTES if name not in columns]:
-            raise UnreadableFile(f"the parquet files of CelebA lack the attribute {listing(lost)}; fetch them again.")
-        answers = {name: _answers(columns[name], name) for name in ATTRIBUTES}
-        parts[part] = ImageRows(rows.store, answers, _ORDERS)
+        answers = {}
+        for name in wanted:
+            # One form has a column per attribute, another a list of all in the published order.
+            column = name if name in rows.columns else f"attributes[{ATTRIBUTES.index(name)}]"
+            if column not in rows.columns:
+                raise UnreadableFile(f"the parquet files of CelebA lack the attribute {name!r}; fetch them again.")
+            answers[name] = _answers(rows.columns[column], name)
+        parts[part] = replace(rows, columns=answers, orders=_ORDERS)
     return parts
 
 
