@@ -11,6 +11,7 @@ from fairweight.data import Dataset, Options, load
 from fairweight.data.corrupt import parse as corruption_from
 from fairweight.errors import BadInput
 from fairweight.experiments.spec import Spec
+from fairweight.experiments.subset import chosen
 
 
 def options_from(values: Mapping[str, Any]) -> Options:
@@ -38,9 +39,11 @@ def _filled(kind: type, values: Mapping[str, Any], where: str) -> Any:
     return kind(**given)
 
 
-def dataset_for(spec: Spec, data_dir: str | Path | None = None, download: bool = False) -> Dataset:
-    """The Spec's data, read and split."""
-    return load(
+def dataset_for(
+    spec: Spec, data_dir: str | Path | None = None, download: bool = False, *, beside: Path | None = None
+) -> Dataset:
+    """The Spec's data, read and split; beside: where the runs lie that its rows are chosen from, if any are."""
+    dataset = load(
         spec.source,
         label=spec.label,
         group=spec.group,
@@ -49,3 +52,4 @@ def dataset_for(spec: Spec, data_dir: str | Path | None = None, download: bool =
         seed=spec.seed if spec.data_seed is None else spec.data_seed,
         options=options_from(spec.data),
     )
+    return chosen(dataset, spec, beside) if spec.rows else dataset

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import PurePath
 from typing import Any
 
 from fairweight.errors import BadInput
@@ -44,6 +46,7 @@ class Spec:
     early_stopping: Mapping[str, Any] = field(default_factory=dict)  # {"metric": "loss", "patience": 5}
     seed: int = 0
     data_seed: int | None = None  # of splits and corruptions; None: the seed
+    rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay, by what other runs found: subset.py
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not self.lr > 0:
@@ -72,3 +75,9 @@ class Spec:
         """A short name that two Specs share if and only if they are equal."""
         text = json.dumps({"generation": GENERATION, **self.to_dict()}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def folder_name(self) -> str:
+        """What a run's folder is called among others: readable, and its own."""
+        source = re.sub(r"[^\w.-]+", "-", PurePath(self.source).stem)[:40].strip("-") or "data"
+        return f"{source}_{self.method}_seed{self.seed}_{self.fingerprint}"
