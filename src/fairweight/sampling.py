@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from dataclasses import replace
 
 import torch
@@ -61,7 +62,8 @@ class TrainSampler:
 class ExemplarSampler:
     """per_cell members of each cell, none twice in a batch; a cell smaller than that is reused and reported.
 
-    Each cell is walked through in shuffled passes, so that every exemplar is seen equally often.
+    Each cell is walked through in shuffled passes one after the other, so that every exemplar is seen equally often;
+    where a batch ends one pass and begins the next, the next begins with members that the batch does not hold yet.
     """
 
     def __init__(
@@ -89,8 +91,7 @@ class ExemplarSampler:
                 "; ".join(self.reused[:5]) + (" ..." if len(self.reused) > 5 else ""),
             )
         self._members = [torch.nonzero(cells.index == k).flatten() for k in range(len(cells))]
-        self._pass: list[int | None] = [None] * len(cells)
-        self._order = list(self._members)
+        self._passes: list[dict[int, Tensor]] = [{} for _ in self._members]  # the latest orders of each cell
         natural = torch.tensor(cells.counts, dtype=torch.float32)
         share = natural / natural.sum() * len(cells)  # mean 1 over a batch drawn evenly
         self.shares = share.repeat_interleave(per_cell).to(self.device)  # [E]
@@ -103,16 +104,39 @@ class ExemplarSampler:
         """The positions in the exemplar set drawn at this step, cell by cell."""  # [E]
         drawn = []
         for k, members in enumerate(self._members):
-            size = len(members)
-            batches = max(1, size // self.per_cell)
-            turn, position = divmod(step, batches)
-            if self._pass[k] != turn:
-                order = torch.randperm(size, generator=generator("exemplar", self.seed, k, turn))
-                if size < self.per_cell:
-                    order = order.repeat(-(-self.per_cell // size))
-                self._pass[k], self._order[k] = turn, members[order].to(self.device)
-            drawn.append(self._order[k][position * self.per_cell : (position + 1) * self.per_cell])
+            turn, position = divmod(step * self.per_cell, len(members))
+            need = self.per_cell
+            while need > 0:
+                part = self._pass(k, turn)[position : position + need]
+                drawn.append(part)
+                turn, position, need = turn + 1, 0, need - len(part)
         return torch.cat(drawn)
+
+    def _pass(self, k: int, turn: int) -> Tensor:
+        """The order of one pass through cell k."""  # [members]
+        kept, size = self._passes[k], len(self._members[k])
+        if turn not in kept:
+            # Every so many passes a batch and a pass begin together: from there on the passes follow from each other.
+            first = turn - turn % (self.per_cell // math.gcd(self.per_cell, size))
+            for t in range(max((t + 1 for t in kept if first <= t < turn), default=first), turn + 1):
+                kept[t] = self._shuffled(k, t)
+            for old in [t for t in kept if not first <= t <= turn or t < turn - 1 - self.per_cell // size]:
+                del kept[old]
+        return kept[turn]
+
+    def _shuffled(self, k: int, turn: int) -> Tensor:
+        members = self._members[k]
+        order = torch.randperm(len(members), generator=generator("exemplar", self.seed, k, turn))
+        order = members[order].to(self.device)
+        taken = turn * len(members) % self.per_cell  # what earlier passes gave to the batch in which this one begins
+        whole, tail = divmod(taken, len(members))
+        if tail == 0:
+            return order
+        held = torch.isin(order, self._passes[k][turn - 1 - whole][-tail:])
+        ahead = torch.nonzero(~held).flatten()[: self.per_cell - taken]
+        rest = torch.ones_like(held)
+        rest[ahead] = False
+        return torch.cat([order[ahead], order[rest]])
 
     def batch(self, exemplar: Samples, step: int) -> Batch:
         """The exemplar batch of this step, with its members' natural shares: its own, or those of the set's cells."""

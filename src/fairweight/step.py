@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite
+from fairweight.metagradient._setting import taken_back
 from fairweight.metagradient.mode import Mode
 from fairweight.metagradient.passes import ForwardPass, forward, predicted
 from fairweight.types import Batch, Loss, StepRecord, Weighing
@@ -45,10 +46,13 @@ def backward(
     check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
     mode = weigher.prepare(batch, exemplar, optimizer, check)
-    done = forward(weigher.model, batch, weigher.loss, plain_kernels=mode.plain_kernels, check=check)
-    if check:
-        _check_finite(done.losses, batch)
-    made = weigher.weigh(done, exemplar, optimizer, check)
+    twice = mode.name == "double-backward"
+    done = forward(weigher.model, batch, weigher.loss, plain_kernels=mode.plain_kernels, twice=twice, check=check)
+    assert done.buffers is not None
+    with taken_back(done.model, done.buffers, done.random):
+        if check:
+            _check_finite(done.losses, batch)
+        made = weigher.weigh(done, exemplar, optimizer, check)
     total = made.total if made.total is not None else (made.weights * done.losses).sum()
     if total.requires_grad:
         (total * scale).backward()  # type: ignore[no-untyped-call]
@@ -71,11 +75,11 @@ def backward(
 
 def update(optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> None:
     """Clip the gradient's norm where asked, and step the optimizer."""
+    _check_optimizer(optimizer)
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise BadInput("LBFGS evaluates the loss many times a step; choose another optimizer, such as SGD or Adam.")
     optimizer.step()
+    torch.clear_autocast_cache()  # several steps inside one autocast block must not reuse the old parameters
 
 
 def take_step(
@@ -88,6 +92,7 @@ def take_step(
     check: bool = True,
 ) -> StepRecord:
     """One whole step: gradients cleared, weights found, parameters moved once."""
+    _check_optimizer(optimizer)
     optimizer.zero_grad()
     record = backward(weigher, batch, exemplar, optimizer, check=check)
     update(optimizer, clip_norm)
@@ -102,6 +107,11 @@ def _margin(logits: Tensor, labels: Tensor) -> Tensor:
     true = logits.gather(1, labels[:, None]).squeeze(1)
     others = logits.scatter(1, labels[:, None], -torch.inf)
     return true - others.amax(dim=1)
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise BadInput("LBFGS evaluates the loss many times a step; choose another optimizer, such as SGD or Adam.")
 
 
 def _check_finite(losses: Tensor, batch: Batch) -> None:

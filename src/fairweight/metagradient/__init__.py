@@ -6,13 +6,14 @@ gradient is d objective / d w_i = −η p_i (s_i − Σ_j p_j s_j) with the pull
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, RowsOutOfRange
+from fairweight.errors import BadInput, LossNotFinite, RowsOutOfRange
 from fairweight.metagradient import double_backward
 from fairweight.metagradient.look_ahead import Displacement, ExemplarPoint, Rate, displaced, exemplar_point, slopes
 from fairweight.metagradient.mode import MODES, Mode, choose, tangent
@@ -57,7 +58,9 @@ class DirectionMemory:
         """Take in one more gradient and give the average."""
         if self.weight is None:
             self.sums = {name: torch.zeros_like(v) for name, v in direction.items()}
-            self.weight = torch.zeros((), device=next(iter(direction.values())).device)
+            self.weight = torch.zeros((), dtype=torch.float64, device=next(iter(direction.values())).device)
+        self.weight = self.weight.to(next(iter(direction.values())).device)  # a loaded state may lie elsewhere
+        self.sums = {name: total.to(direction[name].device) for name, total in self.sums.items()}
         self.weight.mul_(self.decay).add_(1 - self.decay)
         for name, v in direction.items():
             self.sums[name].mul_(self.decay).add_(v, alpha=1 - self.decay)
@@ -65,7 +68,8 @@ class DirectionMemory:
 
     def state_dict(self) -> dict[str, Any]:
         """The sums so far."""
-        return {"sums": dict(self.sums), "weight": self.weight}
+        weight = None if self.weight is None else self.weight.clone()
+        return {"sums": {name: total.clone() for name, total in self.sums.items()}, "weight": weight}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put the sums back."""
@@ -106,6 +110,8 @@ def solve(
         gradient, value, losses = double_backward.score_gradient(
             done, exemplar, scores, objective, displacement, form, running_statistics=running_statistics, check=check
         )
+        if check:
+            _check_slope([gradient])
         return Solution(gradient, value, losses)
     labels = done.batch.labels
     there = done.parameters
@@ -113,6 +119,8 @@ def solve(
         total = form.total(scores.detach(), done.logits, done.losses, labels, done.loss)
         there = displaced(done.parameters, slopes(total, done.parameters), displacement)
     point = exemplar_point(done, there, exemplar, objective, running_statistics=running_statistics, check=check)
+    if check:
+        _check_slope(point.direction.values())
     direction = point.direction if memory is None else memory.update(point.direction)
     moved = tangent(done, displacement.along(direction), mode)  # [B, K]
     logits = done.logits.detach()
@@ -122,6 +130,15 @@ def solve(
         point.losses,
         pull(logits, moved, labels, done.loss),
     )
+
+
+def _check_slope(slope: Iterable[Tensor]) -> None:
+    """Refuse a gradient of the objective that is NaN or infinite, before anything is moved by it."""
+    if not all(bool(torch.isfinite(part).all()) for part in slope):
+        raise LossNotFinite(
+            "The objective on the exemplar batch is finite and its gradient is not, as at the root of 0; nothing was "
+            "moved. Keep the objective smooth there, for example with clamp_min, or lower the learning rate."
+        )
 
 
 def batch_scores(scores: Tensor, batch: Batch) -> Tensor:
@@ -164,4 +181,5 @@ def score_gradient(
     done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels)
     displacement = Displacement.of(done.parameters, lr, reverse=reverse)
     own = batch_scores(scores, batch).detach()
+    own = own.to(torch.promote_types(own.dtype, done.losses.dtype))
     return solve(done, exemplar, own, objective, displacement, chosen, weight_form(form)).gradient

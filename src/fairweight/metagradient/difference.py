@@ -5,26 +5,28 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.passes import ForwardPass, Parameters, in_full, run
+from fairweight.metagradient.passes import ForwardPass, Parameters, in_full
 
 
 def norm(values: Parameters) -> Tensor:
-    """Euclidean norm over all entries."""  # []
-    total: Tensor = torch.stack(torch._foreach_norm(list(values.values()))).norm()
+    """Euclidean norm over all entries, in float64: the squares of a small direction must not vanish."""  # []
+    parts = [torch.linalg.vector_norm(v, dtype=torch.float64) for v in values.values()]
+    total: Tensor = torch.linalg.vector_norm(torch.stack(parts))
     return total
 
 
-def step_length(here: Parameters, along: Parameters) -> Tensor:
-    """How far to go to each side, as a multiple of the direction.
+# The exponent of the precision that gives the distance to each side. Rounding falls and curvature grows with it: a
+# smooth model is best at 1/3, and one with kinks such as ReLU's better near 1/2 (a narrow ResNet in float32 errs by
+# 18 % at 1/3, by 1 % at 0.45, where smooth ones stay below 0.01 %).
+NEARNESS = 0.45
 
-    Rounding falls and curvature grows with the distance: the cube root of the precision, in units of the
-    parameters' own size, balances the two.
-    """  # []
-    length = norm(along)
-    precision = torch.finfo(length.dtype).eps ** (1 / 3)
-    size = norm({name: here[name] for name in along}).clamp_min(1.0)
-    distance: Tensor = precision * size / length.clamp_min(torch.finfo(length.dtype).tiny)
-    return distance
+
+def step_length(here: Parameters, along: Parameters) -> Tensor:
+    """How far to go to each side, as a multiple of the direction: well above the rounding of the parameters."""  # []
+    limits = torch.finfo(min((d.dtype for d in along.values()), key=lambda t: torch.finfo(t).bits))
+    rounding = 10 * limits.eps * norm({name: here[name] for name in along})
+    distance: Tensor = rounding.clamp_min(limits.eps**NEARNESS) / norm(along).clamp_min(limits.tiny)
+    return distance.clamp_max(limits.max / 4)  # no direction at all: any finite length will do
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
@@ -36,6 +38,5 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     with torch.no_grad(), torch.autocast(done.device.type, enabled=False):
         for sign in (1.0, -1.0):
             there = {name: p + sign * step * along[name] if name in along else p for name, p in here.items()}
-            with done.again():
-                sides.append(run(done.model, there, done.batch.inputs, len(done.batch), full=True))
+            sides.append(done.run(there, done.batch, torch.Tensor.detach, full=True))
     return (sides[0] - sides[1]) / (2 * step)

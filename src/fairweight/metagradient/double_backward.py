@@ -5,10 +5,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.look_ahead import Displacement, displaced, evaluate
-from fairweight.metagradient.passes import ForwardPass, check_labels, norms_frozen, per_sample, run
+from fairweight.metagradient._setting import norms_frozen
+from fairweight.metagradient.look_ahead import Displacement, check_value, displaced, evaluate
+from fairweight.metagradient.passes import ForwardPass, Parameters, check_labels, per_sample
 from fairweight.metagradient.weight_form import WeightForm
 from fairweight.types import Batch, Objective
+
+
+def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
+    """How the logits move along the direction, by two backward passes over the graph of the pass."""  # [B, K]
+    along = {name: done.parameters[name] for name in direction}
+    with torch.enable_grad():
+        u = torch.zeros_like(done.logits, requires_grad=True)  # J^T u is linear in u, with derivative J^T
+        slopes = torch.autograd.grad(
+            done.logits, list(along.values()), u, create_graph=True, allow_unused=True, materialize_grads=True
+        )
+        moved = torch.stack([(slopes[k] * direction[name]).sum() for k, name in enumerate(along)]).sum()
+        if not moved.requires_grad:  # the direction holds no parameter that the logits depend on
+            return torch.zeros_like(done.logits)
+        (found,) = torch.autograd.grad(moved, u, retain_graph=True)
+    return found.detach()
 
 
 def score_gradient(
@@ -30,14 +46,20 @@ def score_gradient(
             total, list(done.parameters.values()), create_graph=True, allow_unused=True, materialize_grads=True
         )
         there = displaced(done.parameters, dict(zip(done.parameters, slopes, strict=True)), displacement)
-        with done.again(), norms_frozen(done.model, running_statistics):
-            logits = run(done.model, there, exemplar.inputs, len(exemplar))
-        if check:
-            check_labels(logits, exemplar.labels, "exemplar")
-        losses = per_sample(done.loss, logits, exemplar.labels)
-        value = evaluate(objective, losses, exemplar)
-        if value.requires_grad:  # the graph is kept: the real step runs backward over the same forward pass
-            (gradient,) = torch.autograd.grad(value, w, retain_graph=True, allow_unused=True, materialize_grads=True)
-        else:  # an objective that is constant here
-            gradient = torch.zeros_like(scores)
-    return gradient + form.penalty_gradient(scores), value.detach(), losses.detach()
+
+        def backward(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            if check:
+                check_labels(logits, exemplar.labels, "exemplar")
+            losses = per_sample(done.loss, logits, exemplar.labels)
+            value = evaluate(objective, losses, exemplar)
+            if check:
+                check_value(value)
+            gradient = torch.zeros_like(scores)  # for an objective that is constant here
+            if value.requires_grad:  # the graph is kept: the real step runs backward over the same forward pass
+                (gradient,) = torch.autograd.grad(
+                    value, w, retain_graph=True, allow_unused=True, materialize_grads=True
+                )
+            return gradient + form.penalty_gradient(scores), value.detach(), losses.detach()
+
+        with norms_frozen(done.model, running_statistics):
+            return done.run(there, exemplar, backward)

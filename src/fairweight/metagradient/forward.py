@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
+
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from fairweight.metagradient.passes import ForwardPass, Parameters, run
+from fairweight.metagradient.passes import ForwardPass, Parameters
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """How the logits of the train batch move along the direction, at the pass's own parameters."""  # [B, K]
-    with torch.no_grad(), done.again(), forward_ad.dual_level():
+    _load_tables()
+    with torch.no_grad(), forward_ad.dual_level():
         dual = {
             name: _dual(p.detach(), direction[name]) if name in direction else p.detach()
             for name, p in done.parameters.items()
         }
-        logits, moved = _parts(run(done.model, dual, done.batch.inputs, len(done.batch)))
+        logits, moved = done.run(dual, done.batch, _parts)
     return torch.zeros_like(logits) if moved is None else moved
+
+
+@cache
+def _load_tables() -> None:
+    """Make torch load its forward-mode formulas, which by itself it does with a warning about its own code."""
+    with warnings.catch_warnings(), forward_ad.dual_level():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        _dual(torch.zeros(1), torch.zeros(1))
 
 
 def _dual(value: Tensor, along: Tensor) -> Tensor:

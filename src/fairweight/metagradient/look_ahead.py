@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput
-from fairweight.metagradient.passes import ForwardPass, Parameters, check_labels, norms_frozen, per_sample, run
+from fairweight.errors import BadInput, LossNotFinite
+from fairweight.metagradient._setting import norms_frozen
+from fairweight.metagradient.passes import ForwardPass, Parameters, check_labels, per_sample
 from fairweight.types import Batch, Objective
 
 # One number for all parameters, or one number or tensor for each by name.
@@ -87,6 +88,15 @@ def evaluate(objective: Objective, losses: Tensor, exemplar: Batch) -> Tensor:
     return value
 
 
+def check_value(value: Tensor) -> None:
+    """Refuse an objective that is NaN or infinite (reads the value: a wait on a GPU)."""
+    if not bool(torch.isfinite(value)):
+        raise LossNotFinite(
+            "The objective on the exemplar batch is not finite after the look-ahead; nothing was moved. "
+            "Lower the learning rate, or give LookAhead(lr=...) a smaller one."
+        )
+
+
 def exemplar_point(
     done: ForwardPass,
     parameters: Parameters,
@@ -97,15 +107,20 @@ def exemplar_point(
     check: bool = True,
 ) -> ExemplarPoint:
     """The objective on the exemplar batch at these parameters, and its gradient."""
-    with torch.enable_grad(), done.again(), norms_frozen(done.model, running_statistics):
-        there = {name: p.detach().requires_grad_() for name, p in parameters.items()}
-        logits = run(done.model, there, exemplar.inputs, len(exemplar))
+    there = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+
+    def backward(logits: Tensor) -> ExemplarPoint:
         if check:
             check_labels(logits, exemplar.labels, "exemplar")
         losses = per_sample(done.loss, logits, exemplar.labels)
         value = evaluate(objective, losses, exemplar)
+        if check:
+            check_value(value)
         if value.requires_grad:
             found = torch.autograd.grad(value, list(there.values()), allow_unused=True, materialize_grads=True)
         else:  # an objective that is constant here, such as a clipped one
             found = tuple(torch.zeros_like(p) for p in there.values())
-    return ExemplarPoint(value.detach(), losses.detach(), dict(zip(there, found, strict=True)))
+        return ExemplarPoint(value.detach(), losses.detach(), dict(zip(there, found, strict=True)))
+
+    with torch.enable_grad(), norms_frozen(done.model, running_statistics):
+        return done.run(there, exemplar, backward)

@@ -6,17 +6,19 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable, UnknownName
-from fairweight.metagradient import difference, forward
+from fairweight.metagradient import difference, double_backward
+from fairweight.metagradient._setting import kernels
+from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.passes import (
     ForwardPass,
     Parameters,
-    RandomState,
-    kernels,
+    compiled,
     trainable,
     unwrap,
     virtual_forward,
@@ -27,9 +29,13 @@ MODES = ("auto", "forward", "difference", "double-backward")
 # Below this many multiplications a pass is all overhead, and double backward starts the fewest operations.
 SMALL = 200_000
 _UNSUPPORTED = re.compile(
-    r"forward AD|derivative for|double backward|not implemented|does not support|doesn't support", re.I
+    r"forward AD|derivative for|double backward|differentiate twice|not implemented|does not support|doesn't support",
+    re.I,
 )
+_UNSEEN = "backward does not see part of the forward pass, such as a block under no_grad, and forward mode does"
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
 _log = logging.getLogger("fairweight")
+_said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class Mode:
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
-    return difference.tangent(done, direction) if mode.name == "difference" else forward.tangent(done, direction)
+    ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
+    return ways.get(mode.name, forward_tangent)(done, direction)
 
 
 def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str) -> Mode:
@@ -58,21 +65,26 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str) -> Mode:
         return Mode("difference", reason="asked for")
     if asked == "double-backward":
         return _double_backward(model, batch, loss)
-    if asked == "auto" and _small(model) and not _refusal(_try_double, model, batch, loss, False):
-        return _say(Mode("double-backward", reason="the model is so small that the number of operations decides"))
     first = _refusal(_try_forward, model, batch, loss, False)
     if first is None:
-        return _say(Mode("forward", reason="every operator of the model has a forward-mode derivative"))
+        if asked == "auto" and _small(model) and not _refusal(_try_double, model, batch, loss, False):
+            return _say(
+                model, Mode("double-backward", reason="the model is so small that the number of operations decides")
+            )
+        return _say(model, Mode("forward", reason="every operator of the model has a forward-mode derivative"))
     second = _refusal(_try_forward, model, batch, loss, True)
     if second is None:
         return _say(
-            Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({first})")
+            model,
+            Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({first})"),
         )
     if asked == "forward":
         raise NotDifferentiable(
             f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'."
         )
-    return _say(Mode("difference", reason=f"an operator has no forward-mode derivative ({second})"))
+    if second == _UNSEEN and not _refusal(_try_double, model, batch, loss, False):
+        return _say(model, Mode("double-backward", reason=second))
+    return _say(model, Mode("difference", reason=f"an operator has no forward-mode derivative ({second})"))
 
 
 def _double_backward(model: nn.Module, batch: Batch, loss: Loss) -> Mode:
@@ -83,36 +95,49 @@ def _double_backward(model: nn.Module, batch: Batch, loss: Loss) -> Mode:
     raise NotDifferentiable(f"Double backward does not work on this model ({refusal}); use gradient='auto'.")
 
 
-def _say(mode: Mode) -> Mode:
-    _log.info("score gradient: %s; %s", mode, mode.reason)
+def _say(model: nn.Module, mode: Mode) -> Mode:
+    if _said.get(model) != mode:
+        _said[model] = mode
+        _log.info("score gradient: %s; %s", mode, mode.reason)
     return mode
 
 
 def _small(model: nn.Module) -> bool:
     parameters = trainable(unwrap(model))
     on_cpu = next(iter(parameters.values())).device.type == "cpu"
-    return on_cpu and sum(p.numel() for p in parameters.values()) <= SMALL
+    return on_cpu and not compiled(model) and sum(p.numel() for p in parameters.values()) <= SMALL
 
 
 def _refusal(
     attempt: Callable[[nn.Module, Batch, Loss, bool], None], model: nn.Module, batch: Batch, loss: Loss, plain: bool
 ) -> str | None:
+    """Why the attempt is not possible, in torch's words; an error of the model itself is raised as it is."""
     try:
         attempt(model, batch, loss, plain)
     except (NotImplementedError, RuntimeError) as error:
         if not isinstance(error, NotImplementedError) and not _UNSUPPORTED.search(str(error)):
             raise
+        virtual_forward(model, batch, loss, plain_kernels=plain)  # raises what the model raises without derivatives
         return str(error).strip().split("\n")[0].rstrip(".")
     return None
 
 
 def _try_forward(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None:
-    inner = unwrap(model)
-    parameters = trainable(inner)
-    random = RandomState.now(next(iter(parameters.values())).device)
-    nothing = torch.empty(0, device=next(iter(parameters.values())).device)
-    trial = ForwardPass(inner, parameters, batch, loss, nothing, nothing, random, plain)
-    forward.tangent(trial, {name: torch.zeros_like(p) for name, p in parameters.items()})
+    """Compare |Jr|² with r·Jᵀ(Jr) for a random direction r: the same, unless backward does not see part of the pass."""
+    done = virtual_forward(model, batch, loss, plain_kernels=plain)
+    random = torch.Generator(done.device).manual_seed(0)
+    along = {
+        name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in done.parameters.items()
+    }
+    moved = forward_tangent(done, along)  # [B, K]
+    with kernels(plain):
+        slopes = torch.autograd.grad(
+            done.logits, list(done.parameters.values()), moved, allow_unused=True, materialize_grads=True
+        )
+    back = sum(float((s * r).sum(dtype=torch.float64)) for s, r in zip(slopes, along.values(), strict=True))
+    ahead = float(moved.double().square().sum())
+    if abs(back - ahead) > _TOLERANCE.get(moved.dtype, 0.05) * ahead:
+        raise NotImplementedError(_UNSEEN)
 
 
 def _try_double(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None:
@@ -122,6 +147,6 @@ def _try_double(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None
         slopes = torch.autograd.grad(
             done.losses.sum(), parameters, create_graph=True, allow_unused=True, materialize_grads=True
         )
-        torch.autograd.grad(
-            torch.stack([s.sum() for s in slopes]).sum(), parameters, allow_unused=True, materialize_grads=True
-        )
+        total = torch.stack([s.sum() for s in slopes]).sum()
+        if total.requires_grad:  # a loss that is linear in the parameters has no second derivative
+            torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)

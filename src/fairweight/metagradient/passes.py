@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits
+from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
+from fairweight.metagradient._setting import RandomState as RandomState
+from fairweight.metagradient._setting import kernels, taken_back
 from fairweight.types import Batch, Loss, map_tensors
 
 Parameters = dict[str, Tensor]
+T = TypeVar("T")
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -28,6 +30,13 @@ def unwrap(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
+
+
+def compiled(model: nn.Module) -> bool:
+    """Whether torch.compile wraps the module; its graphs cannot be differentiated twice."""
+    while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+        model = model.module
+    return isinstance(getattr(model, "_orig_mod", None), nn.Module)
 
 
 def trainable(model: nn.Module) -> Parameters:
@@ -60,7 +69,9 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if size == 0:
+        raise BadInput("The batch is empty; give at least one sample.")
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, tuple | list):
@@ -70,22 +81,56 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
     """The model's own forward pass."""  # [B, K]
-    args, kwargs = _arguments(inputs)
+    args, kwargs = _arguments(inputs, size)
     return logits_of(model(*args, **kwargs), size)
 
 
-def run(model: nn.Module, parameters: Parameters, inputs: Any, size: int, *, full: bool = False) -> Tensor:
-    """A forward pass at these parameters; buffers are cloned, so running statistics stay.
+class _Followed(nn.Module):
+    """The model, and what is done with its logits while its parameters are exchanged.
 
-    With full, whatever the model keeps in half precision is used in float32.
-    """  # [B, K]
-    others = {name: b.clone() for name, b in model.named_buffers()}
+    A backward pass belongs inside: checkpointed layers run again in it, and must do so at the same parameters.
+    """
+
+    def __init__(self, model: nn.Module, size: int, then: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.model, self.size, self.then = model, size, then
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.then(logits_of(self.model(*args, **kwargs), self.size))
+
+
+def run(
+    model: nn.Module,
+    parameters: Parameters,
+    inputs: Any,
+    size: int,
+    then: Callable[[Tensor], T],
+    *,
+    buffers: Parameters | None = None,
+    full: bool = False,
+) -> T:
+    """A forward pass at these parameters, and then something with its logits [B, K], such as a backward pass.
+
+    The model's buffers, or those given, are cloned, so they stay. With full, whatever the model keeps in half
+    precision is used in float32.
+    """
+    others = snapshot(model) if buffers is None else {name: b.clone() for name, b in buffers.items()}
     if full:
         frozen = {name: p.detach() for name, p in model.named_parameters() if name not in parameters}
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
-    args, kwargs = _arguments(inputs)
-    return logits_of(functional_call(model, (parameters, others), args, kwargs), size)
+    args, kwargs = _arguments(inputs, size)
+    exchanged = {f"model.{name}": t for name, t in {**others, **parameters}.items()}
+    return cast(T, functional_call(_Followed(model, size, then), exchanged, args, kwargs))
+
+
+def _as_it_is(logits: Tensor) -> Tensor:
+    return logits
+
+
+def snapshot(model: nn.Module) -> Parameters:
+    """Copies of the buffers, such as running statistics."""
+    return {name: b.clone() for name, b in model.named_buffers()}
 
 
 def in_full(t: Tensor) -> Tensor:
@@ -122,63 +167,6 @@ def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class RandomState:
-    """The random stream at one moment, on the CPU and on one GPU."""
-
-    cpu: Tensor
-    cuda: Tensor | None
-    device: torch.device
-
-    @classmethod
-    def now(cls, device: torch.device) -> RandomState | None:
-        """Remember the stream; None inside a CUDA graph, which only models without randomness are captured in."""
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            return None
-        cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        return cls(torch.get_rng_state(), cuda, device)
-
-    def restore(self) -> None:
-        """Put the stream back to this moment."""
-        torch.set_rng_state(self.cpu)
-        if self.cuda is not None:
-            torch.cuda.set_rng_state(self.cuda, self.device)
-
-    @contextmanager
-    def replayed(self) -> Iterator[None]:
-        """Run from this moment on, then give the caller's stream back: every pass of a step sees the same masks."""
-        after = RandomState.now(self.device)
-        self.restore()
-        try:
-            yield
-        finally:
-            if after is not None:
-                after.restore()
-
-    def unchanged(self) -> bool:
-        """Whether nothing was drawn since."""
-        now = RandomState.now(self.device)
-        if now is None or not torch.equal(self.cpu, now.cpu):
-            return False
-        return self.cuda is None or now.cuda is None or torch.equal(self.cuda, now.cuda)
-
-
-@contextmanager
-def kernels(plain: bool) -> Iterator[None]:
-    """With plain: attention by elementary operations, which have forward-mode and second derivatives."""
-    if not plain:
-        yield
-        return
-    fast = torch.backends.mha.get_fastpath_enabled()
-    with ExitStack() as stack:
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
-
-
 @dataclass
 class ForwardPass:
     """One forward pass over a train batch with its graph, and what it takes to run it again elsewhere."""
@@ -191,6 +179,7 @@ class ForwardPass:
     losses: Tensor  # [B]
     random: RandomState | None  # as it was before the pass
     plain_kernels: bool = False
+    buffers: Parameters | None = None  # as they were before the pass; None: as they are
 
     @property
     def device(self) -> torch.device:
@@ -203,20 +192,37 @@ class ForwardPass:
         with nullcontext() if self.random is None else self.random.replayed(), kernels(self.plain_kernels):
             yield
 
+    def run(self, parameters: Parameters, batch: Batch, then: Callable[[Tensor], T], *, full: bool = False) -> T:
+        """The model at these parameters, in the setting of this pass, and then something with the logits."""
+        with self.again():
+            return run(self.model, parameters, batch.inputs, len(batch), then, buffers=self.buffers, full=full)
+
 
 def forward(
-    model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False, check: bool = True
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss = classification_loss,
+    *,
+    plain_kernels: bool = False,
+    twice: bool = False,
+    check: bool = True,
 ) -> ForwardPass:
-    """The real forward pass: running statistics and the random stream move, as in any training step."""
+    """The real forward pass: running statistics and the random stream move, as in any training step.
+
+    twice: the graph will be differentiated twice, which torch.compile's cannot be, so its wrapper is left out.
+    """
     inner = unwrap(model)
+    model = getattr(model, "_orig_mod", model) if twice else model
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
-    with torch.enable_grad(), kernels(plain_kernels):
+    buffers = snapshot(inner)
+    with torch.enable_grad(), kernels(plain_kernels), taken_back(inner, buffers, random):
         logits = call(model, batch.inputs, len(batch))
         if check:
             check_labels(logits, batch.labels, "train")
         losses = per_sample(loss, logits, batch.labels)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)
+        _check_graph(losses)
+    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers)
 
 
 def virtual_forward(
@@ -228,34 +234,27 @@ def virtual_forward(
     random = RandomState.now(next(iter(parameters.values())).device)
     replay = nullcontext() if random is None else random.replayed()
     with torch.enable_grad(), replay, kernels(plain_kernels):
-        logits = run(inner, parameters, batch.inputs, len(batch))
+        logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is)
         check_labels(logits, batch.labels, "train")
         losses = per_sample(loss, logits, batch.labels)
+        _check_graph(losses)
     return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)
+
+
+def _check_graph(losses: Tensor) -> None:
+    if not losses.requires_grad:
+        raise NotDifferentiable(
+            "The losses do not depend on the model's parameters; remove detach() or no_grad from its forward pass."
+        )
 
 
 def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
     """Losses [B], refused when the loss function reduces them."""
     losses = loss(logits, labels)
-    if losses.shape != labels.shape:
+    if not isinstance(losses, Tensor) or losses.shape != labels.shape:
+        what = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses).__name__
         raise BadInput(
-            f"The loss function returned shape {tuple(losses.shape)} for {len(labels)} samples; "
+            f"The loss function returned {what} for {len(labels)} samples; "
             "return one loss per sample (reduction='none')."
         )
     return losses
-
-
-@contextmanager
-def norms_frozen(model: nn.Module, frozen: bool) -> Iterator[None]:
-    """With frozen: batch norm uses its running statistics for the time being."""
-    changed = []
-    if frozen:
-        for module in model.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
-                module.training = False
-                changed.append(module)
-    try:
-        yield
-    finally:
-        for module in changed:
-            module.training = True

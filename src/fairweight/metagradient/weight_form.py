@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import UnknownName
+from fairweight.metagradient.passes import in_full
 from fairweight.types import Loss
 
 
@@ -34,7 +35,7 @@ class WeightForm:
         """  # [B]
         with torch.enable_grad():
             w = scores.detach().requires_grad_()
-            z = logits.detach().requires_grad_()
+            z = in_full(logits.detach()).requires_grad_()
             total = self.total(w, z, loss(z, labels), labels, loss)
             (slope,) = torch.autograd.grad(total, z, create_graph=True)  # [B, K]
             (mixed,) = torch.autograd.grad((slope * tangent).sum(), w)
@@ -114,7 +115,7 @@ class InverseSquare(WeightForm):
 def pull(logits: Tensor, tangent: Tensor, labels: Tensor, loss: Loss) -> Tensor:
     """Directional derivative of each sample's loss, from how its logits move."""  # [B]
     with torch.enable_grad():
-        z = logits.detach().requires_grad_()
+        z = in_full(logits.detach()).requires_grad_()
         losses = loss(z, labels)
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
     return (slope * tangent).reshape(len(labels), -1).sum(dim=1).to(losses.dtype)

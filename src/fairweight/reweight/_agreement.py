@@ -30,5 +30,6 @@ def agreement(
         point = exemplar_point(done, done.parameters, exemplar.take(half), objective, check=False)
         moved = tangent(done, displacement.along(point.direction), mode)
         s = pull(done.logits.detach(), moved, labels, done.loss)
-        pulls.append(s - s.mean())
-    return torch.nn.functional.cosine_similarity(pulls[0], pulls[1], dim=0, eps=1e-30)
+        centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
+        pulls.append(centred / centred.norm().clamp_min(1e-150))
+    return (pulls[0] * pulls[1]).sum().to(done.losses.dtype)

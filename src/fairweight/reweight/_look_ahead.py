@@ -65,7 +65,7 @@ class LookAhead:
 def _adam(
     optimizer: torch.optim.Optimizer, group: dict[str, object], p: Tensor, slope: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Adam's step as (factor on the gradient, part owed to its memory); the second moment counts as constant."""
+    """Adam's step as (factor on the gradient, part owed to memory and decay); the second moment counts as constant."""
     if not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
         raise BadInput(
             f"LookAhead(direction='optimizer') knows Adam and AdamW, not {type(optimizer).__name__}; "
@@ -73,6 +73,10 @@ def _adam(
         )
     beta1, beta2 = (float(b) for b in group["betas"])  # type: ignore[attr-defined]
     eps = float(group["eps"])  # type: ignore[arg-type]
+    decay = float(group["weight_decay"])  # type: ignore[arg-type]
+    decoupled = bool(group.get("decoupled_weight_decay", isinstance(optimizer, torch.optim.AdamW)))
+    own = p.detach()
+    slope = slope.detach() if decoupled else slope.detach() + decay * own
     state = optimizer.state.get(p, {})
     time = float(state["step"]) + 1 if state else 1.0
     second = beta2 * state["exp_avg_sq"] + (1 - beta2) * slope.square() if state else (1 - beta2) * slope.square()
@@ -81,4 +85,5 @@ def _adam(
     size = (second / (1 - beta2**time)).sqrt() + eps
     factor = (1 - beta1) / (1 - beta1**time) / size
     first = state["exp_avg"] if state else torch.zeros_like(slope)
-    return factor, beta1 / (1 - beta1**time) * first / size
+    push = beta1 / (1 - beta1**time) * first / size
+    return factor, push + decay * own * (1.0 if decoupled else factor)

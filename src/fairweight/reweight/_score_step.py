@@ -85,6 +85,7 @@ class AdaptiveStep(ScoreStep):
         square = per_weight.double().square().sum() / counts.sum().clamp_min(1)
         if self._running is None:
             self._running = torch.zeros(2, dtype=torch.float64, device=gradient.device)
+        self._running = self._running.to(gradient.device)  # a loaded state may lie elsewhere
         self._running.mul_(self.memory).add_(torch.stack([square, torch.ones_like(square)]), alpha=1 - self.memory)
         magnitude = (self._running[0] / self._running[1]).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
@@ -102,7 +103,7 @@ class AdaptiveStep(ScoreStep):
 
     def state_dict(self) -> dict[str, Any]:
         """Running magnitude and the largest lr."""
-        return {"running": self._running, "top_lr": self._top_lr}
+        return {"running": None if self._running is None else self._running.clone(), "top_lr": self._top_lr}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put the memory back."""

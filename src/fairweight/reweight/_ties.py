@@ -12,18 +12,21 @@ from fairweight.reweight._score_step import ScoreStep
 from fairweight.types import Batch
 
 Tie = Literal["label", "group", "cell"]
-WIDTH = 1024  # most labels, and most groups, that a tie can tell apart
+WIDTH = 1024  # labels, or groups with the unknown one, that a tie can tell apart
+GROUPS = 64  # groups with the unknown one, within each label of a cell
 
 
 class TiedScores:
     """One score per label, group or cell; a sample's tie is remembered when it is first seen."""
 
-    def __init__(self, tie: Tie, num_samples: int, step: ScoreStep, device: torch.device) -> None:
+    def __init__(
+        self, tie: Tie, num_samples: int, step: ScoreStep, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> None:
         if tie not in ("label", "group", "cell"):
             raise UnknownName(f"tie={tie!r}: choose 'label', 'group', 'cell', or None.")
         self.tie = tie
         self.step = step.fresh()
-        self.scores = torch.zeros(WIDTH if tie != "cell" else WIDTH * 64, device=device)
+        self.scores = torch.zeros(WIDTH if tie != "cell" else WIDTH * GROUPS, dtype=dtype, device=device)
         self.index = torch.full((num_samples,), -1, dtype=torch.int32, device=device)  # [N]
 
     def of(self, batch: Batch, check: bool) -> Tensor:
@@ -35,8 +38,10 @@ class TiedScores:
                 raise MissingGroups(
                     f"tie={self.tie!r} needs the group of each training sample; give Batch(groups=...)."
                 )
-            # unknown groups share an entry of their own, the first
-            index = batch.groups + 1 if self.tie == "group" else batch.labels * 64 + batch.groups + 1
+            shifted = batch.groups.clamp_min(-1) + 1  # unknown groups share an entry of their own, the first
+            if check and self.tie == "cell" and len(shifted) and int(shifted.max()) >= GROUPS:
+                raise BadInput(f"tie='cell' tells {GROUPS - 1} groups apart; merge groups, or use tie='group'.")
+            index = shifted if self.tie == "group" else batch.labels * GROUPS + shifted
         if check and len(index) and int(index.max()) >= len(self.scores):
             raise BadInput(f"tie={self.tie!r} tells {len(self.scores)} values apart; merge labels or groups.")
         return index
@@ -59,7 +64,12 @@ class TiedScores:
 
     def state_dict(self) -> dict[str, Any]:
         """All that was learned."""
-        return {"scores": self.scores, "index": self.index, "step": self.step.state_dict()}
+        return {
+            "tie": self.tie,
+            "scores": self.scores.clone(),
+            "index": self.index.clone(),
+            "step": self.step.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put it back."""

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, LossNotFinite, OneGroup, ScoresMismatch
+from fairweight.errors import BadInput, OneGroup, ScoresMismatch, UnknownName
 from fairweight.metagradient import (
+    MODES,
     DirectionMemory,
     Displacement,
     ForwardPass,
@@ -68,6 +69,8 @@ class FORML(Reweighter):
             raise BadInput("own=False leaves no score to learn without a tie; give tie='label' or tie='group'.")
         if not 0 <= direction_memory < 1:
             raise BadInput(f"direction_memory={direction_memory}: give a decay from 0 (none) to below 1.")
+        if gradient not in MODES:
+            raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
         self.objective = MeanLoss() + LossVariance() if objective is None else objective
         self.at_rest = look_ahead is None
         self.look_ahead = LookAhead() if look_ahead is None else look_ahead
@@ -76,12 +79,14 @@ class FORML(Reweighter):
         self.form = weight_form(form)
         self.own = own
         self.agreement_every = agreement_every
-        device = next(iter(trainable(unwrap(model)).values())).device
-        self._own = torch.full((num_samples,), self.form.start, device=device)  # [N]
+        first = next(iter(trainable(unwrap(model)).values()))
+        device, dtype = first.device, torch.promote_types(first.dtype, torch.float32)
+        self._own = torch.full((num_samples,), self.form.start, dtype=dtype, device=device)  # [N]
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
-        self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device)
+        self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
         self._memory = DirectionMemory(direction_memory) if direction_memory > 0 else None
         self._mode: Mode | None = None
+        self._training: bool | None = None  # whether the model was in train mode when its mode was chosen
 
     @property
     def mode(self) -> Mode | None:
@@ -91,7 +96,7 @@ class FORML(Reweighter):
     @property
     def scores(self) -> Tensor:
         """Every sample's score: its own plus the one it shares."""  # [N]
-        return self._own.clone() if self._ties is None else self._own + self._ties.per_sample()
+        return self._own.clone() if self._ties is None else self.form.limit(self._own + self._ties.per_sample())
 
     def weights(self) -> Tensor:
         """Every sample's weight over the whole training set, mean 1."""  # [N]
@@ -104,8 +109,10 @@ class FORML(Reweighter):
         self.rows(batch, check)
         if check:
             _check_groups(self.objective, exemplar)
-        if self._mode is None:
+        if self._mode is None or self._training not in (None, self.model.training):
+            # eval mode takes other kernels than train mode, some without a forward-mode derivative
             self._mode = choose(self.model, batch, self.loss, self.gradient)
+        self._training = self.model.training
         return self._mode
 
     def weigh(
@@ -131,11 +138,7 @@ class FORML(Reweighter):
             memory=self._memory,
             check=check,
         )
-        if check and not bool(torch.isfinite(found.objective)):
-            raise LossNotFinite(
-                "The objective on the exemplar batch is not finite after the look-ahead; nothing was moved. "
-                "Lower the learning rate, or give LookAhead(lr=...) a smaller one."
-            )
+        agreed = self._agreement(done, exemplar, displacement)
         self._move(rows, shared, found, before, current_lr(optimizer))
         after = self._batch_scores(rows, shared)
         total = self.form.total(after, done.logits, done.losses, done.batch.labels, done.loss)
@@ -146,13 +149,13 @@ class FORML(Reweighter):
             exemplar_losses=found.exemplar_losses,
             pull=found.pull,
             gradient=found.gradient,
-            agreement=self._agreement(done, exemplar, displacement),
+            agreement=agreed,
             mode=str(self._mode),
         )
 
     def _batch_scores(self, rows: Tensor, shared: Tensor | None) -> Tensor:
         own = self._own[rows]
-        return own if self._ties is None or shared is None else own + self._ties.scores[shared]
+        return own if self._ties is None or shared is None else self.form.limit(own + self._ties.scores[shared])
 
     def _displacement(self, done: ForwardPass, scores: Tensor, optimizer: torch.optim.Optimizer) -> Displacement:
         slope = None
@@ -183,8 +186,9 @@ class FORML(Reweighter):
         """Scores, the score step's memory, the shared scores and the gradient mode."""
         state: dict[str, Any] = {
             **super().state_dict(),
-            "own": self._own,
-            "visits": self._visits,
+            "own": self._own.clone(),
+            "visits": self._visits.clone(),
+            "form": self.form.name,
             "score_step": self.score_step.state_dict(),
             "mode": None if self._mode is None else [self._mode.name, self._mode.plain_kernels, self._mode.reason],
         }
@@ -195,14 +199,21 @@ class FORML(Reweighter):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put everything back, bit for bit."""
-        if len(state["own"]) != self.num_samples:
+        """Put everything back, bit for bit; refuse what another setting saved before anything is changed."""
+        if "own" not in state or len(state["own"]) != self.num_samples:
             raise ScoresMismatch(
-                f"The saved scores are of {len(state['own'])} samples and this FORML is for {self.num_samples}: "
-                "resume with the training set of that run, or start a new one."
+                f"The saved scores are of {len(state.get('own', ()))} samples and this FORML is for "
+                f"{self.num_samples}: resume with the training set of that run, or start a new one."
             )
-        if ("ties" in state) != (self._ties is not None):
-            raise ScoresMismatch("The saved scores and this FORML differ in their tie; give the same tie as that run.")
+        here = self.state_dict()
+        for key, same in (
+            ("form", here["form"] == state["form"]),
+            ("score_step", here["score_step"].keys() == state["score_step"].keys()),
+            ("tie", here.get("ties", {}).get("tie") == state.get("ties", {}).get("tie")),
+            ("direction_memory", ("memory" in here) == ("memory" in state)),
+        ):
+            if not same:
+                raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
         super().load_state_dict(state)
         self._own.copy_(state["own"])
         self._visits.copy_(state["visits"])
