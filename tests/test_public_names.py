@@ -1,0 +1,43 @@
+"""The names that callers rely on; a change here is a change for every user."""
+
+import subprocess
+import sys
+
+import fairweight as fw
+
+NAMES = """
+AdaptiveStep Batch Cells Dynamics EarlyStopping EqualOddsLoss EqualOpportunityLoss ExemplarSampler FORML
+FitOptions GroupTable LookAhead LossVariance MLP MaxLossDiscrepancy MeanLoss MeanLossDiscrepancy Objective Observer
+PlainStep Progress ResNet18 Reweighter RunRecord Samples StepRecord TrainSampler Uniform Watch WorstGroupLoss data fit
+group_table metagradient metrics objectives predict
+"""
+
+
+def test_public_names():
+    assert set(NAMES.split()) <= set(fw.__all__)
+    for name in fw.__all__:
+        assert getattr(fw, name) is not None
+
+
+def test_names_that_do_not_exist_say_so():
+    assert not hasattr(fw, "nothing")
+
+
+def loaded_after(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"], capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    return set(done.stdout.split())
+
+
+def test_importing_fairweight_imports_no_torch():
+    assert "torch" not in loaded_after("import fairweight")
+
+
+def test_help_imports_no_torch():
+    loaded = loaded_after("import fairweight.cli")
+    assert not loaded & {"torch", "numpy", "pandas", "sklearn"}
+
+
+def test_the_core_imports_torch_and_the_standard_library_alone():
+    loaded = loaded_after("import fairweight; fairweight.FORML, fairweight.fit, fairweight.MaxLossDiscrepancy")
+    assert not loaded & {"pandas", "pyarrow", "sklearn", "rich", "matplotlib", "plotly", "safetensors", "typer"}
