@@ -1,109 +1,274 @@
-"""What happened to each training sample: loss, weighted loss, forgetting, margin and the path of its score."""
+"""What happened to each training sample: loss, weight, forgetting, margin, and the paths of its score and weight."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairweight.errors import ScoresMismatch
+from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.types import StepRecord
 
-PATH_SAMPLES = 2_000_000  # at most this many numbers of score paths are kept
+PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
+PENDING_SAMPLES = 8_192  # visits that are gathered before they are taken in, all at once
+_LARGEST_HALF = 65_000.0
+
+# What is kept of each sample, side by side, so that taking in a visit is one read and one write of its row.
+_COLUMNS = (
+    "gathered",  # weight that the averages below have gathered
+    "loss",
+    "weighted_loss",  # of p_i B l_i
+    "weight",  # of p_i B
+    "push",  # of how much more weight the objective asked for than for the rest of the batch, in units of the batch
+    "margin_sum",
+    "visits",
+    "judged",  # visits at which it was known whether the prediction was right
+    "learned",  # visits at which it was
+    "forgotten",  # visits at which it was not, after one at which it was
+    "pushed_up",  # visits at which the objective asked for more weight
+    "right",  # whether the prediction was right when that was last known
+    "margin",  # at the last visit
+    "epoch_loss",  # at the last visit of this epoch, NaN before it
+    "epoch_weighted_loss",
+    "epoch_weight",
+)
+_AT = {name: place for place, name in enumerate(_COLUMNS)}
+_AVERAGES = slice(_AT["gathered"], _AT["push"] + 1)
+_SUMS = slice(_AT["margin_sum"], _AT["pushed_up"] + 1)
+_LAST = slice(_AT["right"], _AT["epoch_weight"] + 1)
+_THIS_EPOCH = slice(_AT["epoch_loss"], _AT["epoch_weight"] + 1)
+
+
+class _Visit(NamedTuple):
+    """What one step saw of its rows."""
+
+    rows: Tensor  # [B]
+    losses: Tensor  # [B]
+    weights: Tensor  # [B] sum to 1
+    push: Tensor | None  # [B]
+    correct: Tensor | None  # [B]
+    margin: Tensor | None  # [B]
+
+    def copied(self) -> _Visit:
+        """The same in memory of its own."""
+        copies: list[Any] = [None if part is None else part.clone() for part in self]
+        return _Visit(*copies)
 
 
 class Dynamics:
-    """Per-sample history on the device; a visit costs a handful of indexed writes.
+    """Per-sample history on the device, for every method.
 
-    ema_loss and ema_weighted_loss: averages over visits with this decay, of the loss and of p_i B l_i, divided by
-    the weight that the average has gathered, so that a sample seen once is not counted as almost 0.
-    forgetting_events: right at one visit and wrong at the next; a sample never right counts every visit.
-    score_path: the scores at the end of each epoch, of all samples or of an even selection where there are many.
+    A step only notes what it saw; a few thousand visits are taken in at a time, so that the cost is a small part of
+    even a small network's step. A row that is drawn twice in one batch counts as one visit.
+    decay: of the averages over visits, each divided by the weight that it has gathered, so that a sample seen once
+    is not counted as almost 0.
     """
 
     def __init__(self, num_samples: int, device: torch.device | str = "cpu", *, decay: float = 0.9) -> None:
+        if not 0 <= decay < 1:
+            raise BadInput(f"decay={decay}: give one from 0 (the last visit alone) to below 1.")
         self.num_samples, self.decay = num_samples, decay
         self.device = torch.device(device)
-        zeros = torch.zeros(num_samples, device=self.device)
-        self._sums = torch.stack([zeros, zeros, zeros])  # [3, N]: gathered weight, loss, weighted loss
-        self._counts = torch.zeros(3, num_samples, dtype=torch.int32, device=self.device)  # visits, forgotten, learned
-        self._right = torch.zeros(num_samples, dtype=torch.bool, device=self.device)
-        self._margin = torch.full((num_samples,), torch.nan, device=self.device)
+        self._history = torch.zeros(num_samples, len(_COLUMNS), device=self.device)  # [N, C]
+        self._history[:, _AT["margin"]] = torch.nan
+        self._history[:, _THIS_EPOCH] = torch.nan
+        self._kept = torch.zeros(len(_COLUMNS), device=self.device)  # [C] how much of each column a visit leaves
+        self._kept[_AVERAGES], self._kept[_SUMS] = decay, 1.0
+        # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
+        self._epochs = torch.zeros(num_samples, 4, device=self.device)  # [N, 4]
+        self._place = torch.zeros(num_samples, dtype=torch.int64, device=self.device)  # [N] to find rows seen twice
+        self._pending: list[_Visit] = []
+        self._waiting = 0
         self.score_path: list[Tensor] = []  # one [P] per epoch
+        self.weight_path: list[Tensor] = []  # one [P] per epoch, or [1] where all weights are alike
         self._path_rows: Tensor | None = None
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
         """Take in one visit of these rows."""
-        losses = record.losses.float()
-        weighted = losses * record.weights.float() * len(losses)
-        now = torch.stack([torch.ones_like(losses), losses, weighted])  # [3, B]
-        self._sums[:, rows] = self.decay * self._sums[:, rows] + (1 - self.decay) * now
-        if record.correct is None:
-            return
-        right = record.correct
-        forgotten = self._right[rows] & ~right
-        # Added, so that a row drawn twice in one batch counts twice.
-        self._counts.index_add_(1, rows, torch.stack([torch.ones_like(right), forgotten, right]).to(torch.int32))
-        self._right[rows] = right
-        if record.margin is not None:
-            self._margin[rows] = record.margin.float()
+        visit = _Visit(rows, record.losses, record.weights, _push(record), record.correct, record.margin)
+        # A replayed step overwrites its record; only a GPU replays.
+        self._pending.append(visit if self.device.type == "cpu" else visit.copied())
+        self._waiting += len(rows)
+        if self._waiting >= PENDING_SAMPLES:
+            self._take_in()
 
-    def on_epoch(self, scores: Tensor | None, epochs: int) -> None:
-        """Note where the scores stand; epochs: how many there will be, to keep the whole path within bounds."""
-        if scores is None:
-            return
+    def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
+        """Note where scores and weights stand; epochs: how many there will be, to keep all paths within bounds.
+
+        weights: over the whole set, mean 1; None: what each sample was last given in a batch.
+        """
+        self._take_in()
+        losses, weighted, given = self._history[:, _THIS_EPOCH].unbind(1)  # [N] each, NaN where not seen
+        over_set = given if weights is None else weights.to(losses)
+        now = torch.stack(
+            [torch.ones_like(losses), losses / losses.nanmean(), weighted / weighted.nanmean(), over_set * losses], 1
+        )
+        moved = self.decay * self._epochs + (1 - self.decay) * now
+        seen = ~losses.isnan()
+        self._epochs = torch.where(seen[:, None], moved, self._epochs)
+        self._note_paths(scores, over_set, epochs)
+        self._history[:, _THIS_EPOCH] = torch.nan
+
+    def _note_paths(self, scores: Tensor | None, weights: Tensor, epochs: int) -> None:
         if self._path_rows is None:
-            keep = max(1, min(self.num_samples, PATH_SAMPLES // max(1, epochs)))
+            keep = max(1, min(self.num_samples, PATH_NUMBERS // max(1, epochs)))
             self._path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
-        self.score_path.append(scores[self._path_rows].to(torch.float16).cpu())
+        if scores is not None:
+            self.score_path.append(_half(scores[self._path_rows]))
+        kept = weights[self._path_rows].nan_to_num(1.0)  # a sample that this epoch left out
+        alike = bool((kept - 1).abs().max() < 1e-5) if len(kept) else True
+        self.weight_path.append(_half(kept[:1] if alike else kept))
+
+    def _take_in(self) -> None:
+        """All visits that wait, at once where no row is among them twice, otherwise step by step."""
+        pending, self._pending, self._waiting = self._pending, [], 0
+        if not pending:
+            return
+        rows = torch.cat([visit.rows for visit in pending])  # [M]
+        order = torch.arange(len(rows), device=self.device)
+        self._place[rows] = order
+        if len(pending) > 1 and bool((self._place[rows] != order).any()):
+            for visit in pending:
+                self._write(visit.rows, [visit])
+        else:
+            self._write(rows, pending)
+
+    def _write(self, rows: Tensor, visits: Sequence[_Visit]) -> None:
+        """These visits, whose rows are all different: old * kept + now."""
+        old = self._history.index_select(0, rows)  # [M, C]
+        sizes = torch.tensor([len(visit.rows) for visit in visits], device=self.device)
+        losses = torch.cat([visit.losses for visit in visits]).float()
+        weights = torch.cat([visit.weights for visit in visits]).float() * sizes.repeat_interleave(sizes)
+        push = _joined([visit.push for visit in visits], visits, losses)
+        right = _joined([visit.correct for visit in visits], visits, losses)
+        margin = _joined([visit.margin for visit in visits], visits, losses)
+        judged = (~right.isnan()).float()
+        was, holds = old[:, _AT["right"]], right.nan_to_num(0.0)
+        weighted, new = losses * weights, 1 - self.decay
+        now = {
+            "gathered": torch.full_like(losses, new),
+            "loss": new * losses,
+            "weighted_loss": new * weighted,
+            "weight": new * weights,
+            "push": new * push.nan_to_num(0.0),
+            "margin_sum": margin,
+            "visits": torch.ones_like(losses),
+            "judged": judged,
+            "learned": holds,
+            "forgotten": was * (judged - holds),
+            "pushed_up": (push > 0).float(),
+            "right": torch.where(judged > 0, holds, was),
+            "margin": margin,
+            "epoch_loss": losses,
+            "epoch_weighted_loss": weighted,
+            "epoch_weight": weights,
+        }
+        before = old.mul_(self._kept)
+        before[:, _LAST] = 0.0  # a NaN times 0 is a NaN
+        self._history.index_copy_(0, rows, before.add_(torch.stack([now[name] for name in _COLUMNS], dim=1)))
 
     @property
     def visits(self) -> Tensor:
         """How often each sample was seen."""  # [N]
-        return self._counts[0]
+        self._take_in()
+        return self._history[:, _AT["visits"]].int()
 
     @property
     def path_rows(self) -> Tensor | None:
-        """The rows whose score path is kept."""  # [P]
+        """The rows whose paths are kept: all, or an even selection where there are many."""  # [P]
         return self._path_rows
 
+    def paths(self) -> dict[str, Tensor]:
+        """rows [P], and scores and weights after each epoch [epochs, P]; those that say nothing are left out."""
+        self._take_in()
+        if self._path_rows is None:
+            return {}
+        found: dict[str, Tensor] = {}
+        if self.score_path:
+            found["scores"] = torch.stack(self.score_path)
+        if any(len(part) > 1 for part in self.weight_path):
+            found["weights"] = torch.stack([part.expand(len(self._path_rows)) for part in self.weight_path])
+        return {"rows": self._path_rows.cpu(), **found} if found else {}
+
     def table(self) -> dict[str, Tensor]:
-        """One column per measure, one entry per sample; NaN where a sample was never seen."""  # [N] each
-        gathered = self._sums[0]
-        seen = gathered > 0
-        safe = torch.where(seen, gathered, torch.ones_like(gathered))
-        nan = torch.full_like(gathered, torch.nan)
-        visits, forgotten, learned = self._counts
+        """One column per measure, one entry per sample; NaN where a sample was never seen.
+
+        ema_loss, ema_weighted_loss, ema_weight: averages over visits of l_i, p_i B l_i and p_i B.
+        ema_relative_loss, ema_relative_weighted_loss: the same over epochs, each divided by the epoch's mean.
+        ema_set_weighted_loss: over epochs, of the loss times the weight over the whole set.
+        ema_push: how much more weight the objective asked for than for the rest of the batch, in units of the batch's
+        spread, and pushed_up at how many visits; NaN and 0 for methods without an objective.
+        forgetting_events: right at one visit and wrong at the next; a sample never right counts every visit.
+        margin, mean_margin: true logit minus the best other, at the last visit and over all visits.
+        """  # [N] each
+        self._take_in()
+        held = {name: self._history[:, place] for name, place in _AT.items()}
+        gathered, visits = held["gathered"], held["visits"]
+        pushed = bool((held["push"] != 0).any())
         return {
-            "ema_loss": torch.where(seen, self._sums[1] / safe, nan),
-            "ema_weighted_loss": torch.where(seen, self._sums[2] / safe, nan),
-            "forgetting_events": torch.where(learned > 0, forgotten, visits),
-            "margin": self._margin,
-            "visits": visits,
+            "ema_loss": held["loss"] / gathered,  # 0 / 0 where never seen
+            "ema_weighted_loss": held["weighted_loss"] / gathered,
+            "ema_weight": held["weight"] / gathered,
+            "ema_relative_loss": self._epochs[:, 1] / self._epochs[:, 0],
+            "ema_relative_weighted_loss": self._epochs[:, 2] / self._epochs[:, 0],
+            "ema_set_weighted_loss": self._epochs[:, 3] / self._epochs[:, 0],
+            "ema_push": held["push"] / gathered if pushed else torch.full_like(gathered, torch.nan),
+            "pushed_up": held["pushed_up"].int(),
+            "forgetting_events": torch.where(held["learned"] > 0, held["forgotten"], held["judged"]).int(),
+            "margin": held["margin"].clone(),
+            "mean_margin": held["margin_sum"] / visits,
+            "visits": visits.int(),
         }
 
     def state_dict(self) -> dict[str, Any]:
         """All that was gathered."""
+        self._take_in()
         return {
-            "sums": self._sums,
-            "counts": self._counts,
-            "right": self._right,
-            "margin": self._margin,
+            "history": self._history,
+            "epochs": self._epochs,
             "score_path": list(self.score_path),
+            "weight_path": list(self.weight_path),
             "path_rows": self._path_rows,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put it back."""
-        if state["sums"].shape != self._sums.shape:
+        if state["history"].shape != self._history.shape:
             raise ScoresMismatch(
-                f"The saved history is of {state['sums'].shape[1]} samples and this run has {self.num_samples}; "
+                f"The saved history is of {len(state['history'])} samples and this run has {self.num_samples}; "
                 "resume with the training set of that run."
             )
-        self._sums.copy_(state["sums"])
-        self._counts.copy_(state["counts"])
-        self._right.copy_(state["right"])
-        self._margin.copy_(state["margin"])
-        self.score_path = list(state["score_path"])
+        self._pending, self._waiting = [], 0
+        self._history.copy_(state["history"])
+        self._epochs.copy_(state["epochs"])
+        self.score_path = [part.cpu() for part in state["score_path"]]
+        self.weight_path = [part.cpu() for part in state["weight_path"]]
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
+
+
+def _joined(parts: Sequence[Tensor | None], visits: Sequence[_Visit], losses: Tensor) -> Tensor:
+    """The parts one after the other, NaN where a step had none."""  # [M]
+    if all(part is None for part in parts):
+        return torch.full_like(losses, torch.nan)
+    known = [
+        torch.full_like(visit.losses, torch.nan) if part is None else part
+        for part, visit in zip(parts, visits, strict=True)
+    ]
+    return torch.cat(known).float()
+
+
+def _push(record: StepRecord) -> Tensor | None:
+    """How much more weight the objective asks for each sample than for the batch, in units of the batch's spread."""
+    if record.gradient is not None:
+        asked = -record.gradient  # a lower objective by a higher score
+    elif record.pull is not None:
+        asked = record.pull - (record.weights * record.pull).sum()
+    else:
+        return None
+    return asked / asked.square().mean().sqrt().clamp(min=torch.finfo(asked.dtype).tiny)
+
+
+def _half(values: Tensor) -> Tensor:
+    return values.clamp(-_LARGEST_HALF, _LARGEST_HALF).to(torch.float16).cpu()

@@ -238,7 +238,7 @@ class Training:
             spread = float(scores.std()) if len(scores) > 1 else 0.0
             summary |= {"score_std": spread, "score_min": float(scores.min()), "score_max": float(scores.max())}
         if self.dynamics is not None:
-            self.dynamics.on_epoch(scores, self.epochs)
+            self.dynamics.on_epoch(scores, self.epochs, self.reweighter.weights())
         if self.validation is not None:
             summary["validation"] = self._validate(self.validation)
         summary["seconds"] = round(self.seconds, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,22 @@ from fairweight.dynamics import Dynamics
 from fairweight.engine import state
 from fairweight.engine.checkpoint import FILE as CHECKPOINT
 from fairweight.errors import BadInput, MissingData
+from fairweight.experiments.opinions import Opinions
 from fairweight.metagradient.passes import unwrap
 from fairweight.reweight import Reweighter
+from fairweight.types import Samples
 
 if TYPE_CHECKING:
     import pandas as pd
 
-RUN, METRICS, WEIGHTS, MODEL, PATHS = (
+RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS = (
     "run.json",
     "metrics.json",
     "weights.parquet",
     "model.safetensors",
     "paths.safetensors",
+    "logits.safetensors",
+    "predictions.parquet",
 )
 
 
@@ -77,51 +82,90 @@ class RunFolder:
 
         model.load_state_dict(load_file(self.path / MODEL))
 
-    def write_weights(self, dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics) -> None:
-        """A row per training sample: row, label, group, score, weight and what happened to it."""
+    def write_logits(self, parts: Mapping[str, tuple[Samples, Tensor]]) -> None:
+        """The final model's logits on each part, with labels and groups: what a moved threshold is computed from."""
+        kept = {
+            name: {"logits": found, "labels": samples.labels, "groups": samples.groups}
+            for name, (samples, found) in parts.items()
+        }
+        state.save(kept, self.path / LOGITS)
+
+    def read_logits(self, part: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Logits [N, K], labels [N] and groups [N] of a part."""
+        path = self.path / LOGITS
+        if not path.is_file():
+            raise MissingData(f"{path} is not there; delete {self.path} and run the training again.")
+        kept = state.load(path)[part]
+        return kept["logits"], kept["labels"], kept["groups"]
+
+    def write_weights(
+        self, dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics, said: Opinions | None = None
+    ) -> None:
+        """A row per training sample: row, label, group, score, weight, what happened to it, what the model says."""
+        self._write_frame(WEIGHTS, weight_columns(dataset, reweighter, dynamics, said), dataset)
+        if paths := dynamics.paths():
+            state.save(paths, self.path / PATHS)
+
+    def write_predictions(self, dataset: Dataset, said: Opinions) -> None:
+        """A row per test sample: row, label, group and what the model says."""
+        test = dataset.test
+        groups = {} if test.groups is None else {"group": test.groups}
+        columns = {"row": dataset.rows["test"], "label": test.labels, **groups, **_said(said)}
+        self._write_frame(PREDICTIONS, columns, dataset)
+
+    def _write_frame(self, name: str, tensors: dict[str, Tensor], dataset: Dataset) -> None:
         import io
 
         import pandas as pd
 
-        columns = {key: t.detach().cpu().numpy() for key, t in weight_columns(dataset, reweighter, dynamics).items()}
+        columns = {key: t.detach().cpu().numpy() for key, t in tensors.items()}
         frame = pd.DataFrame(columns)
-        for key, names in {
-            "label": dataset.label_names,
-            "group": dataset.group_names or dataset.label_names,
-            "true_label": dataset.label_names,
-        }.items():
+        named = dict.fromkeys(("label", "true_label", "predicted", "suggested"), dataset.label_names)
+        for key, names in {**named, "group": dataset.group_names or dataset.label_names}.items():
             if key in columns:  # a code of -1, a group that is not known, becomes a missing value
                 frame[key] = pd.Categorical.from_codes(columns[key].astype("int64"), pd.Index(list(names)))
         out = io.BytesIO()
         frame.to_parquet(out, index=False)
-        state.write_atomically(self.path / WEIGHTS, out.getvalue())
-        if dynamics.score_path and dynamics.path_rows is not None:
-            paths = {"rows": dynamics.path_rows, "scores": torch.stack(dynamics.score_path)}
-            state.save(paths, self.path / PATHS)
+        state.write_atomically(self.path / name, out.getvalue())
 
     def read_weights(self) -> pd.DataFrame:
         """The row per training sample."""
+        found = self._read_frame(WEIGHTS)
+        if found is None:
+            raise MissingData(f"{self.path / WEIGHTS} is not there; give the folder of a finished run.")
+        return found
+
+    def read_predictions(self) -> pd.DataFrame | None:
+        """The row per test sample, where the run kept it."""
+        return self._read_frame(PREDICTIONS)
+
+    def _read_frame(self, name: str) -> pd.DataFrame | None:
         import pandas as pd
 
-        path = self.path / WEIGHTS
+        path = self.path / name
         if not path.is_file():
-            raise MissingData(f"{path} is not there; give the folder of a finished run.")
-        return pd.read_parquet(path)
+            return None
+        try:
+            return pd.read_parquet(path)
+        except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+            raise BadInput(f"{path} cannot be read ({error}); run the training again.") from error
 
-    def read_paths(self) -> tuple[Tensor, Tensor] | None:
-        """Rows [P] and their scores after each epoch [epochs, P], where the method keeps scores."""
+    def read_paths(self, name: str = "scores") -> tuple[Tensor, Tensor] | None:
+        """Rows [P] and their scores (or weights) after each epoch [epochs, P], where the method has any that move."""
         path = self.path / PATHS
         if not path.is_file():
             return None
         kept = state.load(path)
-        return kept["rows"], kept["scores"].float()
+        return (kept["rows"], kept[name].float()) if name in kept else None
 
     def drop_checkpoint(self) -> None:
         """A finished run needs none."""
         (self.path / CHECKPOINT).unlink(missing_ok=True)
 
 
-def weight_columns(dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics) -> dict[str, Tensor]:
+def weight_columns(
+    dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics, said: Opinions | None = None
+) -> dict[str, Tensor]:
     """The columns of weights.parquet."""  # [N] each
     train = dataset.train
     nan = torch.full((len(train),), torch.nan)
@@ -133,7 +177,12 @@ def weight_columns(dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics)
         "score": nan if scores is None else scores,
         "weight": nan if weights is None else weights,
         **dynamics.table(),
+        **({} if said is None else _said(said)),
     }
     if dataset.true_labels is not None:
         columns["true_label"] = dataset.true_labels
     return columns
+
+
+def _said(said: Opinions) -> dict[str, Tensor]:
+    return {"predicted": said.predicted, "probability": said.probability, "suggested": said.suggested}

@@ -17,13 +17,15 @@ from fairweight.dynamics import Dynamics
 from fairweight.engine.fit import fit
 from fairweight.engine.observers import EarlyStopping, Observer
 from fairweight.engine.options import FitOptions
-from fairweight.engine.predict import predict
+from fairweight.engine.predict import logits
 from fairweight.experiments.folder import METRICS, RUN, RunFolder
 from fairweight.experiments.method import method_from
 from fairweight.experiments.network import network_for, optimizer_for, scheduler_for
+from fairweight.experiments.opinions import opinions
 from fairweight.experiments.provenance import provenance
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
+from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.types import Batch, Samples
 
@@ -63,7 +65,7 @@ def run(
     known = folder.path / RUN
     if not known.is_file() or folder.read(RUN).get("fingerprint") != spec.fingerprint:
         folder.drop_checkpoint()  # of another run that stood here
-    dataset = dataset_for(spec, data_dir, download) if dataset is None else dataset
+    dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
     folder.write(RUN, {**wanted, "data": {**dataset.spec, "notes": list(dataset.notes)}, **provenance(device)})
 
     torch.manual_seed(spec.seed)
@@ -94,10 +96,11 @@ def run(
             autocast=None if spec.autocast is None else getattr(torch, spec.autocast),
         ),
     )
-    test = placed(dataset.test, device)
+    test, exemplar = placed(dataset.test, device), placed(dataset.exemplar, device)
+    found = {"test": (test, logits(model, test)), "exemplar": (exemplar, logits(model, exemplar))}
     table = group_table(
         test.labels,
-        predict(model, test),
+        predicted(found["test"][1]),
         test.groups,
         label_names=dataset.label_names,
         group_names=dataset.group_names if test.groups is not None else None,
@@ -107,7 +110,9 @@ def run(
     if reweighter.scores is not None:
         metrics["scores"] = score_numbers(reweighter.scores, dataset)
     folder.write_model(model)
-    folder.write_weights(dataset, reweighter, dynamics)
+    folder.write_logits(found)
+    folder.write_weights(dataset, reweighter, dynamics, opinions(model, placed(dataset.train, device)))
+    folder.write_predictions(dataset, opinions(model, test))
     folder.write(METRICS, metrics)
     folder.drop_checkpoint()
     return Result(spec, folder, folder.read(METRICS), reused=False)
