@@ -60,7 +60,12 @@ def slopes(total: Tensor, parameters: Parameters) -> Parameters:
     found = torch.autograd.grad(
         total, list(parameters.values()), retain_graph=True, allow_unused=True, materialize_grads=True
     )
-    return dict(zip(parameters, found, strict=True))
+    return dict(zip(parameters, map(dense, found), strict=True))
+
+
+def dense(slope: Tensor) -> Tensor:
+    """A gradient as a plain tensor: embeddings may give sparse ones."""
+    return slope.to_dense() if slope.is_sparse else slope
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def exemplar_point(
             found = torch.autograd.grad(value, list(there.values()), allow_unused=True, materialize_grads=True)
         else:  # an objective that is constant here, such as a clipped one
             found = tuple(torch.zeros_like(p) for p in there.values())
-        return ExemplarPoint(value.detach(), losses.detach(), dict(zip(there, found, strict=True)))
+        return ExemplarPoint(value.detach(), losses.detach(), dict(zip(there, map(dense, found), strict=True)))
 
     with torch.enable_grad(), norms_frozen(done.model, running_statistics):
         return done.run(there, exemplar, backward)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable, UnknownName
 from fairweight.metagradient import difference, double_backward
-from fairweight.metagradient._setting import kernels
 from fairweight.metagradient.forward import tangent as forward_tangent
+from fairweight.metagradient.look_ahead import dense
 from fairweight.metagradient.passes import (
     ForwardPass,
     Parameters,
@@ -25,14 +25,14 @@ from fairweight.metagradient.passes import (
 )
 from fairweight.types import Batch, Loss
 
-MODES = ("auto", "forward", "difference", "double-backward")
+MODES = ("auto", "forward", "difference", "double-backward", "traced")
 # Below this many multiplications a pass is all overhead, and double backward starts the fewest operations.
 SMALL = 200_000
 _UNSUPPORTED = re.compile(
     r"forward AD|derivative for|double backward|differentiate twice|not implemented|does not support|doesn't support",
     re.I,
 )
-_UNSEEN = "backward does not see part of the forward pass, such as a block under no_grad, and forward mode does"
+_UNSEEN = "backward holds part of the pass constant, such as a block under no_grad, or can be taken only once"
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
 _log = logging.getLogger("fairweight")
 _said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
@@ -61,8 +61,8 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str) -> Mode:
     """The mode to use for this model, found by trying it once on this batch; leaves everything as it was."""
     if asked not in MODES:
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
-    if asked == "difference":
-        return Mode("difference", reason="asked for")
+    if asked in ("difference", "traced"):
+        return Mode(asked, reason="asked for")
     if asked == "double-backward":
         return _double_backward(model, batch, loss)
     first = _refusal(_try_forward, model, batch, loss, False)
@@ -123,30 +123,28 @@ def _refusal(
 
 
 def _try_forward(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None:
-    """Compare |Jr|² with r·Jᵀ(Jr) for a random direction r: the same, unless backward does not see part of the pass."""
-    done = virtual_forward(model, batch, loss, plain_kernels=plain)
+    _compare(forward_tangent, virtual_forward(model, batch, loss, plain_kernels=plain))
+
+
+def _try_double(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None:
+    _compare(double_backward.tangent, virtual_forward(model, batch, loss, plain_kernels=plain))
+
+
+def _compare(tangent_of: Callable[[ForwardPass, Parameters], Tensor], done: ForwardPass) -> None:
+    """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
+
+    They differ where one of the two does not see what the other sees, and neither says so.
+    """
     random = torch.Generator(done.device).manual_seed(0)
     along = {
         name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in done.parameters.items()
     }
-    moved = forward_tangent(done, along)  # [B, K]
-    with kernels(plain):
-        slopes = torch.autograd.grad(
-            done.logits, list(done.parameters.values()), moved, allow_unused=True, materialize_grads=True
-        )
-    back = sum(float((s * r).sum(dtype=torch.float64)) for s, r in zip(slopes, along.values(), strict=True))
-    ahead = float(moved.double().square().sum())
-    if abs(back - ahead) > _TOLERANCE.get(moved.dtype, 0.05) * ahead:
+    moved = tangent_of(done, along)  # [B, K]
+    u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
+    slope = torch.autograd.grad(
+        done.logits, list(done.parameters.values()), u, allow_unused=True, materialize_grads=True
+    )
+    back = sum(float((dense(s) * r).sum(dtype=torch.float64)) for s, r in zip(slope, along.values(), strict=True))
+    ahead = float((u * moved).sum(dtype=torch.float64))
+    if abs(back - ahead) > _TOLERANCE.get(moved.dtype, 0.05) * max(abs(back), abs(ahead)):
         raise NotImplementedError(_UNSEEN)
-
-
-def _try_double(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None:
-    done = virtual_forward(model, batch, loss, plain_kernels=plain)
-    with kernels(plain):
-        parameters = list(done.parameters.values())
-        slopes = torch.autograd.grad(
-            done.losses.sum(), parameters, create_graph=True, allow_unused=True, materialize_grads=True
-        )
-        total = torch.stack([s.sum() for s in slopes]).sum()
-        if total.requires_grad:  # a loss that is linear in the parameters has no second derivative
-            torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
