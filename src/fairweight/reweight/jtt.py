@@ -20,8 +20,8 @@ class JTT(KnownWeights):
     """Trains plainly for some epochs, then weighs up what the model still gets wrong.
 
     identify_epochs: after how many epochs the errors are taken. upweight: what an error then counts. errors: rows
-    known to be wrong from an earlier run, which is the paper's two trainings (`experiments.search.ErrorSearch` does
-    both); without them the model trains on from where the errors were taken.
+    known to be wrong from an earlier run, which is the paper's two trainings (`ErrorSearch` in
+    experiments/search does both); without them the model trains on from where the errors were taken.
     """
 
     paper = "Liu, Haghgoo, Chen, Raghunathan, Koh, Sagawa, Liang, Finn 2021, arXiv 2107.09044"

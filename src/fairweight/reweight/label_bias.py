@@ -25,7 +25,7 @@ class LabelBias(KnownWeights):
     None takes equal opportunity for two classes with groups, else equal recall. positive: the label of the first three.
     measured_on: the "train" set, as in the paper, or the "exemplar" set. rate: how far λ moves along the violation.
     online: λ moves after every epoch; otherwise it stays as given by multipliers, one training per value
-    (`experiments.search.MultiplierSearch` finds the next). through: "loss" or "sampling".
+    (`MultiplierSearch` in experiments/search finds the next). through: "loss" or "sampling".
     """
 
     paper = "Jiang, Nachum 2020, arXiv 1901.04966"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, UnknownName
-from fairweight.metagradient import ForwardPass, WeightForm, classification_loss, slopes, solve
+from fairweight.metagradient import ForwardPass, Solution, WeightForm, classification_loss, slopes, solve
 from fairweight.metagradient.passes import trainable, unwrap
 from fairweight.reweight import shares
 from fairweight.reweight._exemplar_learner import ExemplarLearner
@@ -68,29 +68,34 @@ class MetaWeightNet(ExemplarLearner):
         with torch.no_grad():
             return self.form.values(self._net, losses.detach())
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
-        """Move the net by its gradient, then weigh the batch with it."""
-        assert exemplar is not None
+    def net_gradient(
+        self, done: ForwardPass, exemplar: Batch, optimizer: torch.optim.Optimizer, check: bool = True
+    ) -> Solution:
+        """d objective(θ̃) / d net, with what was seen on the way; moves nothing."""
         assert self._mode is not None
         net = self._net.detach()
         slope = None
         if self.look_ahead.direction == "optimizer":
             total = self.form.total(net, done.logits, done.losses, done.batch.labels, done.loss)
             slope = slopes(total, done.parameters)
-        displacement = self.look_ahead.displacement(done.parameters, slope, optimizer)
-        found = solve(
+        return solve(
             done,
             exemplar,
             net,
             self.objective,
-            displacement,
+            self.look_ahead.displacement(done.parameters, slope, optimizer),
             self._mode,
             self.form,
             running_statistics=self.look_ahead.statistics == "running",
             check=check,
         )
+
+    def weigh(
+        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
+    ) -> Weighing:
+        """Move the net by its gradient, then weigh the batch with it."""
+        assert exemplar is not None
+        found = self.net_gradient(done, exemplar, optimizer, check)
         self._net.grad = found.gradient.to(self._net.dtype)
         self._optimizer.step()
         self._net.grad = None

@@ -20,8 +20,8 @@ class MOEW(KnownWeights):
     """Weighs each sample by σ(α·z), z its one-hot label or an embedding of (x, y), for one α in a run.
 
     alpha: one number per label, or per column of the embedding; None counts all alike
-    (`experiments.search.AlphaSearch` finds it over many runs). embedding: "label"; "autoencoder", fitted at begin with
-    `dimension` numbers a sample; or a tensor [N, d] by row, such as `autoencode` gives, to share one over many runs.
+    (`AlphaSearch` in experiments/search finds it over many runs). embedding: "label"; "autoencoder", fitted at begin
+    with `dimension` numbers a sample; or a tensor [N, d] by row, such as `autoencode` gives, to share over many runs.
     """
 
     paper = "Zhao, Fard, Narasimhan, Gupta 2019, arXiv 1805.10582"
