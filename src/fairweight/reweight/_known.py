@@ -65,10 +65,9 @@ class KnownWeights(Reweighter):
         self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
     ) -> Weighing:
         """Shares of what each sample counts; even where the draws do the weighing."""
-        relative = self.relative(done.batch, check)
         if self.through == "sampling":
             return Weighing(even_weights(done.losses))
-        return Weighing(shares(relative.to(done.losses.dtype)))
+        return Weighing(shares(self.relative(done.batch, check).to(done.losses.dtype)))
 
     def weights(self) -> Tensor | None:
         """Every training sample's weight, mean 1; None before `begin`."""  # [N]
