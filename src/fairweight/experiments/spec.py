@@ -46,6 +46,7 @@ class Spec:
     early_stopping: Mapping[str, Any] = field(default_factory=dict)  # {"metric": "loss", "patience": 5}
     seed: int = 0
     data_seed: int | None = None  # of splits and corruptions; None: the seed
+    search: Mapping[str, Any] = field(default_factory=dict)  # many trainings in one run: searched.py
     rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay, by what other runs found: subset.py
 
     def __post_init__(self) -> None:

@@ -1,11 +1,11 @@
 """Training rows and exemplars that are chosen by what other runs found, as a value of the Spec.
 
-    rows = {"train": {"drop": 0.1, "lowest": "ema_weighted_loss", "of": [spec of a run]}}
+    rows = {"train": {"drop": 0.1, "lowest": "ema_weighted_loss", "runs": [a Spec]}}
     rows = {"train": {"drop": 0.1, "random": 3}}                             a seed
     rows = {"train": {"drop": 0.1, "random": 3, "like": {...}}}              as many of each class as that rule drops
-    rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "of": [...], "balanced": true}}
+    rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
-The runs named by "of" lie beside the run that asks; several are averaged. Ties go to the lower EMA loss, then to the
+The runs named lie beside the run that asks; several are averaged. Ties go to the lower EMA loss, then to the
 lower row. Chosen exemplars stay in train.
 """
 
@@ -28,8 +28,8 @@ from fairweight.types import Batch
 
 MEASURES = ("ema_weighted_loss", "ema_loss", "forgetting_events", "score")
 _KEYS = {
-    "train": ("drop", "lowest", "of", "within", "random", "like"),
-    "exemplar": ("size", "lowest", "of", "balanced"),
+    "train": ("drop", "lowest", "runs", "within", "random", "like"),
+    "exemplar": ("size", "lowest", "runs", "balanced"),
 }
 
 
@@ -38,7 +38,7 @@ def prerequisites(spec: Spec) -> tuple[Spec, ...]:
     found: dict[str, Spec] = {}
     for rule in spec.rows.values():
         while rule:
-            for values in rule.get("of", ()):
+            for values in rule.get("runs", ()):
                 other = Spec.from_dict(values)
                 found[other.fingerprint] = other
             rule = rule.get("like")
@@ -115,9 +115,9 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
     """Positions in train from the lowest by the rule's measure to the highest."""  # [N]
     if beside is None:
         raise MissingData("rows are chosen by what other runs found; train into a folder that lies beside theirs.")
-    specs = [Spec.from_dict(values) for values in rule.get("of", ())]
+    specs = [Spec.from_dict(values) for values in rule.get("runs", ())]
     if not specs:
-        raise BadInput("rows.lowest is measured by other runs; name them with 'of'.")
+        raise BadInput("rows.lowest is measured by other runs; name them with 'runs'.")
     rows = dataset.rows["train"].numpy()
     totals = torch.zeros(2, len(rows), dtype=torch.float64)  # the measure, and the EMA loss that breaks ties
     for spec in specs:

@@ -1,0 +1,139 @@
+"""Many runs: over the cores, one after another or side by side on a GPU, or on a cluster.
+
+    outcomes = run_all(specs, "runs/pool", jobs=2)
+
+Each run has a folder of its own in the pool, named by what determines it: one that is finished is not repeated, one
+that was killed goes on. A run that fails is reported with its sentence and does not stop the others. Runs that choose
+their rows by other runs wait for those. Called from a script, keep it under `if __name__ == "__main__":`, as
+everything that starts processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from fairweight.errors import BadInput, MissingData
+from fairweight.experiments._engine import Engine, InProcess, Outcome, Settings, Watcher
+from fairweight.experiments.folder import RUN, RunFolder
+from fairweight.experiments.spec import Spec
+from fairweight.experiments.subset import prerequisites
+
+EngineName = Literal["processes", "ray"]
+
+
+def run_all(
+    specs: Iterable[Spec],
+    pool: str | Path,
+    *,
+    engine: EngineName = "processes",
+    jobs: int | None = None,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    watcher: Watcher | None = None,
+) -> dict[str, Outcome]:
+    """Run every Spec, and those that they build on, into the pool; what became of each, by fingerprint.
+
+    jobs: how many at a time; None takes the cores for a CPU and one for each GPU. Data that is not there stops
+    everything at once, since every run would say the same.
+    """
+    wanted = _with_prerequisites(specs)
+    watcher = watcher if watcher is not None else Watcher()
+    pool = Path(pool)
+    done = {key: found for key, spec in wanted.items() if (found := _finished(spec, pool)) is not None}
+    waiting = {key: spec for key, spec in wanted.items() if key not in done}
+    watcher.on_start(list(wanted.values()))
+    for outcome in done.values():
+        watcher.on_outcome(outcome)
+    if not waiting:
+        watcher.on_end()
+        return done
+    settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
+    worker = _engine(engine, settings, watcher, _jobs(jobs, device, len(waiting), engine))
+    running: set[str] = set()
+    try:
+        while waiting or running:
+            for key, spec in list(waiting.items()):
+                needed = [done.get(other.fingerprint) for other in prerequisites(spec)]
+                failed = next((outcome for outcome in needed if outcome is not None and outcome.error), None)
+                if failed is not None:
+                    del waiting[key]
+                    reason = f"it builds on {failed.spec.folder_name}, which failed: {failed.error}"
+                    done[key] = Outcome(spec, _place(spec, pool), error=reason, cause=failed.cause)
+                    watcher.on_outcome(done[key])
+                elif None not in needed and worker.free > 0:
+                    del waiting[key]
+                    running.add(key)
+                    worker.submit(spec)
+            for outcome in worker.wait() if running else ():
+                running.discard(outcome.spec.fingerprint)
+                done[outcome.spec.fingerprint] = outcome
+                watcher.on_outcome(outcome)
+                if outcome.cause == MissingData.__name__:
+                    raise MissingData(outcome.error)
+    finally:
+        worker.close()
+        watcher.on_end()
+    return done
+
+
+def _with_prerequisites(specs: Iterable[Spec]) -> dict[str, Spec]:
+    """By fingerprint, each after those that it builds on."""
+    found: dict[str, Spec] = {}
+
+    def add(spec: Spec) -> None:
+        if spec.fingerprint not in found:
+            for other in prerequisites(spec):
+                add(other)
+            found[spec.fingerprint] = spec
+
+    for spec in specs:
+        add(spec)
+    return found
+
+
+def _place(spec: Spec, pool: Path) -> Path:
+    return pool / spec.folder_name
+
+
+def _finished(spec: Spec, pool: Path) -> Outcome | None:
+    folder = RunFolder(_place(spec, pool))
+    if folder.finished and folder.read(RUN).get("fingerprint") == spec.fingerprint:
+        return Outcome(spec, folder.path, reused=True)
+    return None
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _jobs(asked: int | None, device: str, runs: int, engine: str) -> int:
+    if asked is not None and asked < 1:
+        raise BadInput(f"jobs is {asked}; run at least 1 at a time.")
+    if asked is not None:
+        return min(asked, runs)
+    if engine == "ray":
+        return runs  # the cluster queues what it has no room for
+    if device.startswith("cuda"):
+        import torch
+
+        return 1 if ":" in device else max(1, min(torch.cuda.device_count(), runs))
+    return min(cores(), runs)
+
+
+def _engine(name: str, settings: Settings, watcher: Watcher, jobs: int) -> Engine:
+    if name == "ray":
+        from fairweight.experiments._ray import RayEngine
+
+        return RayEngine(settings, watcher, jobs)
+    if name != "processes":
+        raise BadInput(f"engine is {name!r}; choose processes or ray.")
+    if jobs == 1:
+        return InProcess(settings, watcher)
+    from fairweight.experiments._processes import Processes
+
+    return Processes(settings, watcher, jobs, threads=max(1, cores() // jobs))

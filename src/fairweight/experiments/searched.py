@@ -1,0 +1,152 @@
+"""A run that is many trainings: LB with retraining, MOEW, JTT's two trainings.
+
+    spec.search = {"name": "multiplier", "iterations": 15}            LB
+    spec.search = {"name": "alpha", "rounds": 20, "per_round": 5, "short": {"epochs": 15}, "retrain": true}   MOEW
+    spec.search = {"name": "error", "short": {"epochs": 5}}           JTT
+
+name: a file of experiments/search, with the options of its class. short: what differs from the Spec in candidates that
+are not trained by the whole schedule. A candidate's loss is its maxFNR on the exemplar set. After a kill the search
+goes on from its file; of the candidates' folders only that of the best so far is kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from fairweight import catalog
+from fairweight.data import Dataset
+from fairweight.engine.observers import Observer
+from fairweight.errors import BadInput
+from fairweight.experiments.folder import METRICS, RUN, RunFolder
+from fairweight.experiments.method import method_from
+from fairweight.experiments.run import Result, run
+from fairweight.experiments.search import Candidate, Finished, Search, drive
+from fairweight.experiments.source import dataset_for
+from fairweight.experiments.spec import Spec
+from fairweight.metagradient.passes import predicted
+from fairweight.metrics import group_table
+from fairweight.reweight.label_bias import LabelBias
+
+STATE = "search.json"
+
+
+def searched(
+    spec: Spec,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    observers: Sequence[Observer] = (),
+    dataset: Dataset | None = None,
+    report: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Train every candidate of the Spec's search; the folder is that of the one that the search chose."""
+    folder = RunFolder(out)
+    folder.make()
+    if folder.finished and folder.read(RUN).get("fingerprint") == spec.fingerprint:
+        return Result(spec, folder, folder.read(METRICS), reused=True)
+    dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
+    short = dict(spec.search.get("short", {}))
+    search = search_for(spec, dataset)
+    if (folder.path / RUN).is_file() and folder.read(RUN).get("fingerprint") != spec.fingerprint:
+        (folder.path / STATE).unlink(missing_ok=True)  # of another search that stood here
+
+    def train(candidate: Candidate) -> dict[str, Any]:
+        one = _candidate_spec(spec, candidate, short)
+        done = run(one, _place(folder, candidate.number), device=device, observers=observers, dataset=dataset)
+        return {**_told(done, dataset, search.wanted(candidate)), "seconds": done.metrics["run"]["seconds"]}
+
+    def after(finished: Finished, done: int, total: int) -> None:
+        kept = search.outcome
+        for other in search.finished:
+            if kept is None or other.candidate.number != kept.candidate.number:
+                shutil.rmtree(_place(folder, other.candidate.number), ignore_errors=True)
+        if report is not None:
+            report(done, total)
+
+    folder.write(RUN, {"spec": spec.to_dict(), "fingerprint": spec.fingerprint})
+    outcome = drive(search, train, folder.path / STATE, report=after)
+    # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
+    best = run(_candidate_spec(spec, outcome.candidate, short), _place(folder, outcome.candidate.number),
+               device=device, dataset=dataset)  # fmt: skip
+    return _adopted(spec, folder, best, search)
+
+
+def search_for(spec: Spec, dataset: Dataset) -> Search:
+    """The search that the Spec names."""
+    options = {key: value for key, value in spec.search.items() if key not in ("name", "short")}
+    kind = cast(type[Search], catalog.load("experiments.search", str(spec.search.get("name"))))
+    known = [name for name in inspect.signature(kind).parameters if name not in ("args", "kwargs")]
+    if "dimension" in known:
+        options.setdefault("dimension", len(dataset.label_names))
+    if "seed" in known:
+        options.setdefault("seed", spec.seed)
+    strange = sorted(set(options) - set(known))
+    if strange:
+        raise BadInput(f"the search {spec.search['name']} has no option {strange[0]!r}; it has: {', '.join(known)}.")
+    return kind(**options)
+
+
+def _candidate_spec(spec: Spec, candidate: Candidate, short: dict[str, Any]) -> Spec:
+    options = {**spec.method_options, **candidate.options}
+    whole = candidate.full or not short
+    return spec.with_(search={}, method_options=options, **({} if whole else short))
+
+
+def _place(folder: RunFolder, number: int) -> Path:
+    return folder.path / "candidates" / f"{number:03d}"
+
+
+def _told(done: Result, dataset: Dataset, wanted: Sequence[str]) -> dict[str, Any]:
+    """What the search asks of a training: loss on the exemplar set, LB's violation, the rows that it got wrong."""
+    found, labels, groups = done.folder.read_logits("exemplar")
+    told: dict[str, Any] = {}
+    if "loss" in wanted:
+        loss = group_table(labels, predicted(found), groups, missing="ignore").max_fnr
+        told["loss"] = None if math.isnan(loss) else loss
+    if "errors" in wanted:
+        wrong = _train_predictions(done.folder) != dataset.train.labels.cpu()
+        told["errors"] = torch.nonzero(wrong).flatten().tolist()
+    if "violation" in wanted:
+        method = method_from(done.spec.method, done.spec.method_options, nn.Linear(1, 1), len(dataset.train))
+        if not isinstance(method, LabelBias):
+            raise BadInput(f"{done.spec.method} has no multipliers to search for; use label-bias.")
+        method.begin(dataset.train, dataset.exemplar)
+        if method.measured_on == "train":
+            violation = method.violation(dataset.train, _train_predictions(done.folder))
+        else:
+            violation = method.violation(dataset.exemplar, predicted(found))
+        told["violation"] = violation.tolist()
+    return told
+
+
+def _train_predictions(folder: RunFolder) -> Tensor:
+    """What the finished model predicts on train."""  # [N]
+    column = folder.read_weights()["predicted"]
+    return torch.tensor(column.cat.codes.to_numpy(dtype="int64"))
+
+
+def _adopted(spec: Spec, folder: RunFolder, best: Result, search: Search) -> Result:
+    """The chosen training's files in the folder of the whole run; its numbers last, with what the search took."""
+    for path in best.folder.path.iterdir():
+        if path.name not in (METRICS, RUN):
+            shutil.copy2(path, folder.path / path.name)
+    seconds = sum(float(f.result["seconds"]) for f in search.finished)
+    folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
+    metrics = {
+        **best.metrics,
+        "run": {**best.metrics["run"], "seconds": seconds},
+        "search": {"trainings": len(search.finished), "chosen": best.folder.path.name},
+    }
+    folder.write(METRICS, metrics)
+    shutil.rmtree(folder.path / "candidates", ignore_errors=True)
+    return Result(spec, folder, folder.read(METRICS), reused=False)

@@ -1,0 +1,158 @@
+"""What the two CIFAR tables share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from fairweight.experiments.spec import Spec
+from fairweight.experiments.tables import Moved, Option, Plan, Row, Size, Table
+from fairweight.experiments.tables._forml import as_printed, three_rows
+
+OPTIONS = {
+    "exemplar": Option(
+        "heldout",
+        ("heldout", "inside"),
+        "whether the 5,000 exemplars leave the training set, as the text says, or stay",
+    ),
+    "per_class": Option("3", (), "exemplars of each class in a batch, for the rows as printed"),
+    "max_loss": Option(
+        "range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean"
+    ),
+    "decay": Option("0.1", ("0.1", "0.2"), "what the learning rate is multiplied by at 30, 60 and 80 % of the epochs"),
+    "schedule": Option("step", ("step", "cosine"), "how the learning rate falls"),
+    "random": Option("fixed", ("fixed", "redrawn", "uniform"), "how random weights are drawn"),
+    "lb_measure": Option("train", ("train", "exemplar"), "where LB measures its violation"),
+    "mwn": Option("normalised", ("normalised", "stable"), "which of the two published Meta-Weight-Nets"),
+    "moew": Option("short", ("short", "full"), "whether the best short candidate is used, or its weights retrained"),
+}
+REMARKS = (
+    "LB moves its multipliers after every epoch of one training, with the mean recall over classes as the pivot: the "
+    "paper says nothing, and one training per value is not affordable here.",
+    "Exemplar batches are not augmented.",
+)
+
+
+class CifarTable(Table):
+    """ResNet-18 on CIFAR, the class as the attribute."""
+
+    options: ClassVar = OPTIONS
+    remarks: ClassVar[tuple[str, ...]] = REMARKS
+    source: str
+    exemplars: int  # of each class
+    default_per_class: int  # exemplars of each class in a batch, for the product's default
+    rounds: int  # of MOEW's search
+
+    def base(self, plan: Plan) -> Spec:
+        """Uniform on all of train; the exemplars stay in it."""
+        size = plan.size
+        at = [round(part * size.epochs) for part in (0.3, 0.6, 0.8)]
+        step = {"name": "step", "at": at, "factor": plan.number("decay")}
+        return Spec(
+            self.source,
+            data=self.data(plan, inside=True),
+            network={"name": "resnet18", "stem": "small", **size.network},
+            method="uniform",
+            optimizer="sgd",
+            lr=0.1,
+            momentum=0.9,
+            nesterov=True,
+            weight_decay=5e-4,
+            schedule=step if plan.options["schedule"] == "step" else {"name": "cosine"},
+            epochs=size.epochs,
+            batch_size=128 if size.limit is None else 64,
+            per_cell=int(plan.number("per_class")),
+            autocast=None if size.name == "quick" else "bfloat16",
+            augment=True,
+        )
+
+    def data(self, plan: Plan, *, inside: bool) -> dict[str, Any]:
+        """What is said of the data."""
+        each = self.exemplars if plan.size.limit is None else self.default_per_class
+        exemplar = {"source": "train", "size": each, "inside": inside}
+        found: dict[str, Any] = {"split": {"validation": 0.0}, "exemplar": exemplar}
+        return found if plan.size.limit is None else {**found, "limit": plan.size.limit}
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """The printed rows, uniform on the same rows as the methods that hold exemplars out, and extra ones."""
+        whole = self.base(plan)
+        held = plan.options["exemplar"] == "heldout"
+        part = whole.with_(data=self.data(plan, inside=False)) if held else whole
+        same = Row("uniform-same", "Uniform, exemplars held out too", part, None, "control")
+        beside = ("uniform", "uniform-same") if held else ("uniform",)
+        max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
+        printed = as_printed(part, max_loss, int(plan.number("per_class")))
+        default = part.with_(method="forml", per_cell=self.default_per_class)
+        rows = [
+            Row("uniform", "Uniform / Proportion", whole, "Uniform / Proportion", against=()),
+            *([same] if held else []),
+            Row(
+                "random",
+                "Random",
+                whole.with_(method="random", method_options={"kind": plan.options["random"]}),
+                "Random",
+            ),
+            Row("moew", "MOEW", self.moew(plan, part), "MOEW", against=beside),
+            Row("mwn", "MWN", self.mwn(plan, part), "MWN", against=beside),
+            Row("lb", "LB", self.label_bias(plan, whole if plan.options["lb_measure"] == "train" else part), "LB"),
+            *three_rows(printed, default, against=beside),
+            *self.extras(part, beside),
+        ]
+        return tuple(rows)
+
+    def mwn(self, plan: Plan, base: Spec) -> Spec:
+        """Meta-Weight-Net with cross entropy on the exemplar set."""
+        normalised = plan.options["mwn"] == "normalised"
+        return base.with_(method="meta-weight-net", method_options={"normalised": normalised, "objective": "mean"})
+
+    def label_bias(self, plan: Plan, base: Spec) -> Spec:
+        """LB with the class as the attribute, online."""
+        options = {"constraint": "equal-recall", "measured_on": plan.options["lb_measure"]}
+        return base.with_(method="label-bias", method_options=options)
+
+    def moew(self, plan: Plan, base: Spec) -> Spec:
+        """A search over class weights by maxFNR on the exemplar set."""
+        quick = plan.size.name == "quick"
+        search = {
+            "name": "alpha",
+            "rounds": 1 if quick else self.rounds,
+            "per_round": 2 if quick else 5,
+            "short": {"epochs": max(1, min(15, plan.size.epochs // 2)), "schedule": {"name": "cosine"}},
+            "retrain": plan.options["moew"] == "full",
+        }
+        return base.with_(method="moew", search=search)
+
+    def extras(self, base: Spec, beside: tuple[str, ...]) -> list[Row]:
+        """What else the front of TPRD against accuracy is drawn with."""
+        difficulty = base.with_(method="class-difficulty")
+        strong = base.with_(method="class-difficulty", method_options={"tau": 2.0})
+        dro = base.with_(method="group-dro", method_options={"by": "label"})
+        tied = base.with_(
+            method="forml",
+            method_options={"objective": "mean + variance", "tie": "label", "own": False},
+            per_cell=self.default_per_class,
+        )
+        fair = base.with_(method="meta-weight-net", method_options={"objective": "max-discrepancy"})
+        l2rw = base.with_(
+            method="l2rw", method_options={"objective": "mean + variance"}, per_cell=self.default_per_class
+        )
+        bias = Moved("class-bias", of=beside[-1])
+        return [
+            Row("forml-tied", "FORML, one score per class", tied, None, "extra", against=beside),
+            Row("mwn-fair", "MWN, MaxLossD", fair, None, "extra", against=beside),
+            Row("l2rw", "L2RW, mean + variance", l2rw, None, "extra", against=beside),
+            Row("class-difficulty", "Class weights by difficulty", difficulty, None, "extra", against=beside),
+            Row("class-difficulty-2", "Class weights by difficulty, τ = 2", strong, None, "extra", against=beside),
+            Row("group-dro", "GroupDRO over classes", dro, None, "extra", against=beside),
+            Row("class-bias", "Uniform with a bias per class", None, None, "extra", moved=bias, against=beside),
+        ]
+
+
+def sizes(seeds: int, limit: int) -> dict[str, Size]:
+    """Quick, short and the paper's own."""
+    quick = f"a network 8 wide on {limit} training images for 2 epochs: the code path, not the numbers."
+    short = "30 epochs in place of 200, the learning rate falling at the same shares of them."
+    return {
+        "quick": Size("quick", quick, seeds=2, epochs=2, limit=limit, network={"width": 8}),
+        "short": Size("short", short, seeds=5, epochs=30),
+        "paper": Size("paper", "the paper's own: 200 epochs.", seeds=seeds, epochs=200),
+    }

@@ -1,0 +1,14 @@
+"""CelebA."""
+
+from __future__ import annotations
+
+from fairweight.experiments.tables import Plan, Row
+from fairweight.experiments.tables._celeba import CelebaTable
+
+
+class Celeba(CelebaTable):
+    """CelebA, Attractive by Male, ResNet-18, Adam, 10 epochs, 128x128."""
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """The printed rows, and Uniform with its threshold moved to FORML's positive rate."""
+        return tuple(self.main_rows(plan, {"Uniform", "Random", "Proportion", "LB"}))

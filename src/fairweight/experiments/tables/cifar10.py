@@ -1,0 +1,15 @@
+"""CIFAR-10."""
+
+from __future__ import annotations
+
+from fairweight.experiments.tables._cifar import CifarTable, sizes
+
+
+class Cifar10(CifarTable):
+    """CIFAR-10, ResNet-18, the class as the attribute, 200 epochs."""
+
+    source = "cifar10"
+    sizes = sizes(seeds=30, limit=600)
+    exemplars = 500
+    default_per_class = 10
+    rounds = 20

@@ -1,0 +1,15 @@
+"""CIFAR-100."""
+
+from __future__ import annotations
+
+from fairweight.experiments.tables._cifar import CifarTable, sizes
+
+
+class Cifar100(CifarTable):
+    """CIFAR-100, ResNet-18, the class as the attribute, 200 epochs."""
+
+    source = "cifar100"
+    sizes = sizes(seeds=30, limit=1000)
+    exemplars = 50
+    default_per_class = 3  # a hundred classes: ten of each would cost ten plain steps
+    rounds = 50

@@ -1,0 +1,96 @@
+"""A smaller training set."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from fairweight.experiments.spec import Spec
+from fairweight.experiments.tables import Option, Plan, Row
+from fairweight.experiments.tables._cifar import OPTIONS, CifarTable, sizes
+from fairweight.experiments.tables._forml import as_printed, with_reverse
+
+
+class Condensation(CifarTable):
+    """CIFAR-100 without the tenth that FORML, on the 1,000 least-forgotten exemplars, finds least worth; retrained."""
+
+    source = "cifar100"
+    sizes = sizes(seeds=5, limit=1000)
+    exemplars = 50
+    default_per_class = 3
+    options: ClassVar = {
+        **{name: OPTIONS[name] for name in ("per_class", "max_loss", "decay", "schedule")},
+        "drop": Option("0.1", (), "the share of the training samples that is dropped"),
+        "forgetting_runs": Option("2", (), "Uniform trainings whose forgetting events are added up"),
+        "exemplars": Option(
+            "balanced", ("balanced", "lowest"), "ten least-forgotten of each class, or the 1,000 lowest of all"
+        ),
+        "within": Option("all", ("all", "class"), "whether the tenth is taken over all samples or within each class"),
+    }
+    remarks = (
+        "Dropped are the lowest EMA (decay 0.9) of weight times loss, the weight being the softmax weight in the batch "
+        "times its size; ties of forgetting events go to the lower EMA loss.",
+        "Each seed has its own forgetting runs, its own FORML run, its own subset and its own retraining.",
+        "The exemplars stay in the training set.",
+    )
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """The printed rows, and what else could choose the same number of samples."""
+        base = self.base(plan)
+        printed = self.chooser(plan, base)
+        default = printed.with_(method_options={}, per_cell=self.default_per_class)
+        by_forml = self.lowest(plan, "ema_weighted_loss", [printed])
+        uniform = [base.to_dict()] * int(plan.number("forgetting_runs"))
+        kept = {"train": {"drop": plan.number("drop"), "random": 0}}
+        alike = {"train": {**kept["train"], "like": by_forml["train"]}}
+        versions = {
+            "forml-45k": ("FORML 45k, Algorithm 1", by_forml),
+            "forml-45k-reverse": (
+                "FORML 45k, reverse look-ahead",
+                self.lowest(plan, "ema_weighted_loss", [with_reverse(printed)]),
+            ),
+            "forml-45k-default": (
+                "FORML 45k, product default",
+                self.lowest(plan, "ema_weighted_loss", [default]),
+            ),
+        }
+        controls = {
+            "ema-loss-45k": ("EMA of Uniform's loss 45k", self.lowest(plan, "ema_loss", [base])),
+            "forgetting-45k": ("Forgetting events 45k", self.lowest(plan, "forgetting_events", uniform)),
+            "random-same-45k": ("Random 45k, FORML's counts per class", alike),
+        }
+        against = ("uniform-50k", "random-45k")
+        return (
+            Row("uniform-50k", "Uniform 50k", base, "Uniform 50k", against=()),
+            Row("random-45k", "Random 45k", base.with_(rows=kept), "Random 45k", against=("uniform-50k",)),
+            *(
+                Row(key, title, base.with_(rows=rule), "FORML 45k", "forml", against=against)
+                for key, (title, rule) in versions.items()
+            ),
+            *(
+                Row(key, title, base.with_(rows=rule), None, "control", against=against)
+                for key, (title, rule) in controls.items()
+            ),
+        )
+
+    def chooser(self, plan: Plan, base: Spec) -> Spec:
+        """FORML on the least-forgotten exemplars: its history says what to drop."""
+        max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
+        exemplar = {
+            "size": 1000 if plan.size.limit is None else 300,
+            "lowest": "forgetting_events",
+            "runs": [base.to_dict()] * int(plan.number("forgetting_runs")),
+            "balanced": plan.options["exemplars"] == "balanced",
+        }
+        return as_printed(base, max_loss, int(plan.number("per_class"))).with_(rows={"exemplar": exemplar})
+
+    def lowest(self, plan: Plan, measure: str, runs: list[Any]) -> dict[str, Any]:
+        """Drop the lowest by this measure of these runs."""
+        plain = [run.to_dict() if isinstance(run, Spec) else run for run in runs]
+        return {
+            "train": {
+                "drop": plan.number("drop"),
+                "lowest": measure,
+                "runs": plain,
+                "within": plan.options["within"],
+            }
+        }

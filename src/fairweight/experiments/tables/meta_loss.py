@@ -1,0 +1,26 @@
+"""The meta-loss."""
+
+from __future__ import annotations
+
+from fairweight.experiments.tables import Plan, Row
+from fairweight.experiments.tables._celeba import CelebaTable
+from fairweight.experiments.tables._forml import three_rows
+
+
+class MetaLoss(CelebaTable):
+    """CelebA: FORML with MaxLossD, MeanLossD or cross entropy as the meta-loss."""
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """Each meta-loss by Algorithm 1, under the reverse look-ahead, and with the product's score step."""
+        base = self.base(plan)
+        losses = {
+            "max": ("MaxLossD", self.objective(plan, "max-discrepancy")),
+            "mean": ("MeanLossD", self.objective(plan)),
+            "cross-entropy": ("Cross Entropy", "mean"),
+        }
+        rows: list[Row] = []
+        for key, (title, objective) in losses.items():
+            default = base.with_(method="forml", method_options={"objective": objective})
+            rows += three_rows(self.printed_forml(plan, objective), default, title, key=key, title=title)
+        own = Row("forml-default", "FORML, product default", base.with_(method="forml"), None, "forml")
+        return (*rows, own, Row("uniform", "Uniform", base, None, "control", against=()))

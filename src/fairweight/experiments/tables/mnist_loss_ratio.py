@@ -1,0 +1,21 @@
+"""How much more the samples with label 2 lose."""
+
+from __future__ import annotations
+
+from fairweight.experiments.tables import Number, Plan, Row
+from fairweight.experiments.tables._forml import three_rows
+from fairweight.experiments.tables._mnist import MnistTable
+
+
+class MnistLossRatio(MnistTable):
+    """MNIST as in the table mnist: EMA loss of the training samples with label 2 over that of the others."""
+
+    numbers = (
+        # Uniform's is where FORML starts from; the paper calls a lower one better.
+        Number("loss_ratio", "EMA loss, label 2 over others", "lower", unit=""),
+        Number("weighted_loss_ratio", "EMA weighted loss, label 2 over others", "lower", unit=""),
+    )
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """The runs of the table mnist, looked at otherwise."""
+        return (Row("uniform", "Uniform", self.base(plan), "Uniform", against=()), *three_rows(*self.forml(plan)))

@@ -1,0 +1,38 @@
+"""An objective over other groups than the batch's own: those of positives, or the cells."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fairweight.errors import MissingGroups, UnknownName
+from fairweight.objectives import Objective
+from fairweight.types import Batch
+
+GROUPS = 1024  # groups that a cell's number tells apart within a label
+
+
+class Among(Objective):
+    """The objective on the groups of "positives" (label 1) alone, or with every "cells" (label and group) a group."""
+
+    def __init__(self, objective: Objective, among: str, positive: int = 1) -> None:
+        if among not in ("positives", "cells"):
+            raise UnknownName(f"among={among!r}: choose 'all', 'positives' or 'cells'.")
+        self.objective, self.among, self.positive = objective, among, positive
+        self.compares = objective.compares
+
+    def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
+        """The objective on the groups given."""  # []
+        return self.objective(losses, groups)
+
+    def compared(self, exemplar: Batch) -> Tensor:
+        """The groups of positives, -1 elsewhere; or one number per cell."""  # [E]
+        if exemplar.groups is None:
+            raise MissingGroups(f"among={self.among!r} tells groups apart within a label; give Batch(groups=...).")
+        if self.among == "positives":
+            return exemplar.groups.masked_fill(exemplar.labels != self.positive, -1)
+        cells = exemplar.labels * GROUPS + exemplar.groups
+        return cells.masked_fill(exemplar.groups < 0, -1)
+
+    def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
+        """The objective on those groups."""  # []
+        return self.objective(losses, self.compared(exemplar))
