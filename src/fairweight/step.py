@@ -31,6 +31,10 @@ class Weigher(Protocol):
         self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
     ) -> Weighing: ...
 
+    def whole(
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
+    ) -> StepRecord | None: ...
+
 
 def backward(
     weigher: Weigher,
@@ -46,23 +50,27 @@ def backward(
     check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
     mode = weigher.prepare(batch, exemplar, optimizer, check)
+    record = weigher.whole(batch, exemplar, optimizer, scale, check)
+    if record is not None:
+        return record
     twice = mode.name == "double-backward"
     done = forward(weigher.model, batch, weigher.loss, plain_kernels=mode.plain_kernels, twice=twice, check=check)
     assert done.buffers is not None
-    with taken_back(done.model, done.buffers, done.random):
+    with torch.enable_grad(), taken_back(done.model, done.buffers, done.random):
         if check:
-            _check_finite(done.losses, batch)
+            check_finite(done.losses, batch)
         made = weigher.weigh(done, exemplar, optimizer, check)
-    total = made.total if made.total is not None else (made.weights * done.losses).sum()
-    if total.requires_grad:
-        (total * scale).backward()  # type: ignore[no-untyped-call]
+        total = made.total if made.total is not None else (made.weights * done.losses).sum()
+        scaled = total * scale
+    if scaled.requires_grad:
+        scaled.backward()  # type: ignore[no-untyped-call]
     logits = done.logits.detach()
     return StepRecord(
         loss=total.detach(),
         losses=done.losses.detach(),
         weights=made.weights.detach(),
         correct=predicted(logits) == batch.labels,
-        margin=_margin(logits, batch.labels),
+        margin=margin(logits, batch.labels),
         objective=made.objective,
         exemplar_losses=made.exemplar_losses,
         exemplar_groups=None if exemplar is None else exemplar.compared(),
@@ -99,7 +107,7 @@ def take_step(
     return record
 
 
-def _margin(logits: Tensor, labels: Tensor) -> Tensor:
+def margin(logits: Tensor, labels: Tensor) -> Tensor:
     """True logit minus the best other; for one logit, its signed value."""  # [B]
     if logits.ndim == 1 or logits.shape[1] == 1:
         flat = logits.reshape(-1)
@@ -114,7 +122,8 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
         raise BadInput("LBFGS evaluates the loss many times a step; choose another optimizer, such as SGD or Adam.")
 
 
-def _check_finite(losses: Tensor, batch: Batch) -> None:
+def check_finite(losses: Tensor, batch: Batch) -> None:
+    """Refuse losses that are NaN or infinite, naming their rows."""
     bad = ~torch.isfinite(losses)
     if bool(bad.any()):
         where = torch.nonzero(bad).flatten()

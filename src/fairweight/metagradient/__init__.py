@@ -31,6 +31,7 @@ __all__ = [
     "Solution",
     "WeightForm",
     "batch_scores",
+    "check_slope",
     "choose",
     "classification_loss",
     "displaced",
@@ -111,16 +112,17 @@ def solve(
             done, exemplar, scores, objective, displacement, form, running_statistics=running_statistics, check=check
         )
         if check:
-            _check_slope([gradient])
+            check_slope([gradient])
         return Solution(gradient, value, losses)
     labels = done.batch.labels
     there = done.parameters
     if not at_rest:
-        total = form.total(scores.detach(), done.logits, done.losses, labels, done.loss)
+        with torch.enable_grad():
+            total = form.total(scores.detach(), done.logits, done.losses, labels, done.loss)
         there = displaced(done.parameters, slopes(total, done.parameters), displacement)
     point = exemplar_point(done, there, exemplar, objective, running_statistics=running_statistics, check=check)
     if check:
-        _check_slope(point.direction.values())
+        check_slope(point.direction.values())
     direction = point.direction if memory is None else memory.update(point.direction)
     moved = tangent(done, displacement.along(direction), mode)  # [B, K]
     logits = done.logits.detach()
@@ -132,7 +134,7 @@ def solve(
     )
 
 
-def _check_slope(slope: Iterable[Tensor]) -> None:
+def check_slope(slope: Iterable[Tensor]) -> None:
     """Refuse a gradient of the objective that is NaN or infinite, before anything is moved by it."""
     if not all(bool(torch.isfinite(part).all()) for part in slope):
         raise LossNotFinite(

@@ -69,7 +69,8 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def _arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def call_arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a model is called with: a tensor or a tuple by position, a mapping by name."""
     if size == 0:
         raise BadInput("The batch is empty; give at least one sample.")
     if isinstance(inputs, Mapping):
@@ -81,7 +82,7 @@ def _arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]]
 
 def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
     """The model's own forward pass."""  # [B, K]
-    args, kwargs = _arguments(inputs, size)
+    args, kwargs = call_arguments(inputs, size)
     return logits_of(model(*args, **kwargs), size)
 
 
@@ -119,7 +120,7 @@ def run(
         frozen = {name: p.detach() for name, p in model.named_parameters() if name not in parameters}
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
-    args, kwargs = _arguments(inputs, size)
+    args, kwargs = call_arguments(inputs, size)
     exchanged = {f"model.{name}": t for name, t in {**others, **parameters}.items()}
     return cast(T, functional_call(_Followed(model, size, then), exchanged, args, kwargs))
 

@@ -81,6 +81,12 @@ class Reweighter:
             raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
         return Mode("none")
 
+    def whole(
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
+    ) -> StepRecord | None:
+        """The whole of `backward` in the method's own way, or None to have it done step by step."""
+        return None
+
     def step(
         self,
         batch: Batch,

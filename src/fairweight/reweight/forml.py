@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import GraphModule
 
 from fairweight.errors import BadInput, OneGroup, ScoresMismatch, UnknownName
 from fairweight.metagradient import (
@@ -16,13 +18,15 @@ from fairweight.metagradient import (
     Mode,
     Solution,
     WeightForm,
+    check_slope,
     choose,
     classification_loss,
     slopes,
     solve,
     weight_form,
 )
-from fairweight.metagradient.passes import trainable, unwrap
+from fairweight.metagradient.passes import predicted, trainable, unwrap
+from fairweight.metagradient.traced import TracedSolution
 from fairweight.objectives import Objective
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
@@ -30,8 +34,10 @@ from fairweight.reweight import Reweighter, current_lr
 from fairweight.reweight._agreement import agreement
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.reweight._score_step import AdaptiveStep, ScoreStep
+from fairweight.reweight._step_graphs import StepGraphs
 from fairweight.reweight._ties import Tie, TiedScores
-from fairweight.types import Batch, Loss, Weighing
+from fairweight.step import check_finite, margin
+from fairweight.types import Batch, Loss, StepRecord, Weighing
 from fairweight.types import Objective as ObjectiveFunction
 
 
@@ -43,6 +49,7 @@ class FORML(Reweighter):
     approximation. tie: samples also share a score by "label", "group" or "cell"; own=False leaves that alone.
     direction_memory: decay of a running average of the objective's gradient, 0 for none.
     agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
+    trace: run the passes of a step as one graph, the same arithmetic without repetition; or what compiles a graph.
     """
 
     paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
@@ -63,6 +70,7 @@ class FORML(Reweighter):
         loss: Loss = classification_loss,
         direction_memory: float = 0.0,
         agreement_every: int = 100,
+        trace: bool | Callable[[GraphModule], Callable[..., Any]] = False,
     ) -> None:
         super().__init__(model, num_samples, loss=loss)
         if not own and tie is None:
@@ -85,6 +93,7 @@ class FORML(Reweighter):
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
         self._memory = DirectionMemory(direction_memory) if direction_memory > 0 else None
+        self._graphs = None if trace is False else StepGraphs(None if trace is True else trace)
         self._mode: Mode | None = None
         self._training: bool | None = None  # whether the model was in train mode when its mode was chosen
 
@@ -153,6 +162,45 @@ class FORML(Reweighter):
             mode=str(self._mode),
         )
 
+    def whole(
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
+    ) -> StepRecord | None:
+        """The step as one graph where that was asked for and works on this batch; None otherwise."""
+        if self._graphs is None or exemplar is None or not self._graphs.suits(self, batch, exemplar):
+            return None
+        rows = self.rows(batch, check=False)
+        shared = None if self._ties is None else self._ties.of(batch, check)
+        parameters = trainable(unwrap(self.model))
+        displacement = self.look_ahead.displacement(parameters, None, optimizer)
+        traced = self._graphs.of(self, batch, exemplar)
+        if traced is None:
+            return None
+        before = self._batch_scores(rows, shared)
+        found = traced.solve(parameters, before, self._graphs.rates(parameters, displacement), batch, exemplar)
+        if check:
+            check_finite(found.losses, batch)
+            check_slope([found.gradient])
+        self._move(rows, shared, found, before, current_lr(optimizer))
+        weights = self.form.weights(self._batch_scores(rows, shared))
+        for name, slope in traced.gradients(found, weights).items():
+            grad = slope if scale == 1.0 else slope * scale
+            p = parameters[name]
+            p.grad = grad if p.grad is None else p.grad + grad
+        traced.move_statistics(found)
+        return StepRecord(
+            loss=(weights * found.losses).sum(),
+            losses=found.losses,
+            weights=weights,
+            correct=predicted(found.logits) == batch.labels,
+            margin=margin(found.logits, batch.labels),
+            objective=found.objective,
+            exemplar_losses=found.exemplar_losses,
+            exemplar_groups=exemplar.compared(),
+            pull=found.pull,
+            gradient=found.gradient,
+            mode="forward, traced",
+        )
+
     def _batch_scores(self, rows: Tensor, shared: Tensor | None) -> Tensor:
         own = self._own[rows]
         return own if self._ties is None or shared is None else self.form.limit(own + self._ties.scores[shared])
@@ -164,7 +212,9 @@ class FORML(Reweighter):
             slope = slopes(total, done.parameters)
         return self.look_ahead.displacement(done.parameters, slope, optimizer)
 
-    def _move(self, rows: Tensor, shared: Tensor | None, found: Solution, before: Tensor, lr: float) -> None:
+    def _move(
+        self, rows: Tensor, shared: Tensor | None, found: Solution | TracedSolution, before: Tensor, lr: float
+    ) -> None:
         weights = self.form.weights(before)
         gradient = found.gradient.to(self._own.dtype)
         if self.own:

@@ -1,0 +1,104 @@
+"""The traced graphs of FORML's step, one pair for the batch shape that is usual."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+
+from fairweight.errors import NotDifferentiable
+from fairweight.metagradient.look_ahead import Displacement
+from fairweight.metagradient.passes import Parameters, trainable, unwrap
+from fairweight.metagradient.traced import TracedStep
+from fairweight.metagradient.weight_form import Softmax, WeightForm
+from fairweight.reweight._look_ahead import LookAhead
+from fairweight.types import Batch, Loss, Objective
+
+_log = logging.getLogger("fairweight")
+
+
+class _Learner(Protocol):
+    model: nn.Module
+    loss: Loss
+    objective: Objective
+    form: WeightForm
+    look_ahead: LookAhead
+    at_rest: bool
+    agreement_every: int
+    steps: int
+
+
+class StepGraphs:
+    """Traces once; a batch of another shape, such as the last of an epoch, is left to the passes one by one."""
+
+    def __init__(self, compiling: Callable[[GraphModule], Callable[..., Any]] | None = None) -> None:
+        self.compiling = compiling
+        self.refusal: str | None = None
+        self.traces = 0
+        self._key: tuple[Any, ...] | None = None
+        self._step: TracedStep | None = None
+        self._rates: dict[tuple[float, torch.device], Tensor] = {}
+
+    def suits(self, learner: _Learner, batch: Batch, exemplar: Batch) -> bool:
+        """Whether this step can be done as a graph at all."""
+        if self.refusal is None and (
+            not isinstance(learner.form, Softmax)
+            or learner.at_rest
+            or getattr(learner, "_memory", None) is not None
+            or learner.look_ahead.direction != "gradient"
+            or learner.look_ahead.statistics != "batch"
+        ):
+            self._refuse("traced steps have softmax weights, a bare look-ahead and no memory of directions")
+        looks = learner.agreement_every > 0 and learner.steps % learner.agreement_every == 0
+        return self.refusal is None and not looks and self._key in (None, _key(learner, batch, exemplar))
+
+    def of(self, learner: _Learner, batch: Batch, exemplar: Batch) -> TracedStep | None:
+        """The graphs, traced when they are first asked for; None where the model cannot be traced."""
+        if self._step is None:
+            inner = unwrap(learner.model)
+            try:
+                self._step = TracedStep(
+                    inner, trainable(inner), batch, exemplar, learner.loss, learner.objective, self.compiling
+                )
+            except NotDifferentiable as error:
+                self._refuse(str(error))
+                return None
+            self._key = _key(learner, batch, exemplar)
+            self.traces += 1
+        return self._step
+
+    def rates(self, parameters: Parameters, displacement: Displacement) -> list[Tensor]:
+        """The virtual step's rate of every parameter, as tensors; 0 where one stays."""
+        found = []
+        for name, p in parameters.items():
+            rate = displacement.scale.get(name, 0.0)
+            if not isinstance(rate, Tensor):
+                key = (float(rate), p.device)
+                if key not in self._rates:
+                    self._rates[key] = torch.tensor(float(rate), device=p.device)
+                rate = self._rates[key]
+            found.append(rate)
+        return found
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = reason
+        _log.info("the step's passes run one by one, not as one graph: %s", reason)
+
+
+def _key(learner: _Learner, batch: Batch, exemplar: Batch) -> tuple[Any, ...]:
+    """What a trace depends on beside the values."""
+    device = batch.labels.device.type
+    cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    return (
+        len(batch),
+        len(exemplar),
+        exemplar.groups is None,
+        exemplar.shares is None,
+        cast,
+        tuple(m.training for m in learner.model.modules()),
+        tuple(p.requires_grad for p in learner.model.parameters()),
+    )
