@@ -143,3 +143,17 @@ def test_what_it_must_know():
     method.begin(samples([0, 1], [0, 1]))
     with pytest.raises(BadInput, match="group 4"):
         method.step(samples([0, 1], [0, 4]), None, sgd(model))
+
+
+def test_a_group_whose_share_has_vanished_still_trains_alone():
+    """q of group 1 is e^-1000 of group 0's, below what a float holds: a batch of group 1 alone must not be 0 / 0."""
+    model = BiasOnly()
+    with torch.no_grad():
+        model.b.fill_(-10.0)
+    train = samples([1, 1, 0, 0], [0, 0, 1, 1])
+    method = GroupDRO(model, 4, by="group", rate=100.0)
+    method.begin(train)
+    method.step(train, None, sgd(model, 1e-12))
+    assert method.group_weights()[0, 2] == 0.0
+    record = method.step(train.take(torch.tensor([2, 3])), None, sgd(model, 1e-12))
+    assert record.weights.tolist() == [0.5, 0.5]

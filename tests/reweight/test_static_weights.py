@@ -89,6 +89,11 @@ def test_beta_outside_0_to_1(beta):
         ClassBalanced(BiasOnly(), 4, beta=beta)
 
 
+def test_labels_count_from_0():
+    with pytest.raises(BadInput, match="label -1"):
+        ClassBalanced(BiasOnly(), 2).begin(a_batch([0, -1]))
+
+
 def test_a_label_that_the_training_set_does_not_have():
     method = ClassBalanced(model := nn.Linear(1, 3).double(), 2)
     method.begin(a_batch([0, 1]))

@@ -26,6 +26,8 @@ def count_cells(labels: Tensor, groups: Tensor | None) -> Tensor:
     labels = labels.cpu()
     if len(labels) == 0:
         return torch.zeros(0, 1, dtype=torch.int64)
+    if int(labels.min()) < 0:
+        raise BadInput(f"There is a label {int(labels.min())}; number the labels from 0.")
     column = torch.zeros_like(labels) if groups is None else groups.cpu().clamp_min(-1) + 1
     rows, columns = int(labels.max()) + 1, int(column.max()) + 1
     return torch.bincount(labels * columns + column, minlength=rows * columns).reshape(rows, columns)

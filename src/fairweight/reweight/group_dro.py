@@ -86,12 +86,14 @@ class GroupDRO(Reweighter):
         number = member.sum(dim=0)  # [S]
         mean = torch.where(member, losses.double()[:, None], 0.0).sum(dim=0) / number.clamp_min(1)  # [S]
         self._gains.add_((self.rate * (mean + self._adjustments())).reshape(self._gains.shape))
-        q = torch.softmax(self._log_q().flatten(), dim=0)  # [S]
-        present = torch.where(number > 0, q, 0.0)
-        each = (torch.where(member, q / number.clamp_min(1), 0.0)).sum(dim=1).to(losses.dtype)  # [B]
-        mass = present.sum().to(losses.dtype)
-        weights = each / mass
-        return Weighing(weights, total=None if self.normalised else (each * done.losses).sum())
+        log_q = self._log_q().flatten()
+        # Among those present, whatever is left of their q: a share that has become tiny must not become 0 / 0.
+        present = torch.softmax(log_q.masked_fill(number == 0, -torch.inf), dim=0)  # [S]
+        weights = torch.where(member, present / number.clamp_min(1), 0.0).sum(dim=1).to(losses.dtype)  # [B]
+        if self.normalised:
+            return Weighing(weights)
+        mass = torch.where(number > 0, torch.softmax(log_q, dim=0), 0.0).sum().to(losses.dtype)
+        return Weighing(weights, total=mass * (weights * done.losses).sum())
 
     def group_weights(self) -> Tensor:
         """q of every group: [K, G + 1] by cell, [1, G + 1] by group, [K, 1] by label; column 0: group not known."""
