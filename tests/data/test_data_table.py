@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fairweight.data import GroupOptions, LabelOptions, Options, Split, TableOptions, load, preprocessing_from
+from fairweight.data.table.values import Seen
 from fairweight.errors import MissingColumn, SmallCell
 
 
@@ -141,13 +142,26 @@ def test_a_few_words_among_numbers_are_missing_numbers(people):
 
 
 @pytest.mark.parametrize(
-    ("texts", "expected"),
-    [(["1,5", "2,25", "3,0"], [1.5, 2.25, 3.0]), (["1,500", "2,250", "3,000"], [1500.0, 2250.0, 3000.0])],
+    ("texts", "form", "expected"),
+    [
+        (["1,5", "2,25", "-3,0"], "decimal", [1.5, 2.25, -3.0]),
+        (["1,500", "2,250", "3"], "thousands", [1500.0, 2250.0, 3.0]),
+        (["1.5", " 2 ", "1e3"], "", [1.5, 2.0, 1000.0]),
+    ],
 )
-def test_decimal_commas_and_thousands(texts, expected):
-    from fairweight.data.table.values import numbers
+def test_decimal_commas_and_thousands(texts, form, expected):
+    seen = Seen(pd.Series(texts))
+    assert seen.kind == ("number", form)
+    assert seen.numbers.tolist() == expected
 
-    assert numbers(pd.Series(texts)).tolist() == expected
+
+def test_what_a_comma_means_is_settled_by_train(people):
+    people["hours"] = [f"{hours:.1f}".replace(".", ",") for hours in people["hours"]]
+    data = load(people, label="income")
+    new = data.preprocessing.read(people.assign(hours="1,500"))  # looks like a thousand, and is one and a half here
+    column = next(column for column in data.preprocessing.columns if column.name == "hours")
+    place = data.preprocessing.feature_names.index("hours")
+    assert new.inputs[:, place] * column.std + column.mean == pytest.approx(1.5, abs=1e-4)
 
 
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y", "%Y-%m-%d %H:%M:%S"])

@@ -23,7 +23,6 @@ from fairweight.data.labels import encode_labels
 from fairweight.data.options import Options
 from fairweight.data.split import Marked, Parts, by_column, divide
 from fairweight.errors import BadInput, UnreadableImage
-from fairweight.types import Cells
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,7 @@ def assemble(found: Found, request: Request) -> Pieces:
 
 def _counted(train: Marked, label_names: tuple[str, ...], group_names: tuple[str, ...]) -> list[str]:
     """How many rows of train each cell has, where they are few enough to read."""
-    cells = Cells.of(
-        train.labels,
-        train.groups,
-        label_names=label_names,
-        group_names=group_names if train.groups is not None else None,
-    )
-    found = [f"{count:,} with {name}" for name, count in zip(cells.names, cells.counts, strict=True)]
+    found = [f"{count:,} with {name}" for name, count in train.cells(label_names, group_names).items()]
     return [f"Train cells: {'; '.join(found)}."] if 0 < len(found) <= 16 else []
 
 
@@ -145,7 +138,10 @@ def _given(
 def _pool(parts: Parts) -> Marked:
     """Train as it was before exemplars left it."""
     train, exemplar = parts.marked["train"], parts.marked["exemplar"]
-    if parts.origin["exemplar"] != "train" or bool(torch.isin(exemplar.rows, train.rows).all()):
+    if parts.origin["exemplar"] != "train":
+        return train
+    place = torch.searchsorted(train.rows, exemplar.rows).clamp(max=len(train) - 1)
+    if bool((train.rows[place] == exemplar.rows).all()):
         return train
     groups = None if train.groups is None or exemplar.groups is None else torch.cat([train.groups, exemplar.groups])
     return Marked(torch.cat([train.rows, exemplar.rows]), torch.cat([train.labels, exemplar.labels]), groups)

@@ -16,6 +16,13 @@ def stream(seed: int, *purpose: str) -> torch.Generator:
     return generator
 
 
+def tally(strata: Tensor) -> tuple[Tensor, Tensor]:
+    """The strata that occur, in order, and how often; they are small numbers, which need no sorting."""
+    counts = torch.bincount(strata)
+    values = counts.nonzero().flatten()
+    return values, counts[values]
+
+
 def choose(count: int, size: int, generator: torch.Generator) -> Tensor:
     """So many of the first `count` integers, without replacement, in ascending order."""  # [size]
     return torch.randperm(count, generator=generator)[:size].sort().values
@@ -23,10 +30,13 @@ def choose(count: int, size: int, generator: torch.Generator) -> Tensor:
 
 def by_stratum(strata: Tensor, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
     """Positions of the given number of members of each stratum, in ascending order."""
+    order = strata.argsort(stable=True)
+    values, counts = tally(strata)
+    ends = counts.cumsum(0).tolist()
     picked = [torch.empty(0, dtype=torch.int64)]
-    for stratum, size in sorted(sizes.items()):
-        members = (strata == stratum).nonzero().flatten()
-        picked.append(members[choose(len(members), size, generator)])
+    for value, count, end in zip(values.tolist(), counts.tolist(), ends, strict=True):
+        members = order[end - count : end]  # in ascending order, because the sort is stable
+        picked.append(members[choose(count, sizes.get(value, 0), generator)])
     return torch.cat(picked).sort().values
 
 
@@ -35,7 +45,7 @@ def proportional(strata: Tensor, share: float, parts: int) -> dict[int, int]:
 
     A stratum with at least `parts` members gives at least one, and none gives its last.
     """
-    values, counts = torch.unique(strata, return_counts=True)
+    values, counts = tally(strata)
     exact = counts.double() * share
     sizes = exact.floor().long()
     short = round(len(strata) * share) - int(sizes.sum())

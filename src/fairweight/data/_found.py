@@ -73,5 +73,10 @@ def digest(rows: FrameRows | ImageRows) -> str:
 
     found = hashlib.sha256("\0".join(map(str, rows.frame.columns)).encode())
     for name in rows.frame.columns:
-        found.update(hash_pandas_object(rows.frame[name].astype(str), index=False).to_numpy().tobytes())
+        column = rows.frame[name]
+        try:
+            hashes = hash_pandas_object(column, index=False)
+        except TypeError:  # lists and the like, which have no hash
+            hashes = hash_pandas_object(column.astype(str), index=False)
+        found.update(hashes.to_numpy().tobytes())
     return found.hexdigest()

@@ -21,6 +21,7 @@ from fairweight.data.split import Marked, Parts
 from fairweight.data.table.leaks import find_leaks
 from fairweight.data.table.preprocessing import TablePreprocessing
 from fairweight.data.table.rows import FrameRows
+from fairweight.data.table.values import Seen
 from fairweight.errors import UnreadableImage
 from fairweight.types import Batch
 
@@ -49,7 +50,8 @@ def _tables(
         rows = found.parts[parts.origin[name]]
         assert isinstance(rows, FrameRows)
         frames[name] = rows.frame.iloc[part.rows.numpy()]
-    train, marked = frames["train"], parts.marked["train"]
+    train = {str(name): Seen(frames["train"][name]) for name in frames["train"].columns}
+    marked = parts.marked["train"]
     never = list(exclude)
     if leaks := find_leaks(train, marked.labels, meaning.label_names, never):
         named = "; ".join(f"{name!r} ({how})" for name, how in leaks.items())

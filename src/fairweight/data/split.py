@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fairweight.data._draw import by_stratum, proportional, stream
+from fairweight.data._draw import by_stratum, proportional, stream, tally
 from fairweight.data._rows import Rows
 from fairweight.data._texts import listing
 from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups
-from fairweight.types import Cells
 
 # How people spell the parts, in a column or as a folder's name.
 PART_NAMES = {
@@ -75,9 +75,22 @@ class Marked:
 
     def strata(self) -> Tensor:
         """One number per cell; rows whose group is not known form cells of their own."""  # [N]
+        return self.labels if self.groups is None else self.labels * self._width() + self.groups + 1
+
+    def cells(self, label_names: Sequence[str], group_names: Sequence[str]) -> dict[str, int]:
+        """How many rows each cell has, by its name; those whose group is not known are not counted."""
         if self.groups is None:
-            return self.labels
-        return self.labels * (int(self.groups.max()) + 2) + self.groups + 1 if len(self) else self.labels
+            values, counts = tally(self.labels)
+            return {f"label={label_names[value]}": n for value, n in zip(values.tolist(), counts.tolist(), strict=True)}
+        values, counts = tally(self.strata()[self.groups >= 0])
+        named = {}
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            label, group = divmod(value, self._width())
+            named[f"label={label_names[label]}, group={group_names[group - 1]}"] = count
+        return named
+
+    def _width(self) -> int:
+        return 1 if self.groups is None or len(self) == 0 else int(self.groups.max()) + 2
 
 
 @dataclass(frozen=True)
@@ -181,10 +194,8 @@ def _add_exemplar(
         sizes = None
         drawn = torch.arange(len(candidates))
     else:
-        groups = None if by_class else candidates.groups
-        cells = Cells.of(
-            candidates.labels, groups, label_names=label_names, group_names=group_names if groups is not None else None
-        )
+        named = replace(candidates, groups=None) if by_class else candidates
+        cells = list(named.cells(label_names, group_names))
         sizes = _sizes(strata, cells, exemplar, may_empty=exemplar.inside or source == "validation")
         drawn = by_stratum(strata, sizes, stream(seed, "split", "exemplar"))
     marked["exemplar"], origin["exemplar"] = candidates.take(drawn), origin[source]
@@ -203,15 +214,15 @@ def _add_exemplar(
     notes.append(f"Exemplar set: {len(drawn):,} rows {where}, {how} (seed {seed}).")
 
 
-def _sizes(strata: Tensor, cells: Cells, exemplar: Exemplar, may_empty: bool) -> dict[int, int]:
-    values, counts = torch.unique(strata, return_counts=True)
+def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: bool) -> dict[int, int]:
+    values, counts = tally(strata)
     if exemplar.size is None:
         even = max(1, round(0.1 * len(strata) / len(values)))
         wanted = torch.minimum(torch.full_like(counts, even), (counts // 5).clamp(min=1))
         wanted = wanted if may_empty else torch.minimum(wanted, counts - 1)
     else:
         wanted = torch.full_like(counts, exemplar.size)
-    for want, count, name in zip(wanted.tolist(), counts.tolist(), cells.names, strict=True):
+    for want, count, name in zip(wanted.tolist(), counts.tolist(), names, strict=True):
         if want > count or (want == count and not may_empty):
             raise EmptyCell(
                 f"the exemplar set needs {want} rows with {name}, and of the {count} there are none would stay in "
@@ -227,13 +238,8 @@ def _gaps(marked: dict[str, Marked], label_names: tuple[str, ...], group_names: 
     test, exemplar = marked["test"], marked["exemplar"]
     if (test.groups is None) != (exemplar.groups is None):
         return []
-    seen = set(_named(exemplar, label_names, group_names))
-    lost = [name for name in _named(test, label_names, group_names) if name not in seen]
+    seen = exemplar.cells(label_names, group_names)
+    lost = [name for name in test.cells(label_names, group_names) if name not in seen]
     if not lost:
         return []
     return [f"Warning: the exemplar set has no row with {'; '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}."]
-
-
-def _named(part: Marked, label_names: tuple[str, ...], group_names: tuple[str, ...]) -> tuple[str, ...]:
-    names = group_names if part.groups is not None else None
-    return Cells.of(part.labels, part.groups, label_names=label_names, group_names=names).names

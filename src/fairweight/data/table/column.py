@@ -21,7 +21,7 @@ class Column:
 
     name: str
     kind: Literal["number", "date", "category"]
-    form: str = ""  # of dates
+    form: str = ""  # of numbers or dates, as found in train
     fill: float = 0.0  # median of train: stands for what is missing
     mean: float = 0.0
     std: float = 1.0
@@ -61,7 +61,7 @@ class Column:
 
     def raw(self, values: pd.Series[Any]) -> Numbers:
         """The numbers or days before scaling, NaN where there are none."""  # [N]
-        return numbers(values) if self.kind == "number" else days(values, self.form)
+        return numbers(values, self.form) if self.kind == "number" else days(values, self.form)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for a file."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairweight.data._texts import columns_are, listing
 from fairweight.data.options import TableOptions
 from fairweight.data.table.column import Column
-from fairweight.data.table.values import find_kind, numbers, words
+from fairweight.data.table.values import Seen, words
 from fairweight.errors import BadInput, MissingColumn
 
 if TYPE_CHECKING:
@@ -23,31 +23,33 @@ _LEAST_ROWS = 20  # below this, "all different" says nothing
 
 
 def fit_columns(
-    train: pd.DataFrame, options: TableOptions, exclude: Sequence[str], notes: list[str]
+    train: Mapping[str, Seen], options: TableOptions, exclude: Sequence[str], notes: list[str]
 ) -> tuple[Column, ...]:
     """A plan for every column that carries something; the others are named in the notes."""
     for name in (*options.numeric, *options.categorical, *options.drop, *options.keep):
-        if name not in train.columns:
-            raise MissingColumn(f"there is no column {name!r}; {columns_are(name, list(map(str, train.columns)))}.")
+        if name not in train:
+            raise MissingColumn(f"there is no column {name!r}; {columns_are(name, list(train))}.")
     if both := sorted(set(options.numeric) & set(options.categorical)):
         raise BadInput(f"column {both[0]!r} cannot be both numeric and categorical; name it once.")
     constant: list[str] = []
     ids: list[str] = []
     filled: list[str] = []
     plans: list[Column] = []
-    for name in map(str, train.columns):
+    for name, seen in train.items():
         if name in exclude or name in options.drop:
             continue
-        values = train[name]
-        kind, form = find_kind(values)
-        kind = "number" if name in options.numeric else "category" if name in options.categorical else kind
+        kind, form = seen.kind
+        if name in options.numeric:
+            kind, form = "number", seen.number_form
+        elif name in options.categorical:
+            kind, form = "category", ""
         forced = name in (*options.keep, *options.numeric, *options.categorical)
-        if _is_constant(values):
+        if _is_constant(seen):
             constant.append(name)
-        elif not forced and _is_id(name, values, kind):
+        elif not forced and _is_id(name, seen, kind):
             ids.append(name)
         else:
-            plan = _fit_one(name, values, kind, form, options, notes)
+            plan = _fit_one(name, seen.values, kind, form, options, notes)
             plans.append(plan)
             if plan.missing:
                 filled.append(name)
@@ -64,27 +66,24 @@ def fit_columns(
     return tuple(plans)
 
 
-def _is_constant(values: pd.Series[Any]) -> bool:
-    return len(words(values)[1]) <= 1 and not _half_missing(values)
+def _is_constant(seen: Seen) -> bool:
+    """One value in every row, or none in any; one value or nothing is a sign, and stays."""
+    codes, distinct = seen.factors
+    return len(distinct) == 0 or (len(distinct) == 1 and bool((codes >= 0).all()))
 
 
-def _half_missing(values: pd.Series[Any]) -> bool:
-    """One value or nothing: whether it is there is itself a sign."""
-    missing = values.isna()
-    return bool(missing.any()) and not bool(missing.all())
-
-
-def _is_id(name: str, values: pd.Series[Any], kind: str) -> bool:
+def _is_id(name: str, seen: Seen, kind: str) -> bool:
     import numpy as np
 
-    if len(values) < _LEAST_ROWS or kind == "date":
+    codes, values = seen.factors
+    distinct = len(values)
+    if distinct < _LEAST_ROWS or kind == "date":
         return False
-    distinct = values.nunique()
     if kind == "category":
         # Nine in ten different: nothing that is learned about one value helps with the next.
-        return distinct >= 0.9 * int(values.notna().sum()) and distinct >= _LEAST_ROWS
-    found = numbers(values)
-    if distinct < len(values) or not np.array_equal(found, np.floor(found)):
+        return distinct >= 0.9 * int((codes >= 0).sum())
+    found = seen.numbers
+    if distinct < len(found) or not np.array_equal(found, np.floor(found)):
         return False
     dense = found.max() - found.min() + 1 <= 3 * len(found)
     return bool(_ID_NAME.search(name)) or bool(dense and np.all(np.diff(found) > 0))

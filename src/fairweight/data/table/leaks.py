@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor
 
-from fairweight.data.table.values import find_kind, numbers, words
-
-if TYPE_CHECKING:
-    import pandas as pd
+from fairweight.data.table.values import Seen
 
 ALMOST = 0.995  # of the way from guessing the commonest answer to knowing it
 _WORDS = re.compile(r"[^0-9a-z<>=]+")
 
 
-def find_leaks(train: pd.DataFrame, answer: Tensor, names: Sequence[str], exclude: Sequence[str]) -> dict[str, str]:
+def find_leaks(
+    train: Mapping[str, Seen], answer: Tensor, names: Sequence[str], exclude: Sequence[str]
+) -> dict[str, str]:
     """Columns from which the answer can be read off, with how: a copy, a threshold, or its name in their text."""
-    import numpy as np
-
     truth = answer.numpy()
     known = truth >= 0
     if known.sum() < 20:
         return {}
     truth = truth[known]
     found: dict[str, str] = {}
-    for name in map(str, train.columns):
+    for name, seen in train.items():
         if name in exclude:
             continue
-        values = train[name][known]
-        codes, texts = words(values)
-        table = np.zeros((len(texts) + 1, len(names)))  # [distinct, answers]; the last row counts what is missing
-        np.add.at(table, (codes, truth), 1)
-        if values.dtype.kind not in "biufcmM" and _names_inside(texts, table[:-1], names):
+        codes, texts = seen.factors
+        codes = codes[known]
+        if seen.values.dtype.kind not in "biufcmM" and _names_inside(codes, texts, truth, names):
             found[name] = "its text contains the answer"
-        elif _tells(table):
+        elif _tells(codes, truth, len(names)):
             found[name] = "each of its values goes with one answer"
-        elif find_kind(values)[0] == "number" and _parts(numbers(values), truth):
+        elif seen.kind[0] == "number" and _parts(seen.numbers[known], truth):
             found[name] = "a threshold on it gives the answer"
     return found
 
@@ -49,12 +44,16 @@ def _skill(right: float, counts: Any) -> bool:
     return bool(guess < total and (right - guess) / (total - guess) >= ALMOST)
 
 
-def _tells(table: Any) -> bool:
+def _tells(codes: Any, truth: Any, answers: int) -> bool:
     """Whether knowing the value is knowing the answer, over values that recur."""
+    import numpy as np
+
+    pairs, counts = np.unique((codes + 1) * answers + truth, return_counts=True)  # missing is a value too
+    values, first = np.unique(pairs // answers, return_index=True)
     # Values that occur once fit any answer; only a column that repeats itself is evidence.
-    if (table.sum(axis=1) > 0).sum() > 0.1 * table.sum():
+    if len(values) > 0.1 * len(truth):
         return False
-    return _skill(table.max(axis=1).sum(), table.sum(axis=0))
+    return _skill(np.maximum.reduceat(counts, first).sum(), np.bincount(truth))
 
 
 def _parts(values: Any, truth: Any) -> bool:
@@ -73,24 +72,43 @@ def _parts(values: Any, truth: Any) -> bool:
     return _skill(max(right.max(), (len(high) - right).max()), np.bincount(truth))
 
 
-def _names_inside(texts: list[str], table: Any, names: Sequence[str]) -> bool:
+def _names_inside(codes: Any, texts: Any, truth: Any, names: Sequence[str]) -> bool:
     """Whether the text of nearly every row holds its answer's name: anywhere, or as its first or last word."""
-    lower = {name.lower(): place for place, name in enumerate(names)}
-    plain = [text.lower() for text in texts]
-    for end in (0, -1):
-        said = [lower.get(_WORDS.split(text)[end], -1) if text not in lower else -1 for text in plain]
-        if _said(said, table) >= ALMOST * table.sum():
-            return True
-    if min(map(len, lower)) < 2:
-        return False  # a single letter or digit is in most texts by chance
-    said = []
-    for text in plain:
-        inside = [name for name in lower if name in text and name != text]
-        # One name may contain another ("male" in "female"): the longest that fits is meant.
-        said.append(lower[max(inside, key=len)] if inside else -1)
-    return bool(_said(said, table) >= ALMOST * table.sum())
+    import numpy as np
+
+    few = np.unique(np.linspace(0, len(truth) - 1, 500).astype(int))  # enough to rule nearly all columns out
+    for rows in (few, np.arange(len(truth))):
+        used = np.unique(codes[rows])
+        for say in _SAYINGS:
+            said = np.full(len(texts) + 1, -1)  # the last is for what is missing
+            for code in used[used >= 0]:
+                said[code] = say(str(texts[code]).strip().lower(), names)
+            if (said[codes[rows]] == truth[rows]).mean() >= ALMOST:
+                break
+        else:
+            return False
+    return True
 
 
-def _said(said: list[int], table: Any) -> float:
-    """How many rows have the answer that their text says."""
-    return float(sum(table[row, place] for row, place in enumerate(said) if place >= 0))
+def _first_word(text: str, names: Sequence[str]) -> int:
+    return _whole(_WORDS.split(text)[0], text, names)
+
+
+def _last_word(text: str, names: Sequence[str]) -> int:
+    return _whole(_WORDS.split(text)[-1], text, names)
+
+
+def _whole(word: str, text: str, names: Sequence[str]) -> int:
+    """The name that a word is; a text that is nothing but the name is a copy, not a text with the name in it."""
+    return next((place for place, name in enumerate(names) if name.lower() == word != text), -1)
+
+
+def _anywhere(text: str, names: Sequence[str]) -> int:
+    """The longest name inside a text: one may contain another, as "female" does "male"."""
+    if min(map(len, names)) < 2:
+        return -1  # a single letter or digit is in most texts by chance
+    inside = [place for place, name in enumerate(names) if name.lower() in text and name.lower() != text]
+    return max(inside, key=lambda place: len(names[place])) if inside else -1
+
+
+_SAYINGS = (_first_word, _last_word, _anywhere)

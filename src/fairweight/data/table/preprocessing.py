@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +17,7 @@ from fairweight.data.table.column import Column
 from fairweight.data.table.fit import fit_columns
 from fairweight.data.table.read import check_frame, read_frame, table_files
 from fairweight.data.table.rows import FrameRows
+from fairweight.data.table.values import Seen
 from fairweight.errors import MissingColumn
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ class TablePreprocessing:
 
     @classmethod
     def fit(
-        cls, train: pd.DataFrame, meaning: Meaning, options: TableOptions, exclude: Sequence[str], notes: list[str]
+        cls,
+        train: Mapping[str, Seen],
+        meaning: Meaning,
+        options: TableOptions,
+        exclude: Sequence[str],
+        notes: list[str],
     ) -> TablePreprocessing:
         """Learn from train rows what becomes of each column."""
         return cls(fit_columns(train, options, exclude, notes), meaning, options)

@@ -46,15 +46,22 @@ def as_texts(values: pd.Series[Any]) -> Texts:
     return [None if code < 0 else texts[code] for code in codes.tolist()]
 
 
-def coded(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
-    """The distinct texts of a column, and each entry's place among them: -1 where there is none."""
-    import numpy as np
+def factors(values: pd.Series[Any]) -> tuple[Codes, Any]:
+    """Each entry's place among the distinct ones (-1: missing), and those."""
     import pandas as pd
 
     try:
-        found, distinct = pd.factorize(values)
+        codes, distinct = pd.factorize(values)
     except TypeError:  # lists and the like, which have no hash
-        found, distinct = pd.factorize(values.astype(str))
+        codes, distinct = pd.factorize(values.astype(str))
+    return codes.astype("int64"), distinct
+
+
+def coded(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
+    """The distinct texts of a column, and each entry's place among them: -1 where there is none."""
+    import numpy as np
+
+    found, distinct = factors(values)
     place: dict[str, int] = {}
     table = []
     for value in distinct:

@@ -3,26 +3,79 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fairweight.data._texts import canonical
-from fairweight.data.table.rows import coded
+from fairweight.data.table.rows import coded, factors
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    Numbers = np.ndarray[Any, np.dtype[np.float64]]
     from fairweight.data.table.rows import Codes
 
+    Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 # Day and month are told apart by trying; ISO 8601 comes first because nothing else looks like it.
 DATE_FORMATS = ("ISO8601", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%Y/%m/%d")
-_DATE_LIKE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2}")
-_COMMA_NUMBER = re.compile(r"-?\d+,\d+")
+_DATE_LIKE = re.compile(r"\s*(\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2})")
+_COMMA_NUMBER = re.compile(r"\s*-?\d+,\d+\s*")
+_MOST = 0.95  # nineteen in twenty: a few stray words do not make a column of numbers one of categories
 
 
-def numbers(values: pd.Series[Any]) -> Numbers:
+class Seen:
+    """A column of the train rows, with what has been found out about it; each thing is worked out once."""
+
+    def __init__(self, values: pd.Series[Any]) -> None:
+        self.values = values
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """Its entries as numbers."""  # [N]
+        return numbers(self.values, self.number_form)
+
+    @cached_property
+    def number_form(self) -> str:
+        """What commas are in its numbers: "decimal" points, "thousands" marks, or nothing in particular."""
+        if self.values.dtype.kind in "biufcmM":
+            return ""
+        with_comma = [text for value in self.factors[1] if "," in (text := str(value))]
+        if not with_comma or not all(_COMMA_NUMBER.fullmatch(text) for text in with_comma):
+            return ""
+        # 1,234 may be a thousand: only where some entry cannot be one is the comma a decimal point.
+        return "decimal" if any(len(text.strip().rsplit(",", 1)[1]) != 3 for text in with_comma) else "thousands"
+
+    @cached_property
+    def factors(self) -> tuple[Codes, Any]:
+        """Each entry's place among the distinct ones (-1: missing), and those."""
+        return factors(self.values)
+
+    @cached_property
+    def kind(self) -> tuple[str, str]:
+        """What it holds ("number", "date" or "category"), and the form of its numbers or dates."""
+        import numpy as np
+        import pandas as pd
+
+        kind = self.values.dtype
+        if pd.api.types.is_bool_dtype(kind) or pd.api.types.is_numeric_dtype(kind):
+            return "number", ""
+        if pd.api.types.is_datetime64_any_dtype(kind):
+            return "date", "ISO8601"
+        there = self.values.dropna()
+        if isinstance(kind, pd.CategoricalDtype) or len(there) == 0:
+            return "category", ""
+        if int(np.isfinite(self.numbers).sum()) >= _MOST * len(there):
+            return "number", self.number_form
+        some = there.iloc[np.unique(np.linspace(0, len(there) - 1, 200).astype(int))]
+        if sum(_DATE_LIKE.match(str(text)) is not None for text in some) < 0.8 * len(some):
+            return "category", ""
+        counts = {form: int(np.isfinite(days(there, form)).sum()) for form in DATE_FORMATS}
+        best = max(counts, key=lambda form: counts[form])
+        return ("date", best) if counts[best] >= _MOST * len(there) else ("category", "")
+
+
+def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
     """The column as float64, NaN where an entry is missing, infinite or no number."""  # [N]
     import numpy as np
     import pandas as pd
@@ -30,10 +83,12 @@ def numbers(values: pd.Series[Any]) -> Numbers:
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
         found = values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        codes, texts = coded(values)
-        plain = pd.Series(_with_points(texts), dtype=object)
-        distinct = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-        found = np.append(distinct, np.nan)[codes]
+        codes, distinct = factors(values)
+        plain = pd.Series(distinct, dtype=object)
+        if form:
+            plain = plain.map(lambda value: str(value).replace(",", "." if form == "decimal" else ""))
+        read = pd.to_numeric(plain, errors="coerce")
+        found = np.append(read.to_numpy(dtype=np.float64, na_value=np.nan), np.nan)[codes]
     return np.where(np.isfinite(found), found, np.nan)
 
 
@@ -42,15 +97,13 @@ def days(values: pd.Series[Any], form: str) -> Numbers:
     import numpy as np
     import pandas as pd
 
-    codes = None
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         moments = pd.to_datetime(values, utc=True)
     else:
-        codes, texts = coded(values)
-        moments = pd.to_datetime(pd.Series(texts, dtype=object), format=form, errors="coerce", utc=True)
+        text = values.astype("str").where(values.notna()).str.strip()
+        moments = pd.to_datetime(text, format=form, errors="coerce", utc=True)
     since = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-    found = np.asarray(since.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
-    return found if codes is None else np.append(found, np.nan)[codes]
+    return np.asarray(since.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
 
 
 def words(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
@@ -61,40 +114,3 @@ def words(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
     place: dict[str, int] = {}
     table = [place.setdefault(canonical(text), len(place)) for text in texts]
     return np.array([*table, -1], dtype=np.int64)[codes], list(place)
-
-
-def find_kind(values: pd.Series[Any]) -> tuple[str, str]:
-    """What a column holds ("number", "date" or "category"), and the form of its dates."""
-    import numpy as np
-    import pandas as pd
-
-    if pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype):
-        return "number", ""
-    if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        return "date", "ISO8601"
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return "category", ""
-    codes, texts = coded(values)
-    there = int((codes >= 0).sum())
-    if there == 0:
-        return "category", ""
-    # Nineteen in twenty: a few stray words do not make a column of numbers one of categories.
-    if int(np.isfinite(numbers(values)).sum()) >= 0.95 * there:
-        return "number", ""
-    like = np.array([_DATE_LIKE.match(text) is not None for text in texts])
-    if int(like[codes[codes >= 0]].sum()) >= 0.95 * there:
-        counts = {form: int(np.isfinite(days(values, form)).sum()) for form in DATE_FORMATS}
-        best = max(counts, key=lambda form: counts[form])
-        if counts[best] >= 0.95 * there:
-            return "date", best
-    return "category", ""
-
-
-def _with_points(texts: list[str]) -> list[str]:
-    """Decimal commas become points, where every entry with a comma has one between digits."""
-    with_comma = [text for text in texts if "," in text]
-    if not with_comma or not all(_COMMA_NUMBER.fullmatch(text) for text in with_comma):
-        return texts
-    # 1,234 may be a thousand: only where some entry cannot be one is the comma a decimal point.
-    decimal = any(len(text.rsplit(",", 1)[1]) != 3 for text in with_comma)
-    return [text.replace(",", "." if decimal else "") for text in texts]
