@@ -109,7 +109,8 @@ class FORML(Reweighter):
 
     def weights(self) -> Tensor:
         """Every sample's weight over the whole training set, mean 1."""  # [N]
-        return self.form.weights(self.scores) * self.num_samples
+        # In float64: a float32 sum over ten million samples is off by a percent.
+        return (self.form.weights(self.scores.double()) * self.num_samples).to(self._own.dtype)
 
     def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode:
         """Check the batches, and on the first step find a gradient mode that works."""
