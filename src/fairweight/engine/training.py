@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -21,10 +20,10 @@ from fairweight.engine.epoch import EpochSums
 from fairweight.engine.log import Log
 from fairweight.engine.observers import EarlyStopping, Observer, Watch
 from fairweight.engine.options import Augment, FitOptions, Scheduler
-from fairweight.engine.predict import logits, predict
+from fairweight.engine.predict import predict
+from fairweight.engine.validation import validation_numbers
 from fairweight.errors import BadInput, LossNotFinite, MissingExemplar
-from fairweight.metagradient.passes import RandomState, predicted, trainable, unwrap
-from fairweight.metrics import group_table
+from fairweight.metagradient.passes import RandomState, trainable, unwrap
 from fairweight.reweight import Reweighter
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.step import update
@@ -240,7 +239,8 @@ class Training:
         if self.dynamics is not None:
             self.dynamics.on_epoch(scores, self.epochs, self.reweighter.weights())
         if self.validation is not None:
-            summary["validation"] = self._validate(self.validation)
+            grouped = self.exemplar is not None and self.exemplar.groups is not None
+            summary["validation"] = validation_numbers(self.model, self.reweighter, self.validation, grouped=grouped)
         summary["seconds"] = round(self.seconds, 3)
         self.history.append(summary)
         self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples))
@@ -261,19 +261,6 @@ class Training:
     def _logged_warnings(self) -> int:
         count, self._warned = getattr(self, "_warned", 0), len(self.watch.warnings)
         return count
-
-    def _validate(self, samples: Samples) -> dict[str, float]:
-        found = logits(self.model, samples)  # [N, K]
-        losses = self.reweighter.loss(found, samples.labels.to(found.device))
-        groups = None if samples.groups is None else samples.groups.cpu()
-        table = group_table(samples.labels.cpu(), predicted(found).cpu(), groups, missing="ignore")
-        numbers = {
-            "loss": float(losses.mean()),
-            "accuracy": table.accuracy,
-            "tprd": table.tprd,
-            "max_fnr": table.max_fnr,
-        }
-        return {key: float(value) for key, value in numbers.items() if not math.isnan(value)}
 
     # -- kept and put back ----------------------------------------------------------------------
 

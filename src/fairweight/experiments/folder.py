@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.data import Dataset
+from fairweight.data import Dataset, Preprocessing, preprocessing_from
 from fairweight.dynamics import Dynamics
 from fairweight.engine import state
 from fairweight.engine.checkpoint import FILE as CHECKPOINT
 from fairweight.errors import BadInput, MissingData
 from fairweight.experiments.opinions import Opinions
+from fairweight.experiments.spec import Spec
 from fairweight.metagradient.passes import unwrap
 from fairweight.reweight import Reweighter
 from fairweight.types import Samples
@@ -23,7 +24,7 @@ from fairweight.types import Samples
 if TYPE_CHECKING:
     import pandas as pd
 
-RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS = (
+RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING = (
     "run.json",
     "metrics.json",
     "weights.parquet",
@@ -31,6 +32,7 @@ RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS = (
     "paths.safetensors",
     "logits.safetensors",
     "predictions.parquet",
+    "preprocessing.json",
 )
 
 
@@ -44,6 +46,18 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run came to its end: its numbers are written last."""
         return (self.path / METRICS).is_file()
+
+    def holds(self, spec: Spec, dataset: Dataset | None = None) -> bool:
+        """Whether the run that stands here, finished or not, is the Spec's, and of the same rows where they are given.
+
+        A Spec names its file; only the data knows whether what is in the file has changed.
+        """
+        if not (self.path / RUN).is_file():
+            return False
+        found = self.read(RUN)
+        if found.get("fingerprint") != spec.fingerprint:
+            return False
+        return dataset is None or found.get("data", {}).get("fingerprint") == dataset.fingerprint
 
     def make(self) -> None:
         """Create the folder, or say in a sentence why not."""
@@ -81,6 +95,10 @@ class RunFolder:
         from safetensors.torch import load_file
 
         model.load_state_dict(load_file(self.path / MODEL))
+
+    def read_preprocessing(self) -> Preprocessing:
+        """The way from new rows to inputs, as it was fixed on this run's train rows."""
+        return preprocessing_from(self.read(PREPROCESSING))
 
     def write_logits(self, parts: Mapping[str, tuple[Samples, Tensor]]) -> None:
         """The final model's logits on each part, with labels and groups: what a moved threshold is computed from."""

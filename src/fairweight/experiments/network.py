@@ -9,38 +9,68 @@ from typing import Any
 import torch
 from torch import nn
 
-from fairweight.data import Dataset, Normalize
-from fairweight.data.image import ImagePreprocessing
-from fairweight.errors import UnknownName
+from fairweight.data import ImagePreprocessing, Normalize, Preprocessing
+from fairweight.engine.predict import evaluating
+from fairweight.errors import BadInput, UnknownName
+from fairweight.experiments.model_source import model_from
 from fairweight.experiments.spec import Spec
+from fairweight.metagradient.passes import call
 from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
 
 
-def network_for(dataset: Dataset, options: Mapping[str, Any]) -> nn.Module:
-    """The named network, or one that suits the data: an MLP for tables and tiny grey images, otherwise ResNet-18."""
+def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.Module:
+    """The named network, or one that suits the data: an MLP for tables and tiny grey images, otherwise ResNet-18.
+
+    A name with a colon, MODULE:MODEL, is the user's own; it takes what the preprocessing gives.
+    """
     rest = {key: value for key, value in options.items() if key != "name"}
-    shape, classes = dataset.input_shape, len(dataset.label_names)
-    name = options.get("name") or _suited(dataset)
+    shape, classes = preprocessing.input_shape, len(preprocessing.meaning.label_names)
+    name = str(options.get("name") or suited(preprocessing))
     body: nn.Module
     if name == "mlp":
         hidden = tuple(rest.pop("hidden", (64, 64) if math.prod(shape) < 200 else (256, 256)))
-        body = MLP(math.prod(shape), classes, hidden, **rest)
-    elif name == "resnet18":
+        body = MLP(math.prod(shape), classes, hidden, **_known(rest, ("dropout",), name))
+    elif name == "resnet18" and len(shape) == 3:
         stem = rest.pop("stem", "small" if shape[-1] < 96 else "large")
-        body = ResNet18(classes, stem, channels=shape[0], **rest)
+        body = ResNet18(classes, stem, channels=shape[0], **_known(rest, ("width",), name))
+    elif name == "resnet18":
+        raise BadInput("resnet18 takes images, and these are rows of a table; choose mlp, or leave --network out.")
+    elif ":" in name:
+        body = model_from(name)
+        _check_outputs(body, name, shape, classes)
     else:
-        raise UnknownName(
-            f"{name!r} is no network of fairweight; choose mlp or resnet18, or train your own with fit()."
-        )
-    if isinstance(dataset.preprocessing, ImagePreprocessing):
-        return nn.Sequential(Normalize(dataset.preprocessing.mean, dataset.preprocessing.std), body)
+        raise UnknownName(f"{name!r} is no network of fairweight; choose mlp, resnet18, or your own as MODULE:MODEL.")
+    if isinstance(preprocessing, ImagePreprocessing):
+        return nn.Sequential(Normalize(preprocessing.mean, preprocessing.std), body)
     return body
 
 
-def _suited(dataset: Dataset) -> str:
-    small = dataset.kind == "image" and dataset.input_shape[0] == 1 and dataset.input_shape[-1] <= 28
-    return "mlp" if dataset.kind == "table" or small else "resnet18"
+def suited(preprocessing: Preprocessing) -> str:
+    """The name of the network that suits the data."""
+    shape = preprocessing.input_shape
+    small = len(shape) == 3 and shape[0] == 1 and shape[-1] <= 28
+    return "mlp" if len(shape) == 1 or small else "resnet18"
+
+
+def _known(rest: Mapping[str, Any], names: tuple[str, ...], network: str) -> dict[str, Any]:
+    if strange := sorted(set(rest) - set(names)):
+        raise UnknownName(f"{network} has no option {strange[0]!r}; it has: {', '.join(names)}.")
+    return dict(rest)
+
+
+def _check_outputs(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a user's network that does not take the inputs or does not score the classes."""
+    size = 2
+    try:
+        with torch.no_grad(), evaluating(model):
+            found = call(model, torch.zeros(size, *shape), size)
+    except (RuntimeError, TypeError, IndexError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise BadInput(f"{name} does not take inputs of shape {shape} ({first}); write it for that shape.") from error
+    width = 2 if found.ndim == 1 or found.shape[1] == 1 else found.shape[1]
+    if width != classes:
+        raise BadInput(f"{name} scores {width} classes and the label has {classes}; give it {classes} outputs.")
 
 
 def optimizer_for(model: nn.Module, spec: Spec, device: str) -> torch.optim.Optimizer:

@@ -18,7 +18,7 @@ from fairweight.engine.fit import fit
 from fairweight.engine.observers import EarlyStopping, Observer
 from fairweight.engine.options import FitOptions
 from fairweight.engine.predict import logits
-from fairweight.experiments.folder import METRICS, RUN, RunFolder
+from fairweight.experiments.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.experiments.method import method_from
 from fairweight.experiments.network import network_for, optimizer_for, scheduler_for
 from fairweight.experiments.opinions import opinions
@@ -59,17 +59,19 @@ def run(
     folder = RunFolder(out)
     folder.make()
     wanted = {"spec": spec.to_dict(), "fingerprint": spec.fingerprint}
-    if folder.finished and folder.read(RUN).get("fingerprint") == spec.fingerprint:
+    same = folder.holds(spec, dataset)
+    if folder.finished and same:
         return Result(spec, folder, folder.read(METRICS), reused=True)
     (folder.path / METRICS).unlink(missing_ok=True)
-    known = folder.path / RUN
-    if not known.is_file() or folder.read(RUN).get("fingerprint") != spec.fingerprint:
+    if not same:
         folder.drop_checkpoint()  # of another run that stood here
     dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
-    folder.write(RUN, {**wanted, "data": {**dataset.spec, "notes": list(dataset.notes)}, **provenance(device)})
+    found_data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
+    folder.write(RUN, {**wanted, "data": found_data, **provenance(device)})
+    folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
 
     torch.manual_seed(spec.seed)
-    model = network_for(dataset, spec.network).to(device)
+    model = network_for(dataset.preprocessing, spec.network).to(device)
     optimizer = optimizer_for(model, spec, device)
     reweighter = method_from(spec.method, spec.method_options, model, len(dataset.train))
     dynamics = Dynamics(len(dataset.train), device)
@@ -98,6 +100,9 @@ def run(
     )
     test, exemplar = placed(dataset.test, device), placed(dataset.exemplar, device)
     found = {"test": (test, logits(model, test)), "exemplar": (exemplar, logits(model, exemplar))}
+    if dataset.validation is not None:
+        validation = placed(dataset.validation, device)
+        found["validation"] = (validation, logits(model, validation))
     table = group_table(
         test.labels,
         predicted(found["test"][1]),

@@ -1,0 +1,45 @@
+"""What selection sees after an epoch: numbers on rows that are neither trained on nor reported."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from fairweight.engine.predict import logits
+from fairweight.metagradient.look_ahead import evaluate
+from fairweight.metagradient.passes import predicted
+from fairweight.metrics import group_table
+from fairweight.reweight import Reweighter
+from fairweight.types import Batch, Samples
+
+
+def validation_numbers(
+    model: nn.Module, reweighter: Reweighter, samples: Samples, *, grouped: bool = False
+) -> dict[str, float]:
+    """Loss, what the method lowers, accuracy, TPRD and maxFNR; those that cannot be estimated are left out.
+
+    grouped: whether the method's exemplars have groups, so that its objective means nothing without them.
+    """
+    found = logits(model, samples)  # [N, K]
+    losses = reweighter.loss(found, samples.labels.to(found.device))
+    groups = None if samples.groups is None else samples.groups.cpu()
+    table = group_table(samples.labels.cpu(), predicted(found).cpu(), groups, missing="ignore")
+    numbers = {
+        "loss": float(losses.mean()),
+        "objective": _objective(reweighter, losses, samples, grouped),
+        "accuracy": table.accuracy,
+        "tprd": table.tprd,
+        "max_fnr": table.max_fnr,
+    }
+    return {key: float(value) for key, value in numbers.items() if not math.isnan(value)}
+
+
+def _objective(reweighter: Reweighter, losses: Tensor, samples: Samples, grouped: bool) -> float:
+    """What the method lowers: its objective, or the mean loss where it has none."""
+    objective = getattr(reweighter, "objective", None)
+    if objective is None or (grouped and samples.groups is None):
+        return float(losses.mean())
+    labels, groups = samples.labels.to(losses.device), samples.groups
+    marked = Batch(labels, labels, None if groups is None else groups.to(losses.device))
+    return float(evaluate(objective, losses, marked))
