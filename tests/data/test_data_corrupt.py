@@ -200,6 +200,13 @@ def test_corruptions_add_up_in_order(people):
     assert [entry["kind"] for entry in data.spec["corruptions"]] == ["uniform-flips", "hidden-groups"]
 
 
+def test_exemplars_from_elsewhere_are_not_a_part_to_corrupt(people, tmp_path):
+    people.to_csv(tmp_path / "clean.csv", index=False)
+    exemplar = Exemplar(str(tmp_path / "clean.csv"))
+    with pytest.raises(BadInput, match="exemplar rows do not come from train"):
+        _load(people, exemplar=exemplar, corruptions=(UniformFlips(),), corrupt_parts=("train", "exemplar"))
+
+
 def test_test_is_never_a_part_to_corrupt(people):
     with pytest.raises(BadInput, match="corrupt_parts"):
         _load(people, corruptions=(UniformFlips(),), corrupt_parts=("train", "test"))

@@ -14,7 +14,7 @@ from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, lo
 from fairweight.data.image import cache, decode
 from fairweight.data.normalize import pixel_sums, statistics
 from fairweight.errors import NoSpace, UnreadableImage
-from fairweight.types import Batch
+from fairweight.types import Batch, Samples
 
 
 def _note(data, *words):
@@ -177,6 +177,7 @@ class TestStreaming:
         streamed = load(folder, options=Options(image=ImageOptions(memory_gb=1e-9)))
         assert isinstance(held.train, Batch)
         assert isinstance(streamed.train, Streamed)
+        assert isinstance(streamed.train, Samples)
         assert _note(streamed, "stream from a memory-mapped file")
         index = torch.tensor([5, 0, 3, 5])
         ours, theirs = streamed.train.take(index), held.train.take(index)
@@ -312,6 +313,15 @@ def test_prediction_reads_new_images_in_the_same_form(pictures, tmp_path):
     assert torch.equal(one.inputs[0], new.inputs[20])
     assert one.labels is None
     assert pixels.shape[0] == len(new)
+
+
+def test_prediction_never_changes_a_size_that_training_did_not(pictures, tmp_path, png):
+    data = load(pictures[0])
+    (tmp_path / "new.png").write_bytes(png(np.zeros((9, 9, 3), np.uint8)))
+    with pytest.raises(UnreadableImage, match="these images are 3x9x9 and the model was trained on 3x6x5"):
+        data.preprocessing.read(tmp_path / "new.png")
+    sized = load(pictures[0], options=Options(image=ImageOptions(size=8)))
+    assert sized.preprocessing.read(tmp_path / "new.png").inputs.shape == (1, 3, 8, 8)
 
 
 def test_a_frame_of_files(pictures):

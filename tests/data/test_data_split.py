@@ -3,9 +3,12 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from fairweight.data import Exemplar, GroupOptions, Options, Split, load
 from fairweight.data._draw import proportional
+from fairweight.data.split import Marked, divide
 from fairweight.errors import BadInput, EmptyCell, MissingGroups
 from fairweight.types import Cells
 
@@ -120,6 +123,27 @@ def test_rows_without_a_group_are_never_exemplars(people):
     assert (data.train.groups == -1).any()
 
 
+def test_four_rows_of_a_cell_are_one_for_each_part():
+    frame = pd.DataFrame({"x": range(84), "y": ["rare"] * 4 + ["a", "b"] * 40})
+    data = load(frame.assign(x=frame.x * 37 % 84 / 7), label="y")
+    rare = data.label_names.index("rare")
+    counts = [int((part.labels == rare).sum()) for part in (data.train, data.validation, data.exemplar, data.test)]
+    assert counts == [1, 1, 1, 1]
+
+
+def test_the_fingerprint_knows_what_is_in_a_file_and_not_where_it_lies(people, tmp_path):
+    found = []
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        people.iloc[:300].to_csv(tmp_path / folder / "train.csv", index=False)
+        people.iloc[300:].to_csv(tmp_path / folder / "test.csv", index=False)
+        options = Options(split=Split(test=str(tmp_path / folder / "test.csv")))
+        found.append(load(tmp_path / folder / "train.csv", label="income", options=options).fingerprint)
+    assert found[0] == found[1]
+    people.iloc[301:].to_csv(tmp_path / "there" / "test.csv", index=False)
+    assert load(tmp_path / "there" / "train.csv", label="income", options=options).fingerprint != found[0]
+
+
 def test_too_many_exemplars_is_one_sentence(people):
     with pytest.raises(EmptyCell, match=r"lower Exemplar\.size"):
         load(people, label="income", group="sex", options=Options(exemplar=Exemplar(size=200)))
@@ -149,3 +173,27 @@ def test_cells_of_the_dataset_have_names_for_people(people):
     data = load(people, label="income", group="sex,race")
     cells = Cells.of(data.train.labels, data.train.groups, label_names=data.label_names, group_names=data.group_names)
     assert "label=low, group=M & c" in cells.names
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 2)), min_size=60, max_size=200),
+    st.sampled_from([0.0, 0.1, 0.3]),
+    st.booleans(),
+    st.integers(0, 5),
+)
+def test_whatever_the_rows_the_parts_fit_together(rows, share, inside, seed):
+    labels, groups = (torch.tensor(column) for column in zip(*rows, strict=True))
+    assume(bool((groups >= 0).sum() > 30))
+    given = {"train": Marked(torch.arange(len(rows)), labels, groups)}
+    names = (("a", "b", "c"), ("x", "y", "z"))
+    parts = divide(given, {"train": "train"}, Split(0.2, share), Exemplar(inside=inside), seed, names)
+    held = [parts.marked[name].rows for name in parts.marked if not (inside and name == "exemplar")]
+    assert torch.cat(held).sort().values.tolist() == list(range(len(rows)))
+    for part in parts.marked.values():
+        assert torch.equal(part.labels, labels[part.rows])
+        assert torch.equal(part.groups, groups[part.rows])
+        assert torch.equal(part.rows, part.rows.sort().values)
+    assert bool((parts.marked["exemplar"].groups >= 0).all())
+    trained = set(parts.marked["train"].cells(*names))
+    assert set(given["train"].cells(*names)) == trained  # no cell leaves train altogether

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -173,7 +174,8 @@ def _corrupt(
     chosen = [name for name in ("train", "validation", "exemplar") if name in options.corrupt_parts]
     if "train" not in chosen or len(chosen) != len(set(options.corrupt_parts)):
         raise BadInput(f"corrupt_parts is {options.corrupt_parts}; it names train, and validation or exemplar besides.")
-    chosen = [name for name in chosen if parts.origin.get(name) == "train"]
+    if foreign := [name for name in chosen if parts.origin.get(name) != "train"]:
+        raise BadInput(f"the {foreign[0]} rows do not come from train, which alone is corrupted; leave them out.")
     # One pool, each source row once, so that exemplars which stay in train have the same label in both.
     rows, first = _distinct(torch.cat([parts.marked[name].rows for name in chosen]))
     all_labels = torch.cat([parts.marked[name].labels for name in chosen])[first]
@@ -216,6 +218,10 @@ def _plain(options: Options) -> dict[str, Any]:
     values.pop("corruptions")
     for name in ("cache", "cache_dir", "workers", "memory_gb", "root"):
         values["image"].pop(name)
+    # Rows from files of their own are in the content; where those files lie is not part of it.
+    for part, name in (("split", "test"), ("split", "validation"), ("exemplar", "source")):
+        if isinstance(values[part][name], str):
+            values[part][name] = Path(values[part][name]).name
     plain: dict[str, Any] = json.loads(json.dumps(values))
     return plain
 

@@ -97,7 +97,7 @@ def _images(
     mean, std = statistics(sums, shape[1] * shape[2])
     form = Form(shape[1], shape[2], options.crop, shape[0])
     notes.append(f"Images: {'x'.join(map(str, shape))} bytes each, normalised by the mean and deviation of train.")
-    return samples, ImagePreprocessing(form, mean, std, meaning), notes
+    return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None), notes
 
 
 def _pixels(samples: Part) -> Tensor:

@@ -140,13 +140,13 @@ def divide(
     marked, origin = dict(given), dict(origin)
     notes: list[str] = []
     total = len(given["train"])
-    for name in ("test", "validation"):
+    for name, parts in (("test", 4), ("validation", 3)):  # so many parts want a row of every cell from here on
         share = getattr(split, name)
         if name in marked or isinstance(share, str) or share == 0.0:
             continue
         # The share is of all rows; what is left after an earlier draw is smaller.
         share = share * total / len(marked["train"])
-        sizes = proportional(marked["train"].strata(), share, parts=4)
+        sizes = proportional(marked["train"].strata(), share, parts)
         rest, drawn = _cut(marked["train"], sizes, seed, name)
         marked["train"], marked[name], origin[name] = rest, drawn, "train"
         notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from train, stratified by cell (seed {seed}).")

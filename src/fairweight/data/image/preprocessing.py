@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from fairweight.data._meaning import Meaning, New
 from fairweight.data.image.decode import Form
 from fairweight.data.normalize import Normalize
 from fairweight.data.options import ImageOptions
+from fairweight.errors import UnreadableImage
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class ImagePreprocessing:
     mean: tuple[float, ...]  # on the scale 0..1
     std: tuple[float, ...]
     meaning: Meaning
+    resized: bool  # whether images were brought to this size, or had it
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -39,13 +41,15 @@ class ImagePreprocessing:
         """The pixels of a new folder, list of files or parquet file, with labels and groups where it has them."""
         from fairweight.data.image.find import read_images
 
-        options = ImageOptions(
-            size=(self.form.height or 1, self.form.width or 1), crop=self.form.crop,
-            channels=1 if len(self.mean) == 1 else 3, cache=False,
-        )  # fmt: skip
+        size = (self.form.height or 1, self.form.width or 1) if self.resized else None
+        channels: Literal[1, 3] = 1 if len(self.mean) == 1 else 3
+        options = ImageOptions(size=size, crop=self.form.crop, channels=channels, cache=False)
         notes: list[str] = []
         rows = read_images(Path(source), options, notes)
         pixels = rows.store.read(torch.arange(len(rows)), notes)
+        if pixels.shape[1:] != self.input_shape:
+            ours, theirs = ("x".join(map(str, shape)) for shape in (pixels.shape[1:], self.input_shape))
+            raise UnreadableImage(f"these images are {ours} and the model was trained on {theirs}; resize them.")
         return New(torch.from_numpy(pixels), self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes))
 
     def input_module(self) -> nn.Module:
@@ -60,10 +64,11 @@ class ImagePreprocessing:
             "mean": list(self.mean),
             "std": list(self.std),
             "meaning": self.meaning.to_dict(),
+            "resized": self.resized,
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImagePreprocessing:
         """The preprocessing that to_dict described."""
-        meaning = Meaning.from_dict(values["meaning"])
-        return cls(Form(**values["form"]), tuple(values["mean"]), tuple(values["std"]), meaning)
+        form, meaning = Form(**values["form"]), Meaning.from_dict(values["meaning"])
+        return cls(form, tuple(values["mean"]), tuple(values["std"]), meaning, values["resized"])

@@ -32,8 +32,8 @@ class Adult:
         """The published train and test files."""
         parts = self.place.search(request, _read)
         content = {name: digest(rows) for name, rows in parts.items()}
-        # The census weight says how many people a row stands for, not who they are.
-        return Found("adult", parts, self.label, self.group, exclude=("fnlwgt",), content=content)
+        note = "Left out: 'fnlwgt', which says how many people a row stands for, not who they are."
+        return Found("adult", parts, self.label, self.group, exclude=("fnlwgt",), notes=(note,), content=content)
 
 
 def _read(folder: Path) -> dict[str, FrameRows] | None:

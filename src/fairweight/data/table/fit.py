@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairweight.data._texts import columns_are, listing
 from fairweight.data.options import TableOptions
@@ -14,7 +14,7 @@ from fairweight.data.table.values import Seen, words
 from fairweight.errors import BadInput, MissingColumn
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 _ID_NAME = re.compile(
     r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I
@@ -49,7 +49,7 @@ def fit_columns(
         elif not forced and _is_id(name, seen, kind):
             ids.append(name)
         else:
-            plan = _fit_one(name, seen.values, kind, form, options, notes)
+            plan = _fit_one(name, seen, kind, form, options, notes)
             plans.append(plan)
             if plan.missing:
                 filled.append(name)
@@ -89,11 +89,10 @@ def _is_id(name: str, seen: Seen, kind: str) -> bool:
     return bool(_ID_NAME.search(name)) or bool(dense and np.all(np.diff(found) > 0))
 
 
-def _fit_one(
-    name: str, values: pd.Series[Any], kind: str, form: str, options: TableOptions, notes: list[str]
-) -> Column:
+def _fit_one(name: str, seen: Seen, kind: str, form: str, options: TableOptions, notes: list[str]) -> Column:
     import numpy as np
 
+    values = seen.values
     if kind == "category":
         codes, texts = words(values)
         counts = Counter({texts[code]: count for code, count in Counter(codes.tolist()).items() if code >= 0})
@@ -109,7 +108,7 @@ def _fit_one(
         missing = bool((codes < 0).any())
         return Column(name, "category", categories=tuple(kept), other=len(kept) < len(counts), missing=missing)
     plan = Column(name, "date" if kind == "date" else "number", form=form)
-    raw = plan.raw(values)
+    raw = seen.numbers if kind == "number" else plan.raw(values)
     there = raw[~np.isnan(raw)]
     if len(there) == 0:
         raise BadInput(f"column {name!r} was named numeric, and no entry of it in train is a number.")
