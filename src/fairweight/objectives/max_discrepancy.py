@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fairweight.errors import UnknownName
+from fairweight.errors import BadInput, UnknownName
 from fairweight.objectives import Objective
-from fairweight.objectives._groups import group_losses
+from fairweight.objectives._groups import GroupLosses, group_losses
 
 
 class MaxLossDiscrepancy(Objective):
@@ -20,6 +20,8 @@ class MaxLossDiscrepancy(Objective):
             raise UnknownName(
                 f"MaxLossDiscrepancy(of={of!r}): choose 'range' (max - min) or 'mean' (max |L_g - mean|)."
             )
+        if not softness >= 0:
+            raise BadInput(f"MaxLossDiscrepancy(softness={softness}): give 0 for the plain maximum, or more.")
         self.of = of
         self.softness = softness
 
@@ -27,15 +29,19 @@ class MaxLossDiscrepancy(Objective):
         """The discrepancy; 0 where one group is present."""  # []
         by_group = group_losses(losses, groups)
         if self.of == "mean":
-            away = (by_group.loss - by_group.mean()).abs()
-            return by_group._replace(loss=away).largest()
+            away = by_group._replace(loss=(by_group.loss - by_group.mean()).abs())
+            return self._largest(away)
         if self.softness <= 0:
             return by_group.largest() - by_group.smallest()
+        return self._largest(by_group) + self._largest(by_group._replace(loss=-by_group.loss))
+
+    def _largest(self, by_group: GroupLosses) -> Tensor:
+        """The largest entry; with softness t log mean exp(L / t), which is L where all groups are equal."""  # []
+        if self.softness <= 0:
+            return by_group.largest()
         t = self.softness
         # share inside the logarithm: each group counts once however often it is repeated
         log_share = torch.where(by_group.share > 0, by_group.share, torch.ones_like(by_group.share)).log()
         log_share = log_share.masked_fill(by_group.share == 0, -torch.inf)
-        top = t * torch.logsumexp(by_group.loss / t + log_share, dim=0)
-        bottom = -t * torch.logsumexp(-by_group.loss / t + log_share, dim=0)
-        spread = top - bottom - 2 * t * by_group.number.clamp_min(1.0).log()  # 0 when all groups are equal
-        return torch.where(by_group.number > 0, spread, torch.zeros_like(spread))
+        top = t * (torch.logsumexp(by_group.loss / t + log_share, dim=0) - by_group.number.clamp_min(1.0).log())
+        return torch.where(by_group.number > 0, top, torch.zeros_like(top))

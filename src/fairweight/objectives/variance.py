@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from fairweight.objectives import Objective
@@ -21,5 +22,8 @@ class LossVariance(Objective):
         """The variance over groups; 0 where one group is present."""  # []
         by_group = group_losses(losses, groups)
         variance = by_group._replace(loss=(by_group.loss - by_group.mean()).square()).mean()
+        if not self.root:
+            return variance
         # The root has no slope at 0: equal groups leave nothing to pull at.
-        return variance.clamp_min(1e-24).sqrt() if self.root else variance
+        apart = variance > 1e-24
+        return torch.where(apart, torch.where(apart, variance, 1.0).sqrt(), 0.0)

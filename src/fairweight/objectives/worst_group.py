@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fairweight.errors import BadInput
 from fairweight.objectives import Objective
 from fairweight.objectives._groups import group_losses
 
@@ -15,6 +16,8 @@ class WorstGroupLoss(Objective):
     compares = False  # one group's loss is still worth lowering
 
     def __init__(self, softness: float = 0.0) -> None:
+        if not softness >= 0:
+            raise BadInput(f"WorstGroupLoss(softness={softness}): give 0 for the plain maximum, or more.")
         self.softness = softness
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
