@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fairweight import errors
-from fairweight.data import Exemplar, Options, Split, TableOptions, load
+from fairweight.data import Exemplar, ImageOptions, Options, Split, TableOptions, load
 
 Desk = Any  # see conftest.py
 ROWS = 120
@@ -52,6 +52,13 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     ),
     "room for no category": (lambda d: _train(d, table=TableOptions(max_categories=0)), errors.BadInput, "at least 1"),
     "a limit of nothing": (lambda d: _train(d, limit=0), errors.BadInput, "limit is 0"),
+    "a choice that there is not": (
+        lambda d: _train(d, groups=GroupOptions(below="squash")),
+        errors.BadInput,
+        "GroupOptions.below is 'squash'; choose from: refuse, merge, drop, keep",
+    ),
+    "two channels": (lambda d: ImageOptions(channels=2), errors.BadInput, "choose from: 1, 3"),
+    "corrupting the test rows": (lambda d: Options(corrupt_parts=("train", "test")), errors.BadInput, "corrupt_parts"),
     # Parts
     "a share above 1": (lambda d: _train(d, split=Split(test=1.5)), errors.BadInput, "from 0 to below 1"),
     "shares that leave no train": (lambda d: _train(d, split=Split(0.6, 0.5)), errors.BadInput, "no rows for training"),

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairweight.data.corrupt import Corruption
 from fairweight.data.split import Exemplar, Split
+from fairweight.errors import BadInput
+
+
+class _Checked:
+    """Refuses a value that is not one of those that its field names; types alone do not, at run time."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for entry in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            choices = _choices(hints[entry.name])
+            value = getattr(self, entry.name)
+            values = value if isinstance(value, tuple) else (value,)
+            if choices and any(one not in choices for one in values):
+                allowed = ", ".join(str(choice) for choice in choices if choice is not None)
+                raise BadInput(f"{type(self).__name__}.{entry.name} is {value!r}; choose from: {allowed}.")
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The values that a Literal names, alone, in a tuple, or beside None; empty where it names none."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    inner = [_choices(part) for part in get_args(hint)]
+    found = tuple(choice for choices in inner for choice in choices)
+    return (*found, None) if found and type(None) in get_args(hint) else found
 
 
 @dataclass(frozen=True)
-class LabelOptions:
+class LabelOptions(_Checked):
     """How the label column becomes classes."""
 
     positive: str | None = None  # of two labels, the one that counts as 1; None: the second in order
@@ -19,7 +43,7 @@ class LabelOptions:
 
 
 @dataclass(frozen=True)
-class GroupOptions:
+class GroupOptions(_Checked):
     """How the sensitive columns become groups."""
 
     floor: int = 4  # rows per cell; four, so that train, validation, exemplar and test can each have one
@@ -30,7 +54,7 @@ class GroupOptions:
 
 
 @dataclass(frozen=True)
-class TableOptions:
+class TableOptions(_Checked):
     """How a table's columns become inputs."""
 
     delimiter: str | None = None  # None: comma for .csv, tab for .tsv
@@ -45,7 +69,7 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
-class ImageOptions:
+class ImageOptions(_Checked):
     """How images become uint8 tensors [C, H, W], and where they are kept."""
 
     size: int | tuple[int, int] | None = None  # (height, width) to resize to; None: all must agree
@@ -61,7 +85,7 @@ class ImageOptions:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(_Checked):
     """All of it; None for split or exemplar means what suits the source."""
 
     labels: LabelOptions = field(default_factory=LabelOptions)
