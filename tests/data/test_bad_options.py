@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fairweight import errors
-from fairweight.data import Exemplar, ImageOptions, Options, Split, TableOptions, load
+from fairweight.data import Exemplar, GroupOptions, ImageOptions, Options, Split, TableOptions, load
 
 Desk = Any  # see conftest.py
 ROWS = 120
