@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,8 @@ class ScoreStep:
         return scores
 
     def fresh(self) -> ScoreStep:
-        """The same rule without memory."""
-        raise NotImplementedError
+        """The same rule without memory; a rule that keeps one clears it here."""
+        return copy.deepcopy(self)
 
     def state_dict(self) -> dict[str, Any]:
         """The rule's memory."""

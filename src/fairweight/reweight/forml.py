@@ -82,7 +82,7 @@ class FORML(Reweighter):
         self.objective = MeanLoss() + LossVariance() if objective is None else objective
         self.at_rest = look_ahead is None
         self.look_ahead = LookAhead() if look_ahead is None else look_ahead
-        self.score_step = AdaptiveStep() if score_step is None else score_step
+        self.score_step = AdaptiveStep() if score_step is None else score_step.fresh()
         self.gradient: str = gradient
         self.form = weight_form(form)
         self.own = own
