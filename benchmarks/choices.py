@@ -64,13 +64,21 @@ def setting(c: dict[str, Any]) -> str:
     return f"{optimizer}, lr {c['lr']:g}{batch}"
 
 
+def order(c: dict[str, Any]) -> tuple[int, float]:
+    if c["method"] == "uniform":
+        return (0 if c.get("clean") else 1, 0.0)
+    if c["method"] == "l2rw":
+        return 2, c["per_class"]
+    return (3, c["scale"]) if "scale" in c else (4, 0.0)
+
+
 def cell(pair: list[float]) -> str:
     return f"{pair[0]:.2f} ± {pair[1]:.2f}"
 
 
 def table(entries: list[dict[str, Any]]) -> list[str]:
     lines = ["| | accuracy ↑ | TPRD ↓ | maxFNR ↓ | AUC for wrong labels | n |", "|---|---|---|---|---|---|"]
-    for e in entries:
+    for e in sorted(entries, key=lambda e: order(e["configuration"])):
         numbers = " | ".join(cell(e["test"][m]) for m in MEASURES)
         auc = f"{e['auc'][0]:.3f}" if "auc" in e else ""
         lines.append(f"| {label(e['configuration'])} | {numbers} | {auc} | {e['n']} |")
@@ -100,7 +108,8 @@ def page(record: dict[str, Any]) -> str:
         "",
         "## Settings a user would try",
         "",
-        "MNIST, defaults beside uniform weights. Where plain training fails, so does FORML; nowhere does it fall below.",
+        "MNIST, defaults beside uniform weights. Accuracy is above that of uniform weights in every setting; where plain",
+        "training fails (SGD at lr 0.5), so does FORML.",
         "",
         "| setting | uniform: accuracy | TPRD | FORML: accuracy | TPRD | n |",
         "|---|---|---|---|---|---|",
@@ -136,7 +145,8 @@ def main() -> None:
         words = (Path(__file__).with_name("choices_words.md")).read_text().splitlines()
         made = {
             "kind": "score step", "date": RECORD[:10], "device": given.device, "commit": given.commit,
-            "versions": given.versions, "command": "python benchmarks/score_step.py --data FOLDER --grid GRID --seeds 10",
+            "versions": given.versions,
+            "command": "python benchmarks/score_step.py --data FOLDER --grid GRID --seeds 10",
             "words": words, "final": grouped(given.final, True), "robust": grouped(given.robust, True),
             "sweeps": grouped(given.sweeps, False),
         }  # fmt: skip
