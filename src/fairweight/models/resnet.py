@@ -6,6 +6,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from fairweight.errors import UnknownName
+
 
 class ResNet18(nn.Module):
     """ResNet-18; stem "small": 3x3 without pooling, for 32 pixels; "large": 7x7 and pooling, for 128 and more."""
@@ -14,6 +16,8 @@ class ResNet18(nn.Module):
         self, classes: int, stem: Literal["small", "large"] = "small", width: int = 64, channels: int = 3
     ) -> None:
         super().__init__()
+        if stem not in ("small", "large"):
+            raise UnknownName(f"ResNet18(stem={stem!r}): choose 'small' (32 pixels) or 'large' (128 and more).")
         if stem == "small":
             first: list[nn.Module] = [nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
         else:
