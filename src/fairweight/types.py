@@ -197,8 +197,9 @@ class StepRecord:
 
     @property
     def effective_size(self) -> Tensor:
-        """Effective share of the batch, 1 / (B sum p^2): 1 when all count alike."""
-        return 1.0 / (len(self.weights) * self.weights.square().sum())
+        """Effective share of the batch, 1 / (B sum p^2): 1 when all count alike, 0 when nobody counts."""
+        squares = self.weights.square().sum()
+        return torch.where(squares > 0, 1.0 / (len(self.weights) * squares), torch.zeros_like(squares))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for a log."""

@@ -25,7 +25,7 @@ from fairweight.metagradient.passes import (
 )
 from fairweight.types import Batch, Loss
 
-MODES = ("auto", "forward", "difference", "double-backward", "traced")
+MODES = ("auto", "forward", "difference", "double-backward")
 # Below this many multiplications a pass is all overhead, and double backward starts the fewest operations.
 SMALL = 200_000
 _UNSUPPORTED = re.compile(
@@ -61,8 +61,8 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str) -> Mode:
     """The mode to use for this model, found by trying it once on this batch; leaves everything as it was."""
     if asked not in MODES:
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
-    if asked in ("difference", "traced"):
-        return Mode(asked, reason="asked for")
+    if asked == "difference":
+        return Mode("difference", reason="asked for")
     if asked == "double-backward":
         return _double_backward(model, batch, loss)
     first = _refusal(_try_forward, model, batch, loss, False)

@@ -32,4 +32,5 @@ def agreement(
         s = pull(done.logits.detach(), moved, labels, done.loss)
         centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
         pulls.append(centred / centred.norm().clamp_min(1e-150))
-    return (pulls[0] * pulls[1]).sum().to(done.losses.dtype)
+    cosine: Tensor = (pulls[0] * pulls[1]).sum().to(done.losses.dtype)
+    return cosine

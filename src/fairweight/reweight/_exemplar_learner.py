@@ -36,6 +36,7 @@ class ExemplarLearner(Reweighter):
         self.objective = MeanLoss() if objective is None else objective
         self.gradient = gradient
         self._mode: Mode | None = None
+        self._training: bool | None = None  # whether the model was in train mode when its mode was chosen
 
     @property
     def mode(self) -> Mode | None:
@@ -48,8 +49,10 @@ class ExemplarLearner(Reweighter):
         assert exemplar is not None
         if check:
             check_comparable(self.objective, exemplar)
-        if self._mode is None:
+        if self._mode is None or self._training not in (None, self.model.training):
+            # eval mode takes other kernels than train mode, some without a forward-mode derivative
             self._mode = choose(self.model, batch, self.loss, self.gradient)
+        self._training = self.model.training
         return self._mode
 
     def state_dict(self) -> dict[str, Any]:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from fairweight.errors import BadInput, OneGroup, ScoresMismatch, UnknownName
+from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.metagradient import (
-    MODES,
     DirectionMemory,
     Displacement,
     ForwardPass,
@@ -19,7 +18,6 @@ from fairweight.metagradient import (
     Solution,
     WeightForm,
     check_slope,
-    choose,
     classification_loss,
     slopes,
     solve,
@@ -27,11 +25,11 @@ from fairweight.metagradient import (
 )
 from fairweight.metagradient.passes import predicted, trainable, unwrap
 from fairweight.metagradient.traced import TracedSolution
-from fairweight.objectives import Objective
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
-from fairweight.reweight import Reweighter, current_lr
+from fairweight.reweight import current_lr
 from fairweight.reweight._agreement import agreement
+from fairweight.reweight._exemplar_learner import ExemplarLearner
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.reweight._score_step import AdaptiveStep, ScoreStep
 from fairweight.reweight._step_graphs import StepGraphs
@@ -41,7 +39,7 @@ from fairweight.types import Batch, Loss, StepRecord, Weighing
 from fairweight.types import Objective as ObjectiveFunction
 
 
-class FORML(Reweighter):
+class FORML(ExemplarLearner):
     """Learns one score per training sample from the gradient of an objective on the exemplar set.
 
     objective: any f(losses, groups) -> scalar; by default MeanLoss() + LossVariance(), chosen by experiment
@@ -53,7 +51,6 @@ class FORML(Reweighter):
     """
 
     paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
-    needs = frozenset({"exemplar"})
 
     def __init__(
         self,
@@ -72,18 +69,18 @@ class FORML(Reweighter):
         agreement_every: int = 100,
         trace: bool | Callable[[GraphModule], Callable[..., Any]] = False,
     ) -> None:
-        super().__init__(model, num_samples, loss=loss)
+        super().__init__(
+            model, num_samples, MeanLoss() + LossVariance() if objective is None else objective, gradient, loss=loss
+        )
         if not own and tie is None:
             raise BadInput("own=False leaves no score to learn without a tie; give tie='label' or tie='group'.")
         if not 0 <= direction_memory < 1:
             raise BadInput(f"direction_memory={direction_memory}: give a decay from 0 (none) to below 1.")
-        if gradient not in MODES:
-            raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
-        self.objective = MeanLoss() + LossVariance() if objective is None else objective
+        if tie in ("group", "cell"):
+            self.needs = self.needs | {"train groups"}
         self.at_rest = look_ahead is None
         self.look_ahead = LookAhead() if look_ahead is None else look_ahead
         self.score_step = AdaptiveStep() if score_step is None else score_step.fresh()
-        self.gradient: str = gradient
         self.form = weight_form(form)
         self.own = own
         self.agreement_every = agreement_every
@@ -94,13 +91,6 @@ class FORML(Reweighter):
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
         self._memory = DirectionMemory(direction_memory) if direction_memory > 0 else None
         self._graphs = None if trace is False else StepGraphs(None if trace is True else trace)
-        self._mode: Mode | None = None
-        self._training: bool | None = None  # whether the model was in train mode when its mode was chosen
-
-    @property
-    def mode(self) -> Mode | None:
-        """How the gradient is computed; None before the first step."""
-        return self._mode
 
     @property
     def scores(self) -> Tensor:
@@ -113,17 +103,9 @@ class FORML(Reweighter):
         return (self.form.weights(self.scores.double()) * self.num_samples).to(self._own.dtype)
 
     def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode:
-        """Check the batches, and on the first step find a gradient mode that works."""
-        super().prepare(batch, exemplar, optimizer, check)
-        assert exemplar is not None
+        """Check the rows too."""
         self.rows(batch, check)
-        if check:
-            _check_groups(self.objective, exemplar)
-        if self._mode is None or self._training not in (None, self.model.training):
-            # eval mode takes other kernels than train mode, some without a forward-mode derivative
-            self._mode = choose(self.model, batch, self.loss, self.gradient)
-        self._training = self.model.training
-        return self._mode
+        return super().prepare(batch, exemplar, optimizer, check)
 
     def weigh(
         self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
@@ -241,7 +223,6 @@ class FORML(Reweighter):
             "visits": self._visits.clone(),
             "form": self.form.name,
             "score_step": self.score_step.state_dict(),
-            "mode": None if self._mode is None else [self._mode.name, self._mode.plain_kernels, self._mode.reason],
         }
         if self._ties is not None:
             state["ties"] = self._ties.state_dict()
@@ -269,25 +250,7 @@ class FORML(Reweighter):
         self._own.copy_(state["own"])
         self._visits.copy_(state["visits"])
         self.score_step.load_state_dict(state["score_step"])
-        mode = state["mode"]
-        self._mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
         if self._ties is not None:
             self._ties.load_state_dict(state["ties"])
         if self._memory is not None:
             self._memory.load_state_dict(state["memory"])
-
-
-def _check_groups(objective: ObjectiveFunction, exemplar: Batch) -> None:
-    """Refuse an exemplar batch that leaves nothing to compare."""
-    if len(exemplar) == 0:
-        raise BadInput("The exemplar batch is empty; give at least one sample of each group.")
-    if not getattr(objective, "compares", False):
-        return
-    groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
-    present = torch.unique(groups[groups >= 0]).tolist()
-    if len(present) < 2:
-        what = "label" if exemplar.groups is None else "group"
-        raise OneGroup(
-            f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "
-            f"objective compares {what}s; draw it with samples of at least two, or use MeanLoss()."
-        )
