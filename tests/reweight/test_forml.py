@@ -12,6 +12,7 @@ from tests import networks as net
 from tests import oracle
 from torch import nn
 
+from fairweight.errors import BadInput
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
@@ -216,3 +217,23 @@ def test_ten_million_samples(tie):
     assert each < 0.1  # a step touches its own rows alone
     assert float(forml.weights().mean()) == pytest.approx(1.0, rel=1e-4)
     assert int((forml._own != 0).sum()) <= 64
+
+
+def test_scores_may_move_at_every_third_step_alone():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    forml = FORML(model, 9, every=3, agreement_every=0)
+    batch = Batch(torch.randn(9, 4), torch.arange(9) % 3)
+    moved = []
+    for _ in range(7):
+        before = forml.scores
+        record = forml.step(batch, batch, optimizer)
+        moved.append(not torch.equal(before, forml.scores))
+        torch.testing.assert_close(record.weights, torch.softmax(forml.scores, 0))
+    assert moved == [True, False, False, True, False, False, True]
+
+
+def test_every_must_be_a_step():
+    with pytest.raises(BadInput, match="every=0"):
+        FORML(torch.nn.Linear(2, 2), 4, every=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,13 @@ from fairweight.types import Batch, StepRecord, map_tensors
 
 _log = logging.getLogger("fairweight")
 WARM_UP = 3  # eager steps before the capture: the mode is chosen and the optimizer's state exists by then
+
+
+class _Captured(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    rates: tuple[float, ...]  # the learning rates that the graph holds
+    inputs: list[Tensor]  # where the next batch is written
+    record: StepRecord
 
 
 class CapturedStep:
@@ -28,45 +35,38 @@ class CapturedStep:
     ) -> None:
         self.reweighter, self.optimizer, self.clip_norm = reweighter, optimizer, clip_norm
         self.refusal: str | None = None  # why steps are not captured
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._key: tuple[Any, ...] = ()
-        self._inputs: list[Tensor] = []
-        self._record: StepRecord | None = None
-        self._warm = 0
+        self._shapes: tuple[Any, ...] = ()  # of the batches that are captured
+        self._graphs: dict[str, _Captured] = {}  # by kind of step
+        self._warm: dict[str, int] = {}
         self.captures = 0
 
     def __call__(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
         """One step."""
         every = getattr(self.reweighter, "agreement_every", 0)
         looks = every > 0 and self.reweighter.steps % every == 0
-        key = self._key_of(batch, exemplar)
-        if self.refusal is not None or looks:
-            return self._eager(batch, exemplar)
-        if self._graph is None or key != self._key:
-            if self._warm and self._key and key[0] != self._key[0]:
-                return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
-            if self._warm < WARM_UP:
-                return self._warm_up(batch, exemplar, key)
-            self._capture(batch, exemplar, key)
-            if self.refusal is not None:
-                return self._eager(batch, exemplar)
-        for static, fresh in zip(self._inputs, _tensors(batch, exemplar), strict=True):
-            static.copy_(fresh)
-        assert self._graph is not None
-        assert self._record is not None
-        self._graph.replay()
-        self.reweighter.steps += 1
-        return self._record
-
-    def _key_of(self, batch: Batch, exemplar: Batch | None) -> tuple[Any, ...]:
         shapes = tuple((tuple(t.shape), t.dtype) for t in _tensors(batch, exemplar))
+        if self.refusal is not None or looks or self._shapes not in ((), shapes):
+            return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
+        self._shapes = shapes
+        phase = self.reweighter.phase
+        if self._warm.get(phase, 0) < WARM_UP:
+            return self._warm_up(batch, exemplar, phase)
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
-        return shapes, rates
+        captured = self._graphs.get(phase)
+        if captured is None or captured.rates != rates:
+            captured = self._capture(batch, exemplar, phase, rates)
+            if captured is None:
+                return self._eager(batch, exemplar)
+        for static, fresh in zip(captured.inputs, _tensors(batch, exemplar), strict=True):
+            static.copy_(fresh)
+        captured.graph.replay()
+        self.reweighter.steps += 1
+        return captured.record
 
     def _eager(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
         return self.reweighter.step(batch, exemplar, self.optimizer, clip_norm=self.clip_norm)
 
-    def _warm_up(self, batch: Batch, exemplar: Batch | None, key: tuple[Any, ...]) -> StepRecord:
+    def _warm_up(self, batch: Batch, exemplar: Batch | None, phase: str) -> StepRecord:
         before = RandomState.now(batch.labels.device)
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
@@ -75,32 +75,32 @@ class CapturedStep:
         torch.cuda.current_stream().wait_stream(side)
         if before is not None and not before.unchanged():
             self._refuse("the model draws random numbers, such as dropout, which a replay would repeat")
-        self._warm += 1
-        self._key = (key[0], ())
+        self._warm[phase] = self._warm.get(phase, 0) + 1
         return record
 
-    def _capture(self, batch: Batch, exemplar: Batch | None, key: tuple[Any, ...]) -> None:
+    def _capture(self, batch: Batch, exemplar: Batch | None, phase: str, rates: tuple[float, ...]) -> _Captured | None:
         static_batch = _copy(batch)
         static_exemplar = None if exemplar is None else _copy(exemplar)
         graph = torch.cuda.CUDAGraph()
         steps = self.reweighter.steps
         try:
             with torch.cuda.graph(graph):
-                self._record = self.reweighter.step(
+                record = self.reweighter.step(
                     static_batch, static_exemplar, self.optimizer, clip_norm=self.clip_norm, check=False
                 )
         except RuntimeError as error:
             self._refuse(str(error).split("\n")[0])
-            return
+            return None
         finally:
             self.reweighter.steps = steps  # a capture records the step and does not take it
-        self._graph, self._key = graph, key
-        self._inputs = _tensors(static_batch, static_exemplar)
+        made = _Captured(graph, rates, _tensors(static_batch, static_exemplar), record)
+        self._graphs[phase] = made
         self.captures += 1
+        return made
 
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
-        self._graph = None
+        self._graphs.clear()
         _log.info("steps run one by one, not as a CUDA graph: %s", reason)
 
 

@@ -47,6 +47,7 @@ class FORML(ExemplarLearner):
     approximation. tie: samples also share a score by "label", "group" or "cell"; own=False leaves that alone.
     direction_memory: decay of a running average of the objective's gradient, 0 for none.
     agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
+    every: scores move at every so-many-th step alone; the steps between cost what a plain step costs.
     trace: run the passes of a step as one graph, the same arithmetic without repetition; or what compiles a graph.
     """
 
@@ -67,6 +68,7 @@ class FORML(ExemplarLearner):
         loss: Loss = classification_loss,
         direction_memory: float = 0.0,
         agreement_every: int = 100,
+        every: int = 1,
         trace: bool | Callable[[GraphModule], Callable[..., Any]] = False,
     ) -> None:
         super().__init__(
@@ -76,6 +78,8 @@ class FORML(ExemplarLearner):
             raise BadInput("own=False leaves no score to learn without a tie; give tie='label' or tie='group'.")
         if not 0 <= direction_memory < 1:
             raise BadInput(f"direction_memory={direction_memory}: give a decay from 0 (none) to below 1.")
+        if every < 1:
+            raise BadInput(f"every={every}: scores move at every step (1), every second (2), and so on.")
         if tie in ("group", "cell"):
             self.needs = self.needs | {"train groups"}
         self.at_rest = look_ahead is None
@@ -83,7 +87,7 @@ class FORML(ExemplarLearner):
         self.score_step = AdaptiveStep() if score_step is None else score_step.fresh()
         self.form = weight_form(form)
         self.own = own
-        self.agreement_every = agreement_every
+        self.agreement_every, self.every = agreement_every, every
         first = next(iter(trainable(unwrap(model)).values()))
         device, dtype = first.device, torch.promote_types(first.dtype, torch.float32)
         self._own = torch.full((num_samples,), self.form.start, dtype=dtype, device=device)  # [N]
@@ -107,6 +111,11 @@ class FORML(ExemplarLearner):
         self.rows(batch, check)
         return super().prepare(batch, exemplar, optimizer, check)
 
+    @property
+    def phase(self) -> str:
+        """Whether the next step moves scores, or only weighs by them."""
+        return "weigh" if self.steps % self.every else "move"
+
     def weigh(
         self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
     ) -> Weighing:
@@ -116,6 +125,9 @@ class FORML(ExemplarLearner):
         rows = self.rows(done.batch, check=False)
         shared = None if self._ties is None else self._ties.of(done.batch, check)
         before = self._batch_scores(rows, shared)
+        if self.phase == "weigh":
+            total = self.form.total(before, done.logits, done.losses, done.batch.labels, done.loss)
+            return Weighing(self.form.weights(before), total, mode="scores at rest")
         displacement = self._displacement(done, before, optimizer)
         found = solve(
             done,
@@ -149,7 +161,12 @@ class FORML(ExemplarLearner):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
     ) -> StepRecord | None:
         """The step as one graph where that was asked for and works on this batch; None otherwise."""
-        if self._graphs is None or exemplar is None or not self._graphs.suits(self, batch, exemplar):
+        if (
+            self._graphs is None
+            or exemplar is None
+            or self.phase == "weigh"
+            or not self._graphs.suits(self, batch, exemplar)
+        ):
             return None
         rows = self.rows(batch, check=False)
         shared = None if self._ties is None else self._ties.of(batch, check)
