@@ -13,7 +13,7 @@ before `load_state_dict` or after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -35,6 +35,7 @@ class Reweighter:
     """A method: holds its state over the run and weighs one batch at a time; subclasses write `weigh`."""
 
     paper: ClassVar[str] = ""
+    search: ClassVar[Mapping[str, Any]] = {}  # one that needs many trainings: how they are found (experiments/search)
     needs: frozenset[Need] = frozenset()  # of the class: with its defaults; of an object: with its own options
 
     def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
@@ -80,6 +81,11 @@ class Reweighter:
         if "exemplar groups" in self.needs and exemplar is not None and exemplar.groups is None:
             raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
         return Mode("none")
+
+    @property
+    def phase(self) -> str:
+        """What kind of step comes next, where a method has several: each kind is captured as a graph of its own."""
+        return "step"
 
     def whole(
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ class MOEW(KnownWeights):
     """
 
     paper = "Zhao, Fard, Narasimhan, Gupta 2019, arXiv 1805.10582"
+    search: ClassVar = {"name": "alpha", "rounds": 3, "per_round": 4}  # affordable; the paper's has 10 rounds of 20
 
     def __init__(
         self,
