@@ -107,6 +107,21 @@ def test_the_random_stream_is_that_after_one_plain_forward(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_every_pass_of_a_step_sees_the_same_mask(mode):
+    """The real forward draws a mask; the look-ahead, the exemplars and the tangent start from the same random state."""
+    model = net.dropout().double()
+    forml = FORML(model, 5, LossVariance(), gradient=mode)
+    batch, exemplar = net.vectors(5, seed=2), net.vectors(6, seed=3)
+    state = torch.get_rng_state()
+    expected = oracle.gradient(
+        lambda w: oracle.whole_map(model, batch, exemplar, w, oracle.variance, 0.1, state=state),
+        torch.zeros(5).double(),
+    )
+    record = forml.backward(batch, exemplar, torch.optim.SGD(model.parameters(), 0.1))
+    assert oracle.error(record.gradient, expected) < (1e-6 if mode == "difference" else 1e-10)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_modes_flags_and_objects_stay(mode):
     model, forml, optimizer, batch, exemplar = setting(mode, look_ahead=LookAhead(statistics="running"))
     model.head.bias.requires_grad_(False)

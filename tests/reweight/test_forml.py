@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -176,7 +177,7 @@ def test_steps_inside_one_autocast_block_see_the_new_parameters():
         model.load_state_dict(start)
         forml = FORML(model, 10, LossVariance(), gradient="forward")
         optimizer = torch.optim.SGD(model.parameters(), 0.5)
-        with torch.autocast("cpu", torch.bfloat16, enabled=together):
+        with torch.autocast("cpu", torch.bfloat16) if together else nullcontext():
             for batch, exemplar in batches(6):
                 with torch.autocast("cpu", torch.bfloat16):
                     forml.step(in_float32(batch), in_float32(exemplar), optimizer)
