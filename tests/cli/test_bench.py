@@ -1,0 +1,54 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def run(folder, *words):
+    command = [sys.executable, "-m", "fairweight", "bench", "--device", "cpu", *words]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
+
+
+def test_bench_prints_a_table_and_keeps_a_record(tmp_path):
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\nNet = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))\n"
+    )
+    done = run(tmp_path, "--model", "nets:Net", "--batch", "9", "--exemplars", "6", "--repeats", "3")
+    assert done.returncode == 0, done.stderr
+    assert "× plain" in done.stdout
+    record = json.loads((tmp_path / "runs" / "bench" / "bench.json").read_text())
+    found = {(r["name"], r["regime"]): r for r in record["results"]}
+    assert found["plain", "eager"]["median_ms"] > 0
+    assert found["forward, traced", "eager"]["refusal"] is None
+    assert {"versions", "commit", "device", "command", "date"} <= record.keys()
+    for way in found.values():
+        assert way["n"] >= 3
+
+
+def test_a_way_that_does_not_work_says_why_and_the_others_go_on(tmp_path):
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.rnn, self.head = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 2)\n"
+        "    def forward(self, x):\n"
+        "        return self.head(self.rnn(x)[0][:, -1])\n"
+    )
+    done = run(tmp_path, "--model", "nets:Net", "--batch", "4", "--exemplars", "4", "--repeats", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    found = {r["name"]: r for r in json.loads(done.stdout)["results"]}
+    assert found["forward"]["median_ms"] is None
+    assert "use gradient=" in found["forward"]["refusal"]
+    assert found["difference"]["median_ms"] > 0
+
+
+@pytest.mark.slow
+def test_time_does_not_grow_with_the_number_of_scores():
+    from fairweight.experiments.growth import growth
+
+    found = growth("cpu", repeats=30, samples=(10_000, 10_000_000))["samples"]
+    assert found[1]["median_ms"] < 3 * found[0]["median_ms"]  # a thousand times the scores
