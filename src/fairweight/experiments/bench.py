@@ -158,7 +158,7 @@ def _timed(step: Callable[[], None], on_gpu: bool) -> float:
         started = time.perf_counter()
         step()
         return 1000 * (time.perf_counter() - started)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     start.record()
     step()
     end.record()
