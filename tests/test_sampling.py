@@ -32,6 +32,8 @@ def test_every_epoch_is_a_permutation(samples, size, seed, drop):
         else:
             assert sorted(rows) == list(range(samples))
             assert {len(b) for b in batches[:-1]} <= {whole}
+            assert min(len(b) for b in batches) > 1 or whole == 1  # nobody is left alone
+            assert max(len(b) for b in batches) <= whole + 1
 
 
 def test_epochs_differ_and_seeds_differ():

@@ -26,7 +26,10 @@ def generator(*key: int | str) -> torch.Generator:
 
 
 class TrainSampler:
-    """Shuffled epochs: every sample once, in batches; the last one may be smaller, or is dropped where asked."""
+    """Shuffled epochs: every sample once, in batches; the last one may be smaller, or is dropped where asked.
+
+    One sample left over joins the batch before: alone it has no weight to share, and batch norm refuses it.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class TrainSampler:
     def __len__(self) -> int:
         """Batches per epoch."""
         whole, rest = divmod(self.num_samples, self.batch_size)
-        return whole + (1 if rest and not self.drop_last else 0)
+        return whole + (1 if rest > 1 and not self.drop_last else 0)
 
     def rows(self, step: int) -> Tensor:
         """The rows of the batch at this step, counted from the start of the run."""  # [B]
@@ -56,7 +59,8 @@ class TrainSampler:
         if epoch != self._epoch:
             order = torch.randperm(self.num_samples, generator=generator("train", self.seed, epoch))
             self._epoch, self._order = epoch, order.to(self.device)
-        return self._order[position * self.batch_size : (position + 1) * self.batch_size]
+        last = position == len(self) - 1 and not self.drop_last
+        return self._order[position * self.batch_size : self.num_samples if last else (position + 1) * self.batch_size]
 
 
 class ExemplarSampler:
