@@ -24,8 +24,8 @@ def test_names_that_do_not_exist_say_so():
 
 
 def loaded_after(code: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"], capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 
