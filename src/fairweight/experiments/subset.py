@@ -3,14 +3,16 @@
     rows = {"train": {"drop": 0.1, "lowest": "ema_weighted_loss", "runs": [a Spec]}}
     rows = {"train": {"drop": 0.1, "random": 3}}                             a seed
     rows = {"train": {"drop": 0.1, "random": 3, "like": {...}}}              as many of each class as that rule drops
+    rows = {"train": {"file": "kept.txt", "sha256": "..."}}                  source rows that stay, one on each line
     rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
-The runs named lie beside the run that asks; several are averaged. Ties go to the lower EMA loss, then to the
-lower row. Chosen exemplars stay in train.
+The runs and files named lie beside the run that asks; several runs are averaged. Ties go to the lower EMA loss, then
+to the lower row. Chosen exemplars stay in train.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +30,7 @@ from fairweight.types import Batch
 
 MEASURES = ("ema_weighted_loss", "ema_loss", "forgetting_events", "score")
 _KEYS = {
-    "train": ("drop", "lowest", "runs", "within", "random", "like"),
+    "train": ("drop", "lowest", "runs", "within", "random", "like", "file", "sha256"),
     "exemplar": ("size", "lowest", "runs", "balanced"),
 }
 
@@ -66,6 +68,10 @@ def _check(part: str, rule: Mapping[str, Any]) -> None:
         raise BadInput(f"rows.{part} has no {strange[0]!r}; it has: {', '.join(_KEYS[part])}.")
     if "lowest" in rule and rule["lowest"] not in MEASURES:
         raise BadInput(f"rows.{part}.lowest is {rule['lowest']!r}; choose from: {', '.join(MEASURES)}.")
+    if "file" in rule:
+        if set(rule) != {"file", "sha256"}:
+            raise BadInput("rows.train.file names the rows that stay; give it with its sha256 and nothing else.")
+        return
     if part == "train" and not 0 < float(rule.get("drop", 0)) < 1:
         raise BadInput("rows.train.drop is the share of rows to leave out; give a number between 0 and 1.")
     if part == "train" and ("lowest" in rule) == ("random" in rule):
@@ -74,6 +80,8 @@ def _check(part: str, rule: Mapping[str, Any]) -> None:
 
 def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
     """Which training samples go."""  # [N] bool
+    if "file" in rule:
+        return ~torch.isin(dataset.rows["train"], _listed(rule, beside))
     count = len(dataset.train)
     size = round(float(rule["drop"]) * count)
     gone = torch.zeros(count, dtype=torch.bool)
@@ -95,6 +103,18 @@ def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> 
     for label, number in enumerate(wanted.tolist()):
         gone[order[labels[order] == label][:number]] = True
     return gone
+
+
+def _listed(rule: Mapping[str, Any], beside: Path | None) -> Tensor:
+    """The source rows that a file lists."""  # [K]
+    path = Path(rule["file"]) if beside is None else beside / rule["file"]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise MissingData(f"{path}, which lists the rows to train on, cannot be read ({error.strerror}).") from error
+    if hashlib.sha256(content).hexdigest() != rule["sha256"]:
+        raise BadInput(f"{path} has changed since the run was planned; plan it again.")
+    return torch.tensor([int(line) for line in content.decode().split()], dtype=torch.int64)
 
 
 def _exemplars(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:

@@ -1,0 +1,220 @@
+"""Which samples to drop for a smaller and more even training set: pure functions of what a run left of each sample.
+
+The rule of the paper drops the samples with the lowest normalised weighted loss, averaged over training; it does not
+say which normalisation. Each candidate has a name here:
+
+| name | also | drops the lowest |
+|---|---|---|
+| weighted-loss | N1 | average of p_i B l_i, p the weight in the batch: the rule of the paper |
+| weighted-loss-by-epoch | N2 | the same, each epoch divided by its mean, so that early and late epochs count alike |
+| weighted-loss-by-class | N3 | N1 divided by the mean of its label, so that classes shrink alike |
+| weighted-loss-over-set | N4 | average of the loss times the weight over the whole set |
+| loss | N5 | average of the loss, each epoch divided by its mean; no weight |
+| forgetting | | forgetting events |
+| score | | score, where the method learns one |
+
+A cell (label and group) never falls below the floor: its best samples are kept and the next lowest of other cells go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairweight.errors import BadInput, UnknownName
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    Array = np.ndarray[Any, Any]
+
+FLOOR = 10  # samples of each cell that stay, where it has so many
+COLUMNS = {
+    "weighted-loss": "ema_weighted_loss",
+    "weighted-loss-by-epoch": "ema_relative_weighted_loss",
+    "weighted-loss-by-class": "ema_weighted_loss",
+    "weighted-loss-over-set": "ema_set_weighted_loss",
+    "loss": "ema_relative_loss",
+    "forgetting": "forgetting_events",
+    "score": "score",
+}
+ALSO = dict(zip(("N1", "N2", "N3", "N4", "N5"), COLUMNS, strict=False))
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """Which rows of weights.parquet stay, and what that did to each cell."""
+
+    rule: str
+    kept: Array  # [N] bool
+    values: Array  # [N] what the rule ranks by
+    cells: pd.DataFrame  # label, group, before, after
+    notes: tuple[str, ...]  # what the floor did, and what else should be known
+
+    @property
+    def dropped(self) -> int:
+        """How many go."""
+        return int((~self.kept).sum())
+
+    def by_label(self) -> pd.DataFrame:
+        """before, after and the share that goes, of each label."""
+        table = self.cells.groupby("label", observed=True)[["before", "after"]].sum()
+        return table.assign(dropped_share=1 - table["after"] / table["before"])
+
+
+def rule_named(name: str) -> str:
+    """The rule of that name, also as N1 to N5."""
+    found = ALSO.get(name.upper(), name.lower().replace("_", "-"))
+    if found not in COLUMNS:
+        raise UnknownName(f"{name!r} is no rule of condensation; choose from: {', '.join([*COLUMNS, *ALSO])}.")
+    return found
+
+
+def number_to_drop(words: str, total: int) -> int:
+    """How many of so many samples "10%", "0.1" or "500" means."""
+    text = words.strip().removesuffix("%").strip()
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    share = value / 100 if words.strip().endswith("%") else value
+    if words.strip().endswith("%") or 0 < value < 1:
+        if not 0 < share < 1:
+            raise BadInput(f"--drop {words}: give a share above 0 and below all, such as 10%.")
+        count = round(share * total)
+    else:
+        count = int(value) if value == int(value) else 0
+    if not 0 < count < total:
+        raise BadInput(
+            f"--drop {words} is no part of {total:,} samples; give a share such as 10%, or a number of them."
+        )
+    return count
+
+
+def condense(weights: pd.DataFrame, count: int, rule: str = "weighted-loss", *, floor: int = FLOOR) -> Condensed:
+    """Drop so many of the lowest by a rule, and no cell below the floor; fewer go where the floor asks for it."""
+    import numpy as np
+
+    name = rule_named(rule)
+    if floor < 0:
+        raise BadInput(f"floor={floor}; give the number of samples of each cell that must stay, 0 for none.")
+    values = rule_values(weights, name)
+    order = lowest_first(weights, values)
+    cells, names = cells_of(weights)
+    free = _order_allowed(order, cells, len(names), floor)
+    kept = np.ones(len(weights), dtype=bool)
+    kept[free[:count]] = False
+    wished = np.ones(len(weights), dtype=bool)
+    wished[order[:count]] = False
+    table = _table(names, cells, kept)
+    notes = _notes(table, np.bincount(cells[wished], minlength=len(names)), floor, count, int((~kept).sum()))
+    unseen = int(np.isnan(values).sum())
+    if unseen:
+        notes.append(f"{unseen:,} samples were never seen in training, so the rule says nothing of them; they stay.")
+    return Condensed(name, kept, values, table, tuple(notes))
+
+
+def rule_values(weights: pd.DataFrame, rule: str) -> Array:
+    """What a rule ranks by, the lowest to be dropped first; NaN where it is not known."""  # [N]
+    import numpy as np
+
+    column = COLUMNS[rule]
+    if column not in weights or not weights[column].notna().any():
+        why = "its method learns none" if column == "score" else "it was written by another version"
+        raise BadInput(f"the run has no {column}, which the rule {rule!r} drops by ({why}); choose another rule.")
+    values: Array = weights[column].to_numpy(dtype=float)
+    if rule == "weighted-loss-by-class":
+        means = weights.groupby("label", observed=True)[column].transform("mean").to_numpy(dtype=float)
+        values = values / np.maximum(means, np.finfo(float).tiny)
+    return values
+
+
+def lowest_first(weights: pd.DataFrame, values: Array) -> Array:
+    """Positions from the lowest; of equals the lower average loss, then the lower row; unknown ones last."""  # [N]
+    import numpy as np
+
+    loss = weights["ema_loss"].to_numpy(dtype=float) if "ema_loss" in weights else np.zeros(len(weights))
+    return np.lexsort((weights["row"].to_numpy(), loss, values, np.isnan(values)))
+
+
+def cells_of(weights: pd.DataFrame) -> tuple[Array, list[tuple[str, str]]]:
+    """The cell of each sample, and (label, group) of each cell; a group that is not known is a cell of its own."""
+    import numpy as np
+
+    groups = weights["group"].astype(object).where(weights["group"].notna(), "not known").astype(str)
+    keys = list(zip(weights["label"].astype(str), groups, strict=True))
+    names = sorted(set(keys))
+    place = {key: k for k, key in enumerate(names)}
+    return np.array([place[key] for key in keys], dtype=np.int64), names
+
+
+def random_like(weights: pd.DataFrame, kept: Array, seed: int, *, within: str = "all") -> Array:
+    """As many samples at random, over all of them or within each label."""  # [N] bool
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    stays = np.zeros(len(kept), dtype=bool)
+    labels = np.zeros(len(kept), dtype=np.int64) if within == "all" else weights["label"].astype("category").cat.codes
+    for label in np.unique(labels):
+        members = np.flatnonzero(np.asarray(labels) == label)
+        stays[generator.choice(members, int(kept[members].sum()), replace=False)] = True
+    return stays
+
+
+def correlation_with_recall(condensed: Condensed, metrics: Mapping[str, Any]) -> float | None:
+    """Between the share of each label that goes and its recall on test; None where that is not known by label."""
+    import numpy as np
+
+    if metrics["by"] != "label":
+        return None
+    recall = {str(group["group"]): group["tpr"] for group in metrics["groups"] if group["tpr"] is not None}
+    table = condensed.by_label()
+    pairs = [
+        (float(share), recall[str(label)]) for label, share in table["dropped_share"].items() if str(label) in recall
+    ]
+    if len(pairs) < 3:
+        return None
+    shares, recalls = np.array(pairs).T
+    if shares.std() == 0 or recalls.std() == 0:
+        return None
+    return float(np.corrcoef(shares, recalls)[0, 1])
+
+
+def _order_allowed(order: Array, cells: Array, size: int, floor: int) -> Array:
+    """Of the order, those that may go: of each cell all but the floor, which keeps its highest."""
+    import numpy as np
+
+    allowed = np.zeros(len(order), dtype=bool)
+    for cell in range(size):
+        places = np.flatnonzero(cells[order] == cell)
+        allowed[places[: max(0, len(places) - floor)]] = True
+    return order[allowed]
+
+
+def _table(names: list[tuple[str, str]], cells: Array, kept: Array) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
+    labels, groups = zip(*names, strict=True)
+    before = np.bincount(cells, minlength=len(names))
+    after = np.bincount(cells[kept], minlength=len(names))
+    return pd.DataFrame({"label": labels, "group": groups, "before": before, "after": after})
+
+
+def _notes(table: pd.DataFrame, wished: Array, floor: int, count: int, dropped: int) -> list[str]:
+    """What the floor did, and which cells are left with little."""
+    notes = []
+    columns = zip(*(table[name].tolist() for name in ("label", "group", "before", "after")), wished, strict=True)
+    for label, group, before, after, alone in columns:
+        name = f"label={label}" + ("" if group == label else f", group={group}")
+        if alone < min(before, floor):
+            notes.append(
+                f"The rule would have left {alone:,} of {before:,} samples with {name}; the floor keeps {after:,}."
+            )
+        elif after < min(FLOOR, before):
+            notes.append(f"Only {after:,} of {before:,} samples with {name} are left, below {FLOOR}.")
+    if dropped < count:
+        notes.append(f"{dropped:,} samples go instead of {count:,}: the floor of {floor} per cell lets no more.")
+    return notes

@@ -1,0 +1,163 @@
+"""The loop that condensation closes: plain training on the kept samples, beside random sets and the whole."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairweight.condense import Condensed, condense, correlation_with_recall, number_to_drop, random_like
+from fairweight.engine.state import write_atomically
+from fairweight.errors import RunsFailed
+from fairweight.experiments._engine import Watcher
+from fairweight.experiments.auditing import finished
+from fairweight.experiments.folder import METRICS, RUN, RunFolder
+from fairweight.experiments.mean import Mean
+from fairweight.experiments.parallel import run_all
+from fairweight.experiments.spec import Spec
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    Array = np.ndarray[Any, Any]
+
+KEPT, KEPT_LIST, SUMMARY = "kept.parquet", "kept.txt", "condense.json"
+NUMBERS = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
+ARMS = {
+    "full": "all samples",
+    "kept": "kept by the rule",
+    "random": "random, same size",
+    "random-by-class": "random, same count per class",
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was dropped, and where the rest is listed."""
+
+    run: RunFolder
+    out: Path
+    condensed: Condensed
+    correlation: float | None  # between the share of each label that goes and its recall
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        table = self.condensed.cells
+        return {
+            "run": str(self.run.path),
+            "rule": self.condensed.rule,
+            "kept": int(self.condensed.kept.sum()),
+            "dropped": self.condensed.dropped,
+            "cells": table.to_dict(orient="records"),
+            "notes": list(self.condensed.notes),
+            "correlation_of_dropped_share_with_recall": self.correlation,
+            "files": {"parquet": str(self.out / KEPT), "list": str(self.out / KEPT_LIST)},
+        }
+
+
+def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | Path) -> Written:
+    """Choose by a run's history, and write the kept rows as parquet and as a plain list of source rows."""
+    folder = finished(run)
+    weights = folder.read_weights()
+    condensed = condense(weights, number_to_drop(drop, len(weights)), rule, floor=floor)
+    where = Path(out)
+    frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
+    content = io.BytesIO()
+    frame.to_parquet(content, index=False)
+    write_atomically(where / KEPT, content.getvalue())
+    _write_list(where / KEPT_LIST, weights, condensed.kept)
+    written = Written(folder, where, condensed, correlation_with_recall(condensed, folder.read(METRICS)))
+    RunFolder(where).write(SUMMARY, written.to_dict())
+    return written
+
+
+def _write_list(path: Path, weights: pd.DataFrame, kept: Array) -> dict[str, str]:
+    """One source row per line; what a Spec says of such a file."""
+    content = "".join(f"{row}\n" for row in sorted(weights["row"].to_numpy()[kept].tolist())).encode()
+    write_atomically(path, content)
+    return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """Plain training on each set, over seeds."""
+
+    arms: Mapping[str, Sequence[Mapping[str, float]]]  # by arm: each seed's numbers
+    sizes: Mapping[str, int]
+
+    def mean(self, arm: str, number: str) -> Mean:
+        """Of one number over seeds, in hundredths; None-valued runs are left out."""
+        return Mean.of([100 * found[number] for found in self.arms[arm] if found[number] is not None])
+
+    def difference(self, arm: str, number: str, against: str = "random") -> Mean:
+        """Of one number minus another arm's at the same seed."""
+        pairs = zip(self.arms[arm], self.arms[against], strict=True)
+        known = [(a[number], b[number]) for a, b in pairs if a[number] is not None and b[number] is not None]
+        return Mean.of([100 * (a - b) for a, b in known])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            arm: {
+                "samples": self.sizes[arm],
+                **{number: self.mean(arm, number).to_dict() for number in NUMBERS},
+                **{f"{number}_against_random": self.difference(arm, number).to_dict() for number in NUMBERS},
+            }
+            for arm in self.arms
+        }
+
+
+def retrain(
+    written: Written,
+    *,
+    seeds: int = 5,
+    first_seed: int = 0,
+    jobs: int | None = None,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Retrained:
+    """Train Uniform on each set over seeds, with everything else as in the run that chose."""
+    weights = written.run.read_weights()
+    chooser = Spec.from_dict(written.run.read(RUN)["spec"])
+    base = chooser.with_(
+        method="uniform",
+        method_options={},
+        search={},
+        data_seed=chooser.seed if chooser.data_seed is None else chooser.data_seed,
+    )
+    chosen = _write_list(written.out / KEPT_LIST, weights, written.condensed.kept)
+    every = {arm: [] for arm in ARMS}  # type: dict[str, list[Spec]]
+    for seed in range(first_seed, first_seed + seeds):
+        rules: dict[str, dict[str, str] | None] = {"full": None, "kept": chosen}
+        for arm, within in (("random", "all"), ("random-by-class", "label")):
+            mask = random_like(weights, written.condensed.kept, seed, within=within)
+            rules[arm] = _write_list(written.out / f"{arm}_seed{seed}.txt", weights, mask)
+        for arm, rule in rules.items():
+            others = {part: value for part, value in base.rows.items() if part != "train" or rule is None}
+            rows = others if rule is None else {**others, "train": rule}
+            every[arm].append(base.with_(seed=seed, rows=rows))
+    outcomes = run_all(
+        [spec for specs in every.values() for spec in specs],
+        written.out,
+        jobs=jobs,
+        device=device,
+        data_dir=data_dir,
+        watcher=watcher,
+    )
+    failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
+    if failed is not None:
+        raise RunsFailed(f"the run {failed.folder} failed: {failed.error}")
+    arms = {
+        arm: [RunFolder(outcomes[spec.fingerprint].folder).read(METRICS) for spec in specs]
+        for arm, specs in every.items()
+    }
+    kept = int(written.condensed.kept.sum())
+    sizes = {arm: len(weights) if arm == "full" else kept for arm in ARMS}
+    found = Retrained(arms, sizes)
+    RunFolder(written.out).write(SUMMARY, {**written.to_dict(), "retrained": found.to_dict(), "seeds": seeds})
+    return found

@@ -1,0 +1,86 @@
+"""What an audit is made from, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from fairweight.report.suspects import Detection
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Plain training on the same data, to stand beside."""
+
+    name: str
+    metrics: Mapping[str, Any]  # as GroupTable.to_dict gives it
+    differences: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by number: value, low, high, beyond
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training left of every sample; arrays are in the order of the weights' rows."""
+
+    method: str  # in words
+    weights: pd.DataFrame  # as in weights.parquet
+    suspects: pd.DataFrame  # as suspects.suspicion gives it
+    detection: Detection | None = None
+    history: Sequence[Mapping[str, Any]] = ()  # one entry per epoch
+    warnings: Sequence[str] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)  # how they ended: std, min, max, effective_size
+    path_rows: Array | None = None  # [P] positions whose paths were kept
+    score_path: Array | None = None  # [epochs, P]
+    weight_path: Array | None = None  # [epochs, P]
+    columns: pd.DataFrame | None = None  # the source's own columns, for tables
+    images: Mapping[int, str] = field(default_factory=dict)  # data URI by position
+    grouped: bool = True  # whether groups are other than labels
+    kind: str = "table"  # or "image"
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the method learned one score per sample."""
+        return bool(self.weights["score"].notna().any())
+
+    @property
+    def given_weight(self) -> pd.Series[float]:
+        """What each sample counted, mean 1: the method's own weight, or what batches gave it."""
+        own = self.weights["weight"]
+        if own.notna().any() or "ema_weight" not in self.weights:
+            return own
+        return self.weights["ema_weight"]
+
+    @property
+    def weighs(self) -> bool:
+        """Whether some samples counted more than others."""
+        given = self.given_weight
+        return bool(given.notna().any() and (given.max() - given.min()) > 1e-4)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All that the page, the card and the findings say."""
+
+    title: str
+    facts: Mapping[str, str]  # what was audited, in words
+    metrics: Mapping[str, Any]  # as GroupTable.to_dict gives it
+    baseline: Baseline | None = None
+    trained: Trained | None = None
+    notes: Sequence[str] = ()  # what a reader should know of the data
+    missing: Sequence[str] = ()  # what could not be shown, and how to get it
+
+    @property
+    def by_label(self) -> bool:
+        """Whether the label stands for the group."""
+        return bool(self.metrics["by"] == "label")
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether every label has a rate in every group."""
+        return "cells" in self.metrics

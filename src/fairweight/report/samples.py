@@ -1,0 +1,135 @@
+"""Every training sample for the page's table: columns as typed arrays, names once."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from fairweight.report.audit import Trained
+from fairweight.report.why import levels
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    Array = np.ndarray[Any, Any]
+
+MOST_SAMPLES = 100_000  # that one page carries
+MOST_COLUMNS = 40  # of the source
+# Column of weights.parquet, its title, what it means.
+NUMBERS = (
+    ("score", "Score", "learned, one per sample"),
+    ("weight", "Weight", "what it counts; 1 is an even share"),
+    ("ema_loss", "Loss", "average over visits, the last ones count most"),
+    ("mean_margin", "Margin", "logit of its label minus the best other, average over training"),
+    ("probability", "Own label", "probability that the finished model gives to its label"),
+    ("forgetting_events", "Forgotten", "times right, then wrong"),
+    ("pushed_up", "Pushed up", "visits at which the objective asked for more weight"),
+    ("visits", "Visits", "times seen in training"),
+)
+
+
+def chosen(trained: Trained, most: int = MOST_SAMPLES) -> Array:
+    """Positions that the page carries, in order: all, or the most suspect and the most moved of each kind."""
+    import numpy as np
+
+    from fairweight.report.extremes import worth_a_picture
+
+    if len(trained.weights) <= most:
+        return np.arange(len(trained.weights))
+    return np.sort(np.array(worth_a_picture(trained, most), dtype=np.int64))
+
+
+def data_for(trained: Trained, places: Array) -> dict[str, Any]:
+    """What the page's script reads: plain values, ready for JSON."""
+    import numpy as np
+
+    weights = trained.weights.iloc[places]
+    columns = [_integers("rank", "Suspicion", "1 is the most suspect", trained.suspects["rank"].to_numpy()[places])]
+    columns.append(_integers("row", "Row", "in the source, counted from 0", weights["row"].to_numpy()))
+    for name, title in (("label", "Label"), ("group", "Group"), ("predicted", "Model says"), ("true_label", "True")):
+        if name in weights and (name != "group" or trained.grouped):
+            columns.append(_names(name, title, weights[name]))
+    for name, title, meaning in NUMBERS:
+        if name == "weight" and trained.weighs:
+            columns.append(_floats(name, title, meaning, trained.given_weight.to_numpy(dtype=float)[places]))
+        elif name in weights and weights[name].notna().any() and (name != "pushed_up" or _pushed(weights)):
+            values = weights[name].to_numpy()
+            made = _integers if np.issubdtype(values.dtype, np.integer) else _floats
+            columns.append(made(name, title, meaning, values))
+    position = {int(place): k for k, place in enumerate(places)}
+    return {
+        "n": len(places),
+        "of": len(trained.weights),
+        "columns": columns,
+        "path": _paths(trained, position),
+        "source": [] if trained.columns is None else _source(trained.columns.iloc[places]),
+        "images": {str(position[place]): uri for place, uri in trained.images.items() if place in position},
+    }
+
+
+def _pushed(weights: pd.DataFrame) -> bool:
+    return "ema_push" in weights and bool(weights["ema_push"].notna().any())
+
+
+def _packed(values: Array) -> dict[str, str]:
+    """The bytes of an array, lowest first, as base64."""
+    kind = {"u1": "Uint8Array", "u2": "Uint16Array", "u4": "Uint32Array", "f4": "Float32Array"}
+    little = values.astype(values.dtype.newbyteorder("<"))
+    return {"type": kind[values.dtype.str[1:]], "bytes": base64.b64encode(little.tobytes()).decode()}
+
+
+def _integers(name: str, title: str, meaning: str, values: Array) -> dict[str, Any]:
+    return {"name": name, "title": title, "meaning": meaning, "kind": "integer", **_packed(_smallest(values))}
+
+
+def _floats(name: str, title: str, meaning: str, values: Array) -> dict[str, Any]:
+    return {"name": name, "title": title, "meaning": meaning, "kind": "number", **_packed(values.astype("float32"))}
+
+
+def _names(name: str, title: str, column: pd.Series[Any]) -> dict[str, Any]:
+    """Codes into a list of names; the last name stands for a missing value."""
+    import numpy as np
+    import pandas as pd
+
+    coded = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
+    names = [str(value) for value in coded.cat.categories]
+    codes = np.asarray(coded.cat.codes, dtype=np.int64)
+    codes = np.where(codes < 0, len(names), codes)
+    return {"name": name, "title": title, "kind": "name", "names": [*names, ""], **_packed(_smallest(codes))}
+
+
+def _smallest(values: Array) -> Array:
+    """In the smallest unsigned type that holds them."""
+    import numpy as np
+
+    top = int(values.max()) if len(values) else 0
+    kinds = (np.uint8, np.uint16, np.uint32)
+    return values.astype(next((kind for kind in kinds if top <= np.iinfo(kind).max), np.uint32))
+
+
+def _source(columns: pd.DataFrame) -> list[dict[str, Any]]:
+    """The source's own columns, each entry as the text that it has there."""
+    kept = columns.iloc[:, :MOST_COLUMNS]
+    return [_names(str(name), str(name), kept[name].astype(object).map(_text)) for name in kept.columns]
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value != value:
+        return None
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _paths(trained: Trained, position: dict[int, int]) -> dict[str, Any] | None:
+    """Each sample's score after some of the epochs as digits 0 to 7, blank where no path was kept."""
+    import numpy as np
+
+    if trained.score_path is None or trained.path_rows is None or not len(trained.score_path):
+        return None
+    steps = levels(trained.score_path)  # [P, T]
+    digits = np.full((len(position), steps.shape[1]), ord(" "), dtype=np.uint8)
+    here = [(k, position[int(row)]) for k, row in enumerate(trained.path_rows) if int(row) in position]
+    if here:
+        kept, places = np.array(here).T
+        digits[places] = steps[kept] + ord("0")
+    return {"width": steps.shape[1], "digits": digits.tobytes().decode("ascii")}

@@ -1,0 +1,155 @@
+"""The page's tables, as rows of texts: by group, of the numbers that sum up, by cell, of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairweight.report._words import known, number, percent, span
+from fairweight.report.audit import Audit, Trained
+from fairweight.report.movement import Movement
+from fairweight.report.why import Reasons, bars, levels
+
+SUMMARY = {
+    "accuracy": "Accuracy",
+    "balanced_accuracy": "Balanced accuracy",
+    "worst_group_accuracy": "Worst group's accuracy",
+    "tprd": "TPRD: gap in true positive rate",
+    "max_fnr": "maxFNR: worst false negative rate",
+    "fpr_gap": "Gap in false positive rate",
+    "equalised_odds_gap": "Equalised-odds gap",
+    "selection_rate_gap": "Gap in share predicted positive",
+    "tpr_std": "Standard deviation of true positive rates",
+    "tpr_worst_tenth": "True positive rate of the worst tenth",
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate in words: its value, its interval and the baseline's value."""
+
+    value: str
+    interval: str
+    before: str = ""
+
+
+def group_columns(audit: Audit) -> list[tuple[str, str]]:
+    """The metrics that say something new: name and title."""
+    if audit.by_label:
+        return [("tpr", "Recall (TPR)"), ("fpr", "False positive rate"), ("selection_rate", "Predicted as it")]
+    if audit.has_cells:
+        return [("accuracy", "Accuracy"), ("tpr", "Mean TPR over labels")]
+    return [
+        ("accuracy", "Accuracy"),
+        ("tpr", "True positive rate"),
+        ("fpr", "False positive rate"),
+        ("selection_rate", "Predicted positive"),
+    ]
+
+
+def group_rows(audit: Audit) -> list[dict[str, Any]]:
+    """One row per group: name, samples, and each rate with its interval beside the baseline's."""
+    before = {} if audit.baseline is None else {g["group"]: g for g in audit.baseline.metrics["groups"]}
+    return [
+        {
+            "name": group["group"],
+            "n": int(group["n"]),
+            "positives": None if audit.by_label or audit.has_cells else int(group["n_positive"]),
+            "rates": [rate(group, metric, before.get(group["group"])) for metric, _ in group_columns(audit)],
+        }
+        for group in audit.metrics["groups"]
+    ]
+
+
+def rate(group: Mapping[str, Any], metric: str, before: Mapping[str, Any] | None = None) -> Rate:
+    """One rate of a group."""
+    if not known(group[metric]):
+        return Rate("–", "too few samples")
+    value = percent(group[metric])
+    old = "" if before is None or not known(before.get(metric)) else percent(before[metric])
+    return Rate(value, span(group[f"{metric}_low"], group[f"{metric}_high"]), old)
+
+
+def summary_rows(audit: Audit) -> list[dict[str, str]]:
+    """One row per number: its title, value and interval, the baseline's, and the difference."""
+    rows = []
+    for name, title in SUMMARY.items():
+        value = audit.metrics.get(name)
+        if not known(value):
+            continue
+        low, high = audit.metrics["intervals"][name]
+        row = {"title": title, "value": percent(value), "interval": span(low, high), "before": "", "difference": ""}
+        if audit.baseline is not None and known(audit.baseline.metrics.get(name)):
+            row["before"] = percent(audit.baseline.metrics[name])
+            apart = audit.baseline.differences.get(name)
+            change = f"{100 * (value - audit.baseline.metrics[name]):+.1f}"
+            row["difference"] = (
+                change if apart is None else f"{change} {span(apart['low'], apart['high'], signed=True)}"
+            )
+        rows.append(row)
+    return rows
+
+
+def cell_grid(audit: Audit) -> dict[str, Any] | None:
+    """TPR of every label in every group, where labels are more than two."""
+    if not audit.has_cells:
+        return None
+    groups = [g["group"] for g in audit.metrics["groups"]]
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for cell in audit.metrics["cells"]:
+        found.setdefault(cell["label"], {})[cell["group"]] = cell
+    rows = [
+        {"label": label, "cells": [{"n": int(cells[g]["n"]), "rate": rate(cells[g], "tpr")} for g in groups]}
+        for label, cells in found.items()
+    ]
+    return {"groups": groups, "rows": rows}
+
+
+def weight_rows(moved: Movement, most: int = 60) -> list[dict[str, Any]]:
+    """Where the weight ended: the parts that moved most, from the highest mean weight to the lowest."""
+    rows = []
+    for name, count, weight in moved.most_moved(most).ends():
+        strength = min(1.0, abs(weight - 1))
+        side = "up" if weight > 1 else "down"
+        rows.append({"name": name, "n": count, "weight": f"{weight:.3f}", "side": side, "strength": f"{strength:.2f}"})
+    return rows
+
+
+def sample_cards(trained: Trained, places: Iterable[int]) -> list[dict[str, Any]]:
+    """What the page shows of single samples, in words."""
+    reasons = Reasons(trained)
+    steps = None if trained.score_path is None or not len(trained.score_path) else levels(trained.score_path)
+    at = {} if trained.path_rows is None else {int(row): k for k, row in enumerate(trained.path_rows)}
+    given = trained.given_weight
+    cards = []
+    for place in places:
+        row = trained.weights.iloc[place]
+        cards.append(
+            {
+                "row": int(row["row"]),
+                "rank": int(trained.suspects["rank"].iloc[place]),
+                "label": str(row["label"]),
+                "group": str(row["group"]) if trained.grouped and row["group"] == row["group"] else "",
+                "suggested": str(row["suggested"]) if "suggested" in trained.weights else "",
+                "predicted": str(row["predicted"]) if "predicted" in trained.weights else "",
+                "true_label": str(row["true_label"]) if "true_label" in trained.weights else "",
+                "probability": percent(row["probability"]) if "probability" in trained.weights else "",
+                "score": number(row["score"]) if known(row["score"]) else "",
+                "weight": number(given.iloc[place]) if known(given.iloc[place]) else "",
+                "loss": number(row["ema_loss"]) if "ema_loss" in trained.weights else "",
+                "margin": number(row["mean_margin"]) if "mean_margin" in trained.weights else "",
+                "path": "" if steps is None or place not in at else bars(steps[at[place]]),
+                "image": trained.images.get(place, ""),
+                "fields": _fields(trained, place),
+                "why": reasons.of(place),
+            }
+        )
+    return cards
+
+
+def _fields(trained: Trained, place: int) -> list[tuple[str, str]]:
+    if trained.columns is None:
+        return []
+    row = trained.columns.iloc[place]
+    return [(str(name), str(value)) for name, value in row.items() if value == value and value is not None][:40]
