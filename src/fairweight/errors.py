@@ -97,3 +97,7 @@ class NoSpace(FairweightError):
 
 class DownloadFailed(FairweightError):
     """A data set could not be fetched, or what came does not have the published checksum."""
+
+
+class RunsFailed(FairweightError):
+    """Some of many runs did not come to their end; those that did are kept."""

@@ -14,13 +14,14 @@ class _Kind(StrEnum):
     methods = "methods"
     objectives = "objectives"
     datasets = "datasets"
+    tables = "tables"
 
 
-_FOLDERS = {"methods": "reweight", "objectives": "objectives", "datasets": "data.sets"}
+_FOLDERS = {"methods": "reweight", "objectives": "objectives", "datasets": "data.sets", "tables": "experiments.tables"}
 
 
 def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: Json = False) -> None:
-    """List the methods, objectives or named data sets, each with one sentence."""
+    """List the methods, objectives, named data sets or published tables, each with one sentence."""
     from fairweight import catalog
 
     folder = _FOLDERS[kind]

@@ -136,15 +136,16 @@ def perform(
     place = Path(settings.pool) / spec.folder_name
     started = time.monotonic()
     try:
+        dataset = (memory or DatasetMemory()).get(spec, settings)  # first: what is not there leaves no folder behind
         place.mkdir(parents=True, exist_ok=True)
         with claimed(place):
-            dataset = (memory or DatasetMemory()).get(spec, settings)
             how = searched if spec.search else run
             observer = _Epochs(spec.fingerprint, tell)
             done = how(spec, place, device=settings.device, observers=[observer], dataset=dataset)
     except FairweightError as error:
         return Outcome(spec, place, error=str(error), cause=type(error).__name__, seconds=time.monotonic() - started)
     except Exception as error:  # of any kind: the others go on, and the trace is kept for whoever mends it
+        place.mkdir(parents=True, exist_ok=True)
         (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
         sentence = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (see {place / ERROR})"
         return Outcome(spec, place, error=sentence, cause=type(error).__name__, seconds=time.monotonic() - started)

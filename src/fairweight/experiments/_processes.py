@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -108,6 +109,7 @@ def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
     """A worker: takes runs until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when Ctrl-C comes
     _end_with_parent()
+    logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
     import torch
 
     torch.set_num_threads(threads)

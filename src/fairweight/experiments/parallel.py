@@ -17,7 +17,7 @@ from typing import Literal
 
 from fairweight.errors import BadInput, MissingData
 from fairweight.experiments._engine import Engine, InProcess, Outcome, Settings, Watcher
-from fairweight.experiments.folder import RUN, RunFolder
+from fairweight.experiments.folder import RunFolder
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.subset import prerequisites
 
@@ -70,10 +70,10 @@ def run_all(
                     worker.submit(spec)
             for outcome in worker.wait() if running else ():
                 running.discard(outcome.spec.fingerprint)
-                done[outcome.spec.fingerprint] = outcome
-                watcher.on_outcome(outcome)
                 if outcome.cause == MissingData.__name__:
                     raise MissingData(outcome.error)
+                done[outcome.spec.fingerprint] = outcome
+                watcher.on_outcome(outcome)
     finally:
         worker.close()
         watcher.on_end()
@@ -101,7 +101,7 @@ def _place(spec: Spec, pool: Path) -> Path:
 
 def _finished(spec: Spec, pool: Path) -> Outcome | None:
     folder = RunFolder(_place(spec, pool))
-    if folder.finished and folder.read(RUN).get("fingerprint") == spec.fingerprint:
+    if folder.finished and folder.holds(spec):
         return Outcome(spec, folder.path, reused=True)
     return None
 

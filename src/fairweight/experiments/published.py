@@ -36,9 +36,12 @@ class PrintedTable:
 def path() -> Path:
     """The file: of the checkout that this code runs from, or beside this file where it was installed."""
     here = Path(__file__).resolve()
-    for candidate in (here.parents[3] / "paper" / FILE, here.with_name(FILE)):
-        if candidate.is_file():
-            return candidate
+    checkout = here.parents[3] / "paper" / FILE
+    if here.parents[2].name == "src" and checkout.is_file():
+        return checkout
+    installed = here.with_name(FILE)
+    if installed.is_file():
+        return installed
     raise MissingData(f"{FILE} is not beside {here.parent}; install fairweight again.")
 
 

@@ -52,13 +52,15 @@ def searched(
     """Train every candidate of the Spec's search; the folder is that of the one that the search chose."""
     folder = RunFolder(out)
     folder.make()
-    if folder.finished and folder.read(RUN).get("fingerprint") == spec.fingerprint:
+    if folder.finished and folder.holds(spec, dataset):
         return Result(spec, folder, folder.read(METRICS), reused=True)
+    if folder.finished or not folder.holds(spec):  # of another search, or other data, that stood here
+        for name in (METRICS, STATE):
+            (folder.path / name).unlink(missing_ok=True)
+        shutil.rmtree(folder.path / "candidates", ignore_errors=True)
     dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
     short = dict(spec.search.get("short", {}))
     search = search_for(spec, dataset)
-    if (folder.path / RUN).is_file() and folder.read(RUN).get("fingerprint") != spec.fingerprint:
-        (folder.path / STATE).unlink(missing_ok=True)  # of another search that stood here
 
     def train(candidate: Candidate) -> dict[str, Any]:
         one = _candidate_spec(spec, candidate, short)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Moved, Option, Plan, Row, Size, Table
-from fairweight.experiments.tables._forml import as_printed, three_rows
+from fairweight.experiments.tables._forml import as_printed, as_product, three_rows
 
 OPTIONS = {
     "exemplar": Option(
@@ -39,7 +39,7 @@ class CifarTable(Table):
     remarks: ClassVar[tuple[str, ...]] = REMARKS
     source: str
     exemplars: int  # of each class
-    default_per_class: int  # exemplars of each class in a batch, for the product's default
+    classes: int
     rounds: int  # of MOEW's search
 
     def base(self, plan: Plan) -> Spec:
@@ -67,7 +67,7 @@ class CifarTable(Table):
 
     def data(self, plan: Plan, *, inside: bool) -> dict[str, Any]:
         """What is said of the data."""
-        each = self.exemplars if plan.size.limit is None else self.default_per_class
+        each = self.exemplars if plan.size.limit is None else 100 // self.classes + 2
         exemplar = {"source": "train", "size": each, "inside": inside}
         found: dict[str, Any] = {"split": {"validation": 0.0}, "exemplar": exemplar}
         return found if plan.size.limit is None else {**found, "limit": plan.size.limit}
@@ -81,7 +81,7 @@ class CifarTable(Table):
         beside = ("uniform", "uniform-same") if held else ("uniform",)
         max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
         printed = as_printed(part, max_loss, int(plan.number("per_class")))
-        default = part.with_(method="forml", per_cell=self.default_per_class)
+        default = as_product(part, self.classes, groups=False)
         rows = [
             Row("uniform", "Uniform / Proportion", whole, "Uniform / Proportion", against=()),
             *([same] if held else []),
@@ -95,7 +95,7 @@ class CifarTable(Table):
             Row("mwn", "MWN", self.mwn(plan, part), "MWN", against=beside),
             Row("lb", "LB", self.label_bias(plan, whole if plan.options["lb_measure"] == "train" else part), "LB"),
             *three_rows(printed, default, against=beside),
-            *self.extras(part, beside),
+            *self.extras(part, default, beside),
         ]
         return tuple(rows)
 
@@ -121,7 +121,7 @@ class CifarTable(Table):
         }
         return base.with_(method="moew", search=search)
 
-    def extras(self, base: Spec, beside: tuple[str, ...]) -> list[Row]:
+    def extras(self, base: Spec, default: Spec, beside: tuple[str, ...]) -> list[Row]:
         """What else the front of TPRD against accuracy is drawn with."""
         difficulty = base.with_(method="class-difficulty")
         strong = base.with_(method="class-difficulty", method_options={"tau": 2.0})
@@ -129,12 +129,10 @@ class CifarTable(Table):
         tied = base.with_(
             method="forml",
             method_options={"objective": "mean + variance", "tie": "label", "own": False},
-            per_cell=self.default_per_class,
+            per_cell=default.per_cell,
         )
         fair = base.with_(method="meta-weight-net", method_options={"objective": "max-discrepancy"})
-        l2rw = base.with_(
-            method="l2rw", method_options={"objective": "mean + variance"}, per_cell=self.default_per_class
-        )
+        l2rw = base.with_(method="l2rw", method_options={"objective": "mean + variance"}, per_cell=default.per_cell)
         bias = Moved("class-bias", of=beside[-1])
         return [
             Row("forml-tied", "FORML, one score per class", tied, None, "extra", against=beside),
@@ -149,10 +147,10 @@ class CifarTable(Table):
 
 def sizes(seeds: int, limit: int) -> dict[str, Size]:
     """Quick, short and the paper's own."""
-    quick = f"a network 8 wide on {limit} training images for 2 epochs: the code path, not the numbers."
+    quick = f"a network 4 wide on {limit} training images for 2 epochs: the code path, not the numbers."
     short = "30 epochs in place of 200, the learning rate falling at the same shares of them."
     return {
-        "quick": Size("quick", quick, seeds=2, epochs=2, limit=limit, network={"width": 8}),
+        "quick": Size("quick", quick, seeds=2, epochs=2, limit=limit, network={"width": 4}),
         "short": Size("short", short, seeds=5, epochs=30),
         "paper": Size("paper", "the paper's own: 200 epochs.", seeds=seeds, epochs=200),
     }

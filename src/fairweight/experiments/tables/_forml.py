@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairweight.experiments.defaults import EXEMPLARS, STRENGTH, TIED_RATE
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Row
 
@@ -15,6 +16,16 @@ def as_printed(base: Spec, objective: Any, per_cell: int, **options: Any) -> Spe
     """Algorithm 1: plain look-ahead, plain score step at the model's learning rate."""
     given: dict[str, Any] = {"objective": objective, "score_step": PLAIN, **options}
     return base.with_(method="forml", method_options=given, per_cell=per_cell)
+
+
+def as_product(base: Spec, cells: int, *, groups: bool) -> Spec:
+    """What `fairweight train` does when it is not told otherwise: so many cells, groups beside the label or not."""
+    per_cell = min(32, max(3, EXEMPLARS // cells))
+    if not groups:
+        return base.with_(method="forml", per_cell=per_cell)
+    objective = f"mean + {STRENGTH:g} * equal-opportunity-rate"
+    options = {"objective": objective, "tie": "cell", "score_step": {"name": "adaptive", "rate": TIED_RATE}}
+    return base.with_(method="forml", method_options=options, per_cell=per_cell)
 
 
 def with_reverse(spec: Spec) -> Spec:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Option, Plan, Size, Table
-from fairweight.experiments.tables._forml import as_printed
+from fairweight.experiments.tables._forml import as_printed, as_product
 
 CORRUPTION = "one-class:label=2,fraction=0.2"
 OPTIONS = {
@@ -72,4 +72,4 @@ class MnistTable(Table):
         """As printed, and the product's default."""
         base = self.base(plan)
         max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
-        return as_printed(base, max_loss, base.per_cell), base.with_(method="forml", per_cell=10)
+        return as_printed(base, max_loss, base.per_cell), as_product(base, 10, groups=False)

@@ -20,6 +20,6 @@ class Adversarial(CelebaTable):
             Row("reverse", "Reverse, reverse look-ahead", with_reverse(up), "Reverse", "forml"),
             Row("no-reverse-plain", "No Reverse, Algorithm 1", down, "No Reverse", "forml"),
             Row("reverse-plain", "Reverse, Algorithm 1", up, "Reverse", "forml"),
-            Row("forml-default", "FORML, product default", base.with_(method="forml"), None, "forml"),
+            Row("forml-default", "FORML, product default", self.default_forml(plan), None, "forml"),
             Row("uniform", "Uniform", base, None, "control", against=()),
         )

@@ -11,5 +11,5 @@ class Cifar10(CifarTable):
     source = "cifar10"
     sizes = sizes(seeds=30, limit=600)
     exemplars = 500
-    default_per_class = 10
+    classes = 10
     rounds = 20

@@ -9,7 +9,7 @@ class Cifar100(CifarTable):
     """CIFAR-100, ResNet-18, the class as the attribute, 200 epochs."""
 
     source = "cifar100"
-    sizes = sizes(seeds=30, limit=1000)
+    sizes = sizes(seeds=30, limit=600)
     exemplars = 50
-    default_per_class = 3  # a hundred classes: ten of each would cost ten plain steps
+    classes = 100
     rounds = 50

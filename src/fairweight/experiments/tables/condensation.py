@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Option, Plan, Row
 from fairweight.experiments.tables._cifar import OPTIONS, CifarTable, sizes
-from fairweight.experiments.tables._forml import as_printed, with_reverse
+from fairweight.experiments.tables._forml import as_printed, as_product, with_reverse
 
 
 class Condensation(CifarTable):
     """CIFAR-100 without the tenth that FORML, on the 1,000 least-forgotten exemplars, finds least worth; retrained."""
 
     source = "cifar100"
-    sizes = sizes(seeds=5, limit=1000)
+    sizes = sizes(seeds=5, limit=600)
     exemplars = 50
-    default_per_class = 3
+    classes = 100
     options: ClassVar = {
         **{name: OPTIONS[name] for name in ("per_class", "max_loss", "decay", "schedule")},
         "drop": Option("0.1", (), "the share of the training samples that is dropped"),
@@ -33,11 +33,15 @@ class Condensation(CifarTable):
         "The exemplars stay in the training set.",
     )
 
+    def base(self, plan: Plan) -> Spec:
+        """Uniform on all of train, which is the same for every seed."""
+        return super().base(plan).with_(data_seed=0)
+
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """The printed rows, and what else could choose the same number of samples."""
         base = self.base(plan)
         printed = self.chooser(plan, base)
-        default = printed.with_(method_options={}, per_cell=self.default_per_class)
+        default = as_product(printed.with_(method_options={}), self.classes, groups=False)
         by_forml = self.lowest(plan, "ema_weighted_loss", [printed])
         uniform = [base.to_dict()] * int(plan.number("forgetting_runs"))
         kept = {"train": {"drop": plan.number("drop"), "random": 0}}

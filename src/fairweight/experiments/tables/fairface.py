@@ -7,7 +7,7 @@ from typing import ClassVar
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Option, Plan, Row, Size, Table
 from fairweight.experiments.tables._celeba import OPTIONS, same_rate
-from fairweight.experiments.tables._forml import as_printed, three_rows
+from fairweight.experiments.tables._forml import as_printed, as_product, three_rows
 
 TASKS = {"gender": ("Gender", "gender"), "age": ("Age ≥ 30", "age>=30")}
 
@@ -27,11 +27,11 @@ class Fairface(Table):
     sizes: ClassVar = {
         "quick": Size(
             "quick",
-            "a network 8 wide on 600 images for 2 epochs: the code path, not the numbers.",
+            "a network 4 wide on 600 images for 2 epochs: the code path, not the numbers.",
             seeds=2,
             epochs=2,
             limit=600,
-            network={"width": 8},
+            network={"width": 4},
         ),
         "short": Size("short", "8 epochs in place of 20.", seeds=5, epochs=8),
         "paper": Size("paper", "ours: 20 epochs.", seeds=5, epochs=20),
@@ -75,9 +75,9 @@ class Fairface(Table):
         bias = base.with_(method="label-bias", method_options={"constraint": "equal-opportunity"})
         printed = as_printed(base, objective, base.per_cell, **options)
         forml = f"{key}-forml"
-        three = three_rows(
-            printed, base.with_(method="forml"), "FORML", key=forml, title=f"{title}: FORML", against=against
-        )
+        default = as_product(base, 14, groups=True)
+        default = default.with_(per_cell=base.per_cell) if plan.size.name == "quick" else default
+        three = three_rows(printed, default, "FORML", key=forml, title=f"{title}: FORML", against=against)
         return [
             Row(plain, f"{title}: Uniform", base, None, against=()),
             Row(f"{key}-random", f"{title}: Random", random, None, against=against),

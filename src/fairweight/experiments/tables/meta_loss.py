@@ -22,5 +22,5 @@ class MetaLoss(CelebaTable):
         for key, (title, objective) in losses.items():
             default = base.with_(method="forml", method_options={"objective": objective})
             rows += three_rows(self.printed_forml(plan, objective), default, title, key=key, title=title)
-        own = Row("forml-default", "FORML, product default", base.with_(method="forml"), None, "forml")
+        own = Row("forml-default", "FORML, product default", self.default_forml(plan), None, "forml")
         return (*rows, own, Row("uniform", "Uniform", base, None, "control", against=()))

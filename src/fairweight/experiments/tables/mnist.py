@@ -25,7 +25,7 @@ class Mnist(MnistTable):
         base = self.base(plan)
         printed, default = self.forml(plan)
         tied = default.with_(method_options={"tie": "label"})
-        l2rw = base.with_(method="l2rw", method_options={"objective": "mean"}, per_cell=10)
+        l2rw = base.with_(method="l2rw", method_options={"objective": "mean"}, per_cell=default.per_cell)
         recall = base.with_(method="label-bias", method_options={"constraint": "equal-recall"})
         return (
             Row("uniform-clean", "Uniform (clean data)", self.base(plan, corrupted=False), "Uniform (clean data)"),

@@ -16,7 +16,7 @@ class Reverse(CelebaTable):
         return (
             Row("forml", "No Reverse (Algorithm 1)", plain, "No Reverse", "forml"),
             Row("forml-reverse", "Reverse", with_reverse(plain), "Reverse", "forml"),
-            Row("forml-default", "FORML, product default", base.with_(method="forml"), None, "forml"),
+            Row("forml-default", "FORML, product default", self.default_forml(plan), None, "forml"),
             Row("uniform", "Uniform", base, None, "control", against=()),
             *same_rate("uniform", "forml"),
         )

@@ -1,0 +1,75 @@
+"""Progress over many runs: a bar on a terminal, one plain line per finished run elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from fairweight.experiments._engine import Outcome, Watcher
+from fairweight.experiments.folder import METRICS, RunFolder
+from fairweight.experiments.spec import Spec
+
+
+class RunsProgress(Watcher):
+    """Shows how many runs are over; a failure is a line in any case."""
+
+    def __init__(self, names: dict[str, str] | None = None, stream: TextIO | None = None) -> None:
+        self.names = names or {}  # by fingerprint; otherwise method and seed
+        self.stream = stream if stream is not None else sys.stderr
+        self._bar: Any = None
+        self._task: Any = None
+        self._total = self._done = 0
+        self._part: dict[str, float] = {}  # by fingerprint: how much of it is done
+
+    def on_start(self, specs: list[Spec]) -> None:
+        self._total = len(specs)
+        if self.stream.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.fields[count]}"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=Console(file=self.stream),
+                transient=True,
+            )
+            self._task = self._bar.add_task("runs", total=float(max(1, self._total)), count="", note="")
+            self._bar.start()
+
+    def on_epoch(self, fingerprint: str, epoch: int, epochs: int) -> None:
+        self._part[fingerprint] = epoch / epochs
+        self._move(f"{self.names.get(fingerprint, '')} epoch {epoch}/{epochs}".strip())
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        self._done += 1
+        self._part.pop(outcome.spec.fingerprint, None)
+        name = self.names.get(outcome.spec.fingerprint, f"{outcome.spec.method}, seed {outcome.spec.seed}")
+        line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_became(outcome, name)}"
+        if self._bar is None:
+            print(line, file=self.stream, flush=True)
+        elif outcome.error is not None:
+            self._bar.console.print(line, markup=False, highlight=False)
+        self._move(name)
+
+    def on_end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _move(self, note: str) -> None:
+        if self._bar is not None:
+            done = self._done + sum(self._part.values())
+            self._bar.update(self._task, completed=done, count=f"{self._done}/{self._total} runs", note=note)
+
+
+def _became(outcome: Outcome, name: str) -> str:
+    if outcome.error is not None:
+        return f"FAILED {name}: {outcome.error}"
+    metrics = RunFolder(outcome.folder).read(METRICS)
+    tprd = metrics.get("tprd")
+    numbers = f"accuracy {100 * metrics['accuracy']:.2f} %" + ("" if tprd is None else f", TPRD {100 * tprd:.2f} %")
+    took = "found" if outcome.reused else f"trained in {outcome.seconds:.0f} s"
+    return f"{took} {name}: {numbers}"

@@ -1,0 +1,181 @@
+"""Records as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairweight.experiments._table_text import in_digits, mean_text, size_line
+from fairweight.experiments.numbers import BESIDE
+
+Record = Mapping[str, Any]
+
+
+def line(cells: Iterable[object]) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def heads(titles: Iterable[str]) -> str:
+    """The first two lines of a table."""
+    named = list(titles)
+    return line(named) + "\n" + "|" + "---|" * len(named)
+
+
+def compared_lines(entry: Mapping[str, Any]) -> str:
+    """Ours, with the printed number in brackets where there is one."""
+    printed = entry.get("printed")
+    beside = "" if printed is None else f" ({mean_text({**printed, 'n': printed['runs']})})"
+    return f"{mean_text(entry)}{beside}"
+
+
+def record_section(record: Record) -> str:
+    """One table: ours beside printed, what stands beside it, differences seed by seed, and where it comes from."""
+    sizes = {"paper": "full size", "short": "short", "quick": "quick"}
+    parts = [f"## {record['table']}, {sizes[record['size']]}", f"{record['title']} {size_line(record)}"]
+    parts += [_main_table(record), _beside_table(record), _paired_table(record), _closed_table(record)]
+    parts += [_front_table(record)]
+    parts += ["\n".join(f"- {remark}" for remark in record["remarks"]), _source(record)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _main_table(record: Record) -> str:
+    titles = ["row", "n"]
+    for number in record["numbers"]:
+        unit = f", {number['unit']}" if number["unit"] else ""
+        titles += [f"{number['title']}{unit}"] + (["printed", "verdict"] if record["printed"] else [])
+    lines = [heads(titles)]
+    for row in record["rows"]:
+        cells: list[object] = [row["title"], max((row["means"][n["key"]]["n"] for n in record["numbers"]), default=0)]
+        for number in record["numbers"]:
+            entry = row["means"][number["key"]]
+            cells.append(mean_text(entry))
+            if record["printed"]:
+                printed = entry.get("printed")
+                cells.append("–" if printed is None else mean_text({**printed, "n": printed["runs"]}))
+                cells.append(entry.get("verdict", "–"))
+        lines.append(line(cells))
+    return "\n".join(lines)
+
+
+def _beside_table(record: Record) -> str:
+    keys = [key for key in BESIDE if any(key in row["beside"] for row in record["rows"])]
+    lines = [heads(["beside it", *(BESIDE[key][0] for key in keys)])]
+    for row in record["rows"]:
+        found = [row["beside"].get(key) for key in keys]
+        cells = ["–" if e is None else in_digits(e["mean"], BESIDE[k][1]) for k, e in zip(keys, found, strict=True)]
+        lines.append(line([row["title"], *cells]))
+    return "\n".join(lines) if keys else ""
+
+
+def _paired_table(record: Record) -> str:
+    titles = {row["key"]: row["title"] for row in record["rows"]}
+    lines = [heads(["difference, seed by seed", "from", *(n["title"] for n in record["numbers"])])]
+    for row in record["rows"]:
+        for other, found in row["compared"].items():
+            if any(found[n["key"]]["n"] for n in record["numbers"]):
+                lines.append(
+                    line([row["title"], titles[other], *(_difference(found[n["key"]]) for n in record["numbers"])])
+                )
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _difference(entry: Mapping[str, Any]) -> str:
+    if entry["mean"] is None:
+        return "–"
+    error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
+    return f"{entry['mean']:+.2f}{error}" + ("" if entry["p"] is None else f" (p {entry['p']:.2g})")
+
+
+def _closed_table(record: Record) -> str:
+    if not record.get("gap_closed"):
+        return ""
+    titles = {row["key"]: row["title"] for row in record["rows"]}
+    lines = [heads(["share of the way from corrupted to clean", "TPRD", "printed", "accuracy", "printed"])]
+    for key, found in record["gap_closed"].items():
+        cells = [found[number][whose] for number in ("tprd", "accuracy") for whose in ("ours", "printed")]
+        lines.append(line([titles[key], *("–" if c is None else f"{c:.0f} %" for c in cells)]))
+    return "\n".join(lines)
+
+
+def _front_table(record: Record) -> str:
+    """TPRD against accuracy, where rows were run that draw that front."""
+    if not any(row["kind"] == "extra" for row in record["rows"]):
+        return ""
+    points = {
+        row["title"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"])
+        for row in record["rows"]
+        if row["means"].get("tprd", {}).get("mean") is not None
+    }
+    lines = [heads(["TPRD against accuracy", "TPRD", "accuracy", "on the front"])]
+    for title, (tprd, accuracy) in sorted(points.items(), key=lambda point: point[1]):
+        beaten = any(t <= tprd and a >= accuracy and (t, a) != (tprd, accuracy) for t, a in points.values())
+        lines.append(line([title, f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes"]))
+    return "\n".join(lines)
+
+
+def _source(record: Record) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
+    commands = record.get("commands") or [record["command"]]
+    return "\n".join(
+        [
+            f"- Command: {'; '.join(f'`{command}`' for command in commands)}",
+            f"- Options: {options or 'none'}",
+            f"- {', '.join(record['devices'])}; commit {', '.join(record['commits'])}; {versions}; "
+            f"{record['wall_seconds']:.0f} seconds on the clock; seeds {_seeds(record['seeds'])}",
+        ]
+    )
+
+
+def _seeds(seeds: list[int]) -> str:
+    whole = seeds == list(range(seeds[0], seeds[0] + len(seeds))) if seeds else False
+    return f"{seeds[0]} to {seeds[-1]}" if whole and len(seeds) > 1 else ", ".join(map(str, seeds)) or "none"
+
+
+def demo_table(record: Record) -> str:
+    """The demo's rows."""
+    titles = {"tprd": "TPRD, % ↓", "max_fnr": "maxFNR, % ↓", "accuracy": "accuracy, % ↑"}
+    n = max(entry["n"] for row in record["rows"].values() for entry in row.values())
+    lines = [heads([f"mean ± standard error, {n} seeds", *titles.values()])]
+    for name, row in record["rows"].items():
+        cells = [mean_text(_percent(row[key])) for key in titles]
+        lines.append(line([name, *cells]))
+    auc = record.get("auc_wrong_labels")
+    tail = "" if auc is None else f"\n\nA low score finds a wrong label: AUC {mean_text(auc, 3)}."
+    return "\n".join(lines) + tail
+
+
+def _percent(entry: Mapping[str, Any]) -> dict[str, Any]:
+    scaled = {key: None if entry.get(key) is None else 100 * entry[key] for key in ("mean", "standard_error")}
+    return {**scaled, "n": entry["n"]}
+
+
+def method_table(found: Iterable[Record], method: str | None = None) -> str:
+    """What each method cost and gave in the records, against Uniform seed by seed; of one method where named."""
+    titles = ["method", "record", "row", "n", "TPRD from Uniform", "accuracy from Uniform", "time, × Uniform"]
+    lines = []
+    for record in found:
+        rows = {row["key"]: row for row in record["rows"]}
+        where = f"{record.get('table', record.get('name', record['kind']))}, {record.get('size', 'compare')}"
+        for row in record["rows"]:
+            spec = row.get("spec")
+            other = next((rows[key] for key in row["against"] if key in rows), None)
+            if not spec or other is None or (method is not None and spec["method"] != method):
+                continue
+            apart = row["compared"][other["key"]]
+            if "tprd" not in apart or not apart["tprd"]["n"]:
+                continue
+            cells = [_difference(apart[key]) for key in ("tprd", "accuracy")]
+            cost = _cost(row, other)
+            lines.append(
+                (spec["method"], line([spec["method"], where, row["title"], apart["tprd"]["n"], *cells, cost]))
+            )
+    if not lines:
+        return ""
+    return "\n".join([heads(titles), *(text for _, text in sorted(lines, key=lambda entry: entry[0]))])
+
+
+def _cost(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    ours, theirs = (entry["beside"].get("seconds", {}).get("mean") for entry in (row, other))
+    return "–" if not ours or not theirs else f"{ours / theirs:.1f}"

@@ -1,0 +1,97 @@
+"""What was measured, kept: records/<date>_<what>/record.json, and the pages that are made from it.
+
+    python -m fairweight.experiments.records            # docs/results.md and the marked places of other pages
+
+A record holds every number seed by seed, so that a later run of more seeds or rows adds to it and all means and
+verdicts are computed anew. Pages are never typed: a place between <!-- records:NAME --> and <!-- /records:NAME --> is
+replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairweight.engine.state import write_atomically
+from fairweight.errors import BadInput
+from fairweight.experiments._summary import with_statistics
+
+FILE = "record.json"
+_IDENTITY = ("kind", "table", "size", "epochs", "options")
+
+
+def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
+    """Write a record into its own folder under this one; one of the same day and the same settings is added to."""
+    path = Path(folder) / name_of(record) / FILE
+    if path.is_file():
+        before = read(path)
+        if same_settings(before, record):
+            record = merged([before, record])
+    write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    return path
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+    """<date>_<what>, and the size where it is not the full one."""
+    size = record.get("size", "paper")
+    what = record.get("table") or record.get("name") or record["kind"]
+    return f"{record['date'][:10]}_{what}" + ("" if size == "paper" else f"-{size}")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """One record."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
+    return values
+
+
+def read_all(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """Every record under a folder by the name of its own folder, oldest first."""
+    return {path.parent.name: read(path) for path in sorted(Path(folder).glob(f"*/{FILE}"))}
+
+
+def same_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two records are of the same table, size and options, so that their seeds belong together."""
+    return all(a.get(key) == b.get(key) for key in _IDENTITY)
+
+
+def merged(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """One record of all seeds and rows; of a seed that was run twice the later one counts."""
+    every = list(records)
+    last = every[-1]
+    rows: dict[str, dict[str, Any]] = {}
+    for record in every:
+        for row in record["rows"]:
+            known = rows.get(row["key"])
+            if known is None or known["spec"] != row["spec"]:
+                rows[row["key"]] = dict(row)  # another training under the same name: the later one alone counts
+                continue
+            seeds = {**known["seeds"], **row["seeds"]}
+            failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
+            rows[row["key"]] = {**row, "seeds": dict(sorted(seeds.items(), key=lambda s: int(s[0]))), "failed": failed}
+    order = {row["key"]: place for place, row in enumerate(last["rows"])}
+    union = {
+        key: list(dict.fromkeys(item for record in every for item in record.get(key, ())))
+        for key in ("devices", "commits")
+    }
+    commands = [c for record in every for c in record.get("commands", [record.get("command")]) if c]
+    return with_statistics(
+        {
+            **last,
+            "rows": sorted(rows.values(), key=lambda row: order.get(row["key"], len(order))),
+            "seeds": sorted({int(seed) for row in rows.values() for seed in row["seeds"]}),
+            "commands": list(dict.fromkeys(commands)),
+            "wall_seconds": round(sum(float(record.get("wall_seconds", 0)) for record in every), 1),
+            **union,
+        }
+    )
+
+
+if __name__ == "__main__":
+    from fairweight.experiments._pages import main
+
+    main()

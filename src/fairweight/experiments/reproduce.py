@@ -1,0 +1,120 @@
+"""A published table, run: every row over seeds, ours beside printed, with a verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fairweight.experiments import controls, numbers
+from fairweight.experiments._engine import Outcome, Watcher
+from fairweight.experiments._summary import with_statistics
+from fairweight.experiments.folder import RUN, RunFolder
+from fairweight.experiments.parallel import EngineName, run_all
+from fairweight.experiments.planned import Planned, planned
+from fairweight.experiments.provenance import provenance
+from fairweight.experiments.spec import Spec
+from fairweight.experiments.tables import Row
+
+__all__ = ["planned", "reproduce"]
+
+
+def reproduce(
+    what: Planned,
+    out: str | Path,
+    *,
+    engine: EngineName = "processes",
+    jobs: int | None = None,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    watcher: Watcher | None = None,
+) -> dict[str, Any]:
+    """Run the table's rows over seeds into a pool of run folders under `out`, and say what came out, as plain values.
+
+    Rows that were not asked for stand in the result too where their runs are in the pool already.
+    """
+    pool = Path(out) / "runs"
+    started = time.monotonic()
+    specs = what.specs()
+    outcomes = run_all(
+        specs,
+        pool,
+        engine=engine,
+        jobs=jobs,
+        device=device,
+        data_dir=data_dir,
+        download=download,
+        watcher=watcher,
+    )
+    entries = [_entry(what, row, pool, outcomes) for row in what.every]
+    record = {
+        **what.heading(),
+        "seeds": list(what.seeds),
+        "rows": [entry for entry in entries if entry["seeds"] or entry["failed"]],
+        "command": what.command,
+        "wall_seconds": round(time.monotonic() - started, 1),
+        **{key: value for key, value in provenance(device).items() if key in ("versions", "date")},
+        **_where_from(pool, specs),
+    }
+    return with_statistics(record)
+
+
+def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """A row with its numbers seed by seed."""
+    found: dict[str, dict[str, float]] = {}
+    failed: dict[str, str] = {}
+    for seed in what.seeds:
+        outcome = None if row.spec is None else outcomes.get(row.spec_for(seed).fingerprint)
+        if outcome is not None and outcome.error is not None:
+            failed[str(seed)] = outcome.error
+            continue
+        values = _numbers(what, row, seed, pool)
+        if values is not None:
+            found[str(seed)] = values
+    return {
+        "key": row.key,
+        "title": row.title,
+        "kind": row.kind,
+        "printed_row": row.printed,
+        "against": list(row.against),
+        "spec": None if row.spec is None else row.spec.to_dict(),
+        "moved": None if row.moved is None else vars(row.moved),
+        "seeds": found,
+        "failed": failed,
+    }
+
+
+def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:
+    if row.moved is not None:
+        by_key = {other.key: other for other in what.every}
+        folder = _folder(by_key[row.moved.of], seed, pool)
+        if row.moved.how == "class-bias":
+            return numbers.of_table(controls.class_bias(folder)) if folder.finished else None
+        assert row.moved.like is not None
+        like = _folder(by_key[row.moved.like], seed, pool)
+        return numbers.of_table(controls.same_rate(folder, like)) if folder.finished and like.finished else None
+    folder = _folder(row, seed, pool)
+    if not folder.finished:
+        return None
+    wanted = {number.key for number in what.table.numbers}
+    ratios = numbers.loss_ratios(folder) if "loss_ratio" in wanted else {}
+    return {**numbers.of_run(folder), **ratios}
+
+
+def _folder(row: Row, seed: int, pool: Path) -> RunFolder:
+    return RunFolder(pool / row.spec_for(seed).folder_name)
+
+
+def _where_from(pool: Path, specs: list[Spec]) -> dict[str, Any]:
+    """Devices and commits of the runs themselves; one that was found in the pool keeps its own."""
+    devices: dict[str, None] = {}
+    commits: dict[str, None] = {}
+    for spec in specs:
+        folder = RunFolder(pool / spec.folder_name)
+        if folder.finished:
+            run = folder.read(RUN)
+            devices[str(run.get("device"))] = None
+            commits[str(run.get("commit") or "unknown")] = None
+    return {"devices": list(devices), "commits": list(commits)}
