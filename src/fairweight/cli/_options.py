@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from fairweight.errors import BadInput
+
+SMALL = 500_000  # parameters of a network that one thread serves best
 
 Out = Annotated[Path, typer.Option("--out", help="Folder for what is written.")]
 Seed = Annotated[int, typer.Option("--seed", help="Where randomness starts.")]
@@ -31,6 +34,14 @@ def device_of(asked: str) -> str:
     if found.type == "cuda" and (not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count()):
         raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
     return asked
+
+
+def spare_threads(parameters: int, device: str) -> None:
+    """One thread for a small network on a CPU: more cost more than they save, ten times so on a busy machine."""
+    import torch
+
+    if device == "cpu" and parameters < SMALL and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
 
 
 def show_log() -> None:

@@ -14,6 +14,7 @@ from fairweight.data import Dataset, Preprocessing, preprocessing_from
 from fairweight.dynamics import Dynamics
 from fairweight.engine import state
 from fairweight.engine.checkpoint import FILE as CHECKPOINT
+from fairweight.engine.log import FILE as LOG
 from fairweight.errors import BadInput, MissingData
 from fairweight.experiments.opinions import Opinions
 from fairweight.experiments.spec import Spec
@@ -34,6 +35,7 @@ RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING = (
     "predictions.parquet",
     "preprocessing.json",
 )
+FILES = (RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING, CHECKPOINT, LOG, "report.html")
 
 
 class RunFolder:
@@ -47,12 +49,27 @@ class RunFolder:
         """Whether the run came to its end: its numbers are written last."""
         return (self.path / METRICS).is_file()
 
+    @property
+    def started(self) -> bool:
+        """Whether a run was begun here."""
+        return (self.path / RUN).is_file()
+
+    @property
+    def resumable(self) -> bool:
+        """Whether there is anything to take up: a checkpoint, or a finished run."""
+        return self.finished or (self.path / CHECKPOINT).is_file()
+
+    def clear(self) -> None:
+        """Delete what a run writes, and nothing else."""
+        for name in FILES:
+            (self.path / name).unlink(missing_ok=True)
+
     def holds(self, spec: Spec, dataset: Dataset | None = None) -> bool:
         """Whether the run that stands here, finished or not, is the Spec's, and of the same rows where they are given.
 
         A Spec names its file; only the data knows whether what is in the file has changed.
         """
-        if not (self.path / RUN).is_file():
+        if not self.started:
             return False
         found = self.read(RUN)
         if found.get("fingerprint") != spec.fingerprint:

@@ -29,7 +29,7 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
     name = str(options.get("name") or suited(preprocessing))
     body: nn.Module
     if name == "mlp":
-        hidden = tuple(rest.pop("hidden", (64, 64) if math.prod(shape) < 200 else (256, 256)))
+        hidden = tuple(rest.pop("hidden", hidden_for(preprocessing)))
         body = MLP(math.prod(shape), classes, hidden, **_known(rest, ("dropout",), name))
     elif name == "resnet18" and len(shape) == 3:
         stem = rest.pop("stem", "small" if shape[-1] < 96 else "large")
@@ -51,6 +51,11 @@ def suited(preprocessing: Preprocessing) -> str:
     shape = preprocessing.input_shape
     small = len(shape) == 3 and shape[0] == 1 and shape[-1] <= 28
     return "mlp" if len(shape) == 1 or small else "resnet18"
+
+
+def hidden_for(preprocessing: Preprocessing) -> tuple[int, ...]:
+    """The widths of an MLP's hidden layers that suit the data."""
+    return (64, 64) if math.prod(preprocessing.input_shape) < 200 else (256, 256)
 
 
 def _known(rest: Mapping[str, Any], names: tuple[str, ...], network: str) -> dict[str, Any]:

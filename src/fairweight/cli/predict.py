@@ -1,0 +1,43 @@
+"""fairweight predict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairweight.cli._options import Device, Json, device_of, print_json
+from fairweight.cli._words import told
+from fairweight.errors import FairweightError
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    file: Annotated[str, typer.Argument(help="A table, a folder of images, or an image.")],
+    out: Annotated[Path | None, typer.Option("--out", help="A .csv or .parquet file; default: CSV is printed.")] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Predict for new rows with a trained model; where they have labels, also say how well."""
+    from fairweight.experiments.prediction import predict_rows
+
+    try:
+        found = predict_rows(run, file, device_of(device))
+        if out is not None:
+            found.write(out)
+    except FairweightError as error:
+        raise told(error) from error
+    for note in found.notes:
+        print(note, file=sys.stderr)
+    if json:
+        table = None if found.table is None else found.table.to_dict()
+        print_json({"rows": len(found.chances), "out": None if out is None else str(out), "metrics": table})
+        return
+    if out is None:
+        found.to_pandas().to_csv(sys.stdout, index=False, float_format="%.6f")
+    else:
+        print(f"{len(found.chances):,} predictions written to {out}.")
+    if found.table is not None:
+        print(f"\n{found.table}", file=sys.stderr if out is None else sys.stdout)

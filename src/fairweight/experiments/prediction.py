@@ -1,0 +1,114 @@
+"""A finished run's model on new rows: the preprocessing that was fixed in training goes first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fairweight.data import Preprocessing
+from fairweight.engine import state
+from fairweight.engine.predict import logits
+from fairweight.errors import BadInput, NoSpace
+from fairweight.experiments.folder import METRICS, MODEL, RUN, RunFolder
+from fairweight.experiments.network import network_for
+from fairweight.experiments.spec import Spec
+from fairweight.metrics import GroupTable, group_table
+from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CLASSES = 20  # of more, the probability of the predicted one alone is written
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the model says of every row, and the table by group where labels are known."""
+
+    names: tuple[str, ...]  # of the classes
+    chances: Tensor  # [N, K]
+    table: GroupTable | None
+    notes: tuple[str, ...]
+
+    @property
+    def predicted(self) -> list[str]:
+        """The label of each row."""
+        return [self.names[k] for k in self.chances.argmax(dim=1).tolist()]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per row of the file, in its order: predicted, and the probability of each class."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {"row": range(len(self.chances)), "predicted": self.predicted}
+        if len(self.names) <= MOST_CLASSES:
+            columns |= {f"probability_{name}": self.chances[:, k].tolist() for k, name in enumerate(self.names)}
+        else:
+            columns["probability"] = self.chances.amax(dim=1).tolist()
+        return pd.DataFrame(columns)
+
+    def write(self, path: Path) -> None:
+        """As CSV, or as parquet by the file's name; whole or not at all."""
+        import io
+
+        frame, out = self.to_pandas(), io.BytesIO()
+        if path.is_dir():
+            raise BadInput(f"--out {path} is a folder; give the name of a file, such as {path / 'predictions.csv'}.")
+        if path.suffix.lower() in (".parquet", ".pq"):
+            frame.to_parquet(out, index=False)
+        else:
+            frame.to_csv(out, index=False, float_format="%.6f")
+        try:
+            state.write_atomically(path, out.getvalue())
+        except OSError as error:
+            raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with --out.") from error
+
+
+def predict_rows(run: str | Path, source: str | Path, device: str = "cpu") -> Predictions:
+    """The predictions of a finished run for every row of a file, a folder of images or an image."""
+    folder = RunFolder(run)
+    values = folder.read(RUN)
+    folder.read(METRICS)  # a run without them is not finished
+    preprocessing = folder.read_preprocessing()
+    model = network_for(preprocessing, Spec.from_dict(values["spec"]).network)
+    try:
+        folder.read_model(model)
+    except (OSError, RuntimeError, ValueError) as error:
+        what = str(error).strip().split("\n")[0]
+        raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
+    new = preprocessing.read(source)
+    samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
+    found = logits(model.to(device), samples).cpu()
+    chances = _chances(found)
+    table = _table(preprocessing, new.labels, chances.argmax(dim=1), new.groups)
+    return Predictions(preprocessing.meaning.label_names, chances, table, new.notes)
+
+
+def _chances(found: Tensor) -> Tensor:
+    """Probabilities of the classes; one logit is that of the positive one."""  # [N, K]
+    flat = found.reshape(len(found), -1)
+    if flat.shape[1] == 1:
+        flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
+    return flat.double().softmax(dim=1)
+
+
+def _table(
+    preprocessing: Preprocessing, labels: Tensor | None, predictions: Tensor, groups: Tensor | None
+) -> GroupTable | None:
+    """How the model does on these rows, where every one of them has a label that it knows."""
+    if labels is None or len(labels) == 0 or bool((labels < 0).any()):
+        return None
+    meaning = preprocessing.meaning
+    if meaning.group and (groups is None or not bool((groups >= 0).any())):
+        return None
+    return group_table(
+        labels,
+        predictions,
+        groups,
+        label_names=meaning.label_names,
+        group_names=meaning.group_names if groups is not None else None,
+        missing="ignore",
+    )
