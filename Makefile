@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test lint types imports unit lock clean
+.PHONY: demo test lint types imports unit docs lock clean
 .DEFAULT_GOAL := demo
 
 $(STAMP): requirements.lock pyproject.toml
@@ -31,6 +31,9 @@ imports: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+
+docs: $(STAMP)
+	$(BIN)/python -m fairweight.experiments.records
 
 lock: $(STAMP)
 	$(BIN)/python -m pip freeze --exclude-editable --exclude fairweight | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock

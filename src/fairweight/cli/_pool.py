@@ -30,6 +30,4 @@ def engine_of(name: str) -> EngineName:
 
 def quiet() -> None:
     """Keep single runs' messages off the screen: each run's log and record have them."""
-    logger = logging.getLogger("fairweight")
-    logger.handlers = [logging.NullHandler()]
-    logger.propagate = False
+    logging.getLogger("fairweight").addHandler(logging.NullHandler())  # with any handler, none speaks up by itself

@@ -66,7 +66,8 @@ def compare(
         split_seed,
     )
     names = None if methods.strip() == "all" else [name.strip() for name in methods.split(",") if name.strip()]
-    prepared = prepare(protocol, names, first_seed=seed, data_dir=data_dir, download=download)
+    where = device_of(device)
+    prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)
     record = run_methods(
         prepared,
         out,
@@ -74,7 +75,7 @@ def compare(
         first_seed=seed,
         engine=engine_of(engine),
         jobs=jobs,
-        device=device_of(device),
+        device=where,
         data_dir=data_dir,
         download=download,
         watcher=RunsProgress(),

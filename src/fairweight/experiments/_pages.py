@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
-from fairweight.errors import BadInput
 from fairweight.experiments import records
 from fairweight.experiments._markdown import compared_lines, demo_table, method_table, record_section
 from fairweight.experiments.planned import FOLDER, planned
@@ -33,18 +32,18 @@ def pages(root: Path) -> dict[Path, str]:
         if path != root / RESULTS and path.is_file():
             before = path.read_text(encoding="utf-8")
             if "<!-- records:" in before:
-                made[path] = filled(before, lambda name: block(name, found), path)
+                made[path] = filled(before, lambda name: block(name, found))
     return made
 
 
-def filled(text: str, make: Callable[[str], str | None], path: Path) -> str:
-    """The text with each marked place replaced; a marker without an end gets one."""
+def filled(text: str, make: Callable[[str], str | None]) -> str:
+    """The text with each marked place replaced; a marker without an end gets one, a strange one is left alone."""
 
     def replace(match: re.Match[str]) -> str:
         name = match.group(1)
         content = make(name)
         if content is None:
-            raise BadInput(f"{path} asks for records:{name}; there are demo, results, methods and method-NAME.")
+            return match.group(0)
         return f"<!-- records:{name} -->\n{content}\n<!-- /records:{name} -->"
 
     opened = r"<!-- records:([\w-]+) -->"
@@ -133,10 +132,9 @@ def _missing(tables: list[dict[str, Any]]) -> str:
         seeds = {} if done is None else {row["key"]: len(row["seeds"]) for row in done["rows"]}
         rows = [row.key for row in what.asked if seeds.get(row.key, 0) < len(what.seeds)]
         if rows:
-            every = len(rows) == len(what.asked)
-            which = "every row" if every else ", ".join(f"{key} ({seeds.get(key, 0)} seeds)" for key in rows)
+            which = ", ".join(f"{key} ({seeds.get(key, 0)} seeds)" for key in rows) if seeds else "every row"
             trained = [row.key for row in what.asked if row.key in rows and row.spec is not None]
-            chosen = "" if every or not trained else f" --rows {','.join(trained)}"
+            chosen = "" if len(rows) == len(what.asked) or not trained else f" --rows {','.join(trained)}"
             lines.append(f"| {name} | {which}, of {len(what.seeds)} seeds | `{what.command}{chosen}` |")
     return "\n".join(lines) if len(lines) > 2 else "Everything has been run at its full size."
 

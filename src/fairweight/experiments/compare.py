@@ -62,6 +62,7 @@ def prepare(
     methods: Sequence[str] | None = None,
     *,
     first_seed: int = 0,
+    device: str = "cpu",
     data_dir: str | Path | None = None,
     download: bool = False,
 ) -> Prepared:
@@ -86,7 +87,7 @@ def prepare(
         kind = cast(type[Reweighter], catalog.load("reweight", name))
         reason = lacks(kind, dataset)
         if reason is None:
-            specs[name] = _spec(first.with_(method=name, search=dict(kind.search)), dataset, protocol)
+            specs[name] = _spec(first.with_(method=name, search=dict(kind.search)), dataset, protocol, device)
         else:
             left_out[name] = reason
         if name == BASELINE and _held_out(dataset):
@@ -105,8 +106,8 @@ def lacks(kind: type[Reweighter], dataset: Dataset) -> str | None:
     return None
 
 
-def _spec(spec: Spec, dataset: Dataset, protocol: Protocol) -> Spec:
-    made = with_defaults(spec, dataset, dict(protocol.training or {}))
+def _spec(spec: Spec, dataset: Dataset, protocol: Protocol, device: str) -> Spec:
+    made = with_defaults(spec, dataset, dict(protocol.training or {}), device)
     if dataset.validation is None or protocol.select == "last":
         return made.with_(early_stopping={}, seed=0)
     # The whole of the epochs for everybody; patience would give methods that learn slowly less.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from fairweight.experiments.folder import RunFolder
+from fairweight.experiments.mean import Mean
 from fairweight.experiments.run import Result, run
 from fairweight.experiments.spec import Spec
 
@@ -24,22 +24,6 @@ NUMBERS = ("tprd", "max_fnr", "accuracy")
 
 
 @dataclass(frozen=True)
-class Mean:
-    """A mean over seeds with its standard error."""
-
-    value: float
-    error: float
-    n: int
-
-    @classmethod
-    def of(cls, values: list[float]) -> Mean:
-        """Of these values; the error is NaN for one alone."""
-        mean = sum(values) / len(values)
-        spread = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1)) if len(values) > 1 else math.nan
-        return cls(mean, spread / math.sqrt(len(values)), len(values))
-
-
-@dataclass(frozen=True)
 class DemoResult:
     """What the demo found."""
 
@@ -50,13 +34,10 @@ class DemoResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        rows = {
-            name: {key: {"mean": m.value, "standard_error": m.error, "n": m.n} for key, m in numbers.items()}
-            for name, numbers in self.rows.items()
-        }
+        rows = {name: {key: mean.to_dict() for key, mean in numbers.items()} for name, numbers in self.rows.items()}
         return {
             "rows": rows,
-            "auc_wrong_labels": {"mean": self.auc.value, "standard_error": self.auc.error, "n": self.auc.n},
+            "auc_wrong_labels": self.auc.to_dict(),
             "folders": {name: [str(path) for path in paths] for name, paths in self.folders.items()},
             "picture": str(self.picture),
         }

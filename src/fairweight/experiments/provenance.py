@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import subprocess
 import sys
@@ -25,7 +26,10 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree that runs, with a plus where files differ from it; None outside a checkout."""
+    """The commit of the source tree that runs, with a plus where files differ from it; None outside a checkout.
+
+    A tree that was copied without its history is told by FAIRWEIGHT_COMMIT.
+    """
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str | None:
@@ -43,7 +47,7 @@ def commit() -> str | None:
 
     top = git("rev-parse", "--show-toplevel")
     if top is None or here.parents[2] != Path(top):  # somebody else's repository, with fairweight installed in it
-        return None
+        return os.environ.get("FAIRWEIGHT_COMMIT") or None
     head = git("rev-parse", "--short", "HEAD")
     return None if head is None else head + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
 
@@ -57,14 +61,18 @@ def device_name(device: str) -> str:
     return f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
 
 
+def _program() -> str:
+    """What was started, without where it lies."""
+    name = Path(sys.argv[0]).name
+    return "fairweight" if name in ("fairweight", "__main__.py") else name
+
+
 def provenance(device: str = "cpu") -> dict[str, Any]:
     """All of it, for a run.json or a record."""
     return {
         "versions": versions(),
         "commit": commit(),
         "device": device_name(device),
-        "command": " ".join(["fairweight", *sys.argv[1:]])
-        if sys.argv[0].endswith("fairweight")
-        else " ".join(sys.argv),
+        "command": " ".join([_program(), *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }

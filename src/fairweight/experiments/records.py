@@ -25,7 +25,7 @@ _IDENTITY = ("kind", "table", "size", "epochs", "options")
 def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
     """Write a record into its own folder under this one; one of the same day and the same settings is added to."""
     path = Path(folder) / name_of(record) / FILE
-    if path.is_file():
+    if path.is_file() and record["kind"] == "reproduce":
         before = read(path)
         if same_settings(before, record):
             record = merged([before, record])

@@ -26,6 +26,7 @@ OPTIONS = {
     ),
     "random": Option("fixed", ("fixed", "redrawn", "uniform"), "how random weights are drawn"),
 }
+FORML_OPTIONS = {name: OPTIONS[name] for name in ("compared", "mean_loss", "per_cell", "direction")}
 REMARKS = (
     "The validation part is the exemplar set and chooses the epoch, by accuracy, for every method.",
     "LB moves its multipliers for equal opportunity after every epoch of one training.",
@@ -48,7 +49,7 @@ SIZES = {
 class CelebaTable(Table):
     """ResNet-18 on CelebA."""
 
-    options: ClassVar = OPTIONS
+    options: ClassVar = FORML_OPTIONS
     remarks = REMARKS
     sizes = SIZES
     label = "Attractive"
@@ -93,18 +94,19 @@ class CelebaTable(Table):
 
     def default_forml(self, plan: Plan) -> Spec:
         """FORML as the product trains it."""
-        made = as_product(self.base(plan), 4, groups=True)
+        made = as_product(self.base(plan), classes=2, groups=2)
         return made.with_(per_cell=4) if plan.size.name == "quick" else made
 
     def main_rows(self, plan: Plan, printed: set[str]) -> list[Row]:
         """Uniform, the baselines and FORML, each beside its printed row where there is one."""
         base = self.base(plan)
+        random = {"kind": plan.options.get("random", OPTIONS["random"].default)}
         rows = [
             Row("uniform", "Uniform", base, "Uniform", against=()),
             Row(
                 "random",
                 "Random",
-                base.with_(method="random", method_options={"kind": plan.options["random"]}),
+                base.with_(method="random", method_options=random),
                 "Random",
             ),
             Row("proportion", "Proportion", base.with_(method="proportion"), "Proportion"),

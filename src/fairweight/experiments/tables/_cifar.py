@@ -81,7 +81,7 @@ class CifarTable(Table):
         beside = ("uniform", "uniform-same") if held else ("uniform",)
         max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
         printed = as_printed(part, max_loss, int(plan.number("per_class")))
-        default = as_product(part, self.classes, groups=False)
+        default = as_product(part, self.classes)
         rows = [
             Row("uniform", "Uniform / Proportion", whole, "Uniform / Proportion", against=()),
             *([same] if held else []),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairweight.experiments.defaults import EXEMPLARS, STRENGTH, TIED_RATE
+from fairweight.experiments.defaults import EXEMPLARS
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Row
+from fairweight.reweight._suited import suited_options
 
 PLAIN = {"name": "plain", "scale": 1.0}  # the paper's: the model's learning rate, times 1
 
@@ -18,13 +19,10 @@ def as_printed(base: Spec, objective: Any, per_cell: int, **options: Any) -> Spe
     return base.with_(method="forml", method_options=given, per_cell=per_cell)
 
 
-def as_product(base: Spec, cells: int, *, groups: bool) -> Spec:
-    """What `fairweight train` does when it is not told otherwise: so many cells, groups beside the label or not."""
-    per_cell = min(32, max(3, EXEMPLARS // cells))
-    if not groups:
-        return base.with_(method="forml", per_cell=per_cell)
-    objective = f"mean + {STRENGTH:g} * equal-opportunity-rate"
-    options = {"objective": objective, "tie": "cell", "score_step": {"name": "adaptive", "rate": TIED_RATE}}
+def as_product(base: Spec, classes: int, groups: int = 0) -> Spec:
+    """What `fairweight train` does when it is not told otherwise, with so many classes and groups beside them."""
+    options = suited_options("forml", classes, groups=groups > 0, train_groups=groups > 0)
+    per_cell = min(32, max(3, EXEMPLARS // (classes * max(1, groups))))
     return base.with_(method="forml", method_options=options, per_cell=per_cell)
 
 

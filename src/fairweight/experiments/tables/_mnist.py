@@ -72,4 +72,4 @@ class MnistTable(Table):
         """As printed, and the product's default."""
         base = self.base(plan)
         max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
-        return as_printed(base, max_loss, base.per_cell), as_product(base, 10, groups=False)
+        return as_printed(base, max_loss, base.per_cell), as_product(base, 10)

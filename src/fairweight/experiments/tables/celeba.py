@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fairweight.experiments.tables import Plan, Row
-from fairweight.experiments.tables._celeba import CelebaTable
+from fairweight.experiments.tables._celeba import FORML_OPTIONS, OPTIONS, CelebaTable
 
 
 class Celeba(CelebaTable):
     """CelebA, Attractive by Male, ResNet-18, Adam, 10 epochs, 128x128."""
+
+    options: ClassVar = {**FORML_OPTIONS, "random": OPTIONS["random"]}
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """The printed rows, and Uniform with its threshold moved to FORML's positive rate."""

@@ -41,7 +41,7 @@ class Condensation(CifarTable):
         """The printed rows, and what else could choose the same number of samples."""
         base = self.base(plan)
         printed = self.chooser(plan, base)
-        default = as_product(printed.with_(method_options={}), self.classes, groups=False)
+        default = as_product(printed, self.classes)
         by_forml = self.lowest(plan, "ema_weighted_loss", [printed])
         uniform = [base.to_dict()] * int(plan.number("forgetting_runs"))
         kept = {"train": {"drop": plan.number("drop"), "random": 0}}

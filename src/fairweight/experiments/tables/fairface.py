@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Option, Plan, Row, Size, Table
-from fairweight.experiments.tables._celeba import OPTIONS, same_rate
+from fairweight.experiments.tables._celeba import FORML_OPTIONS, OPTIONS, same_rate
 from fairweight.experiments.tables._forml import as_printed, as_product, three_rows
 
 TASKS = {"gender": ("Gender", "gender"), "age": ("Age ≥ 30", "age>=30")}
@@ -16,7 +16,11 @@ class Fairface(Table):
     """Ours: FairFace, gender by race and age ≥ 30 by race, with the rows of the CelebA table."""
 
     printed = False
-    options: ClassVar = {**OPTIONS, "per_cell": Option("10", (), OPTIONS["per_cell"].about)}
+    options: ClassVar = {
+        **FORML_OPTIONS,
+        "random": OPTIONS["random"],
+        "per_cell": Option("10", (), OPTIONS["per_cell"].about),
+    }
     remarks = (
         "ResNet-18, Adam at 1e-3, batches of 128, flips and shifts; a tenth of train is the validation part, which is "
         "the exemplar set and chooses the epoch, by accuracy, for every method.",
@@ -75,7 +79,7 @@ class Fairface(Table):
         bias = base.with_(method="label-bias", method_options={"constraint": "equal-opportunity"})
         printed = as_printed(base, objective, base.per_cell, **options)
         forml = f"{key}-forml"
-        default = as_product(base, 14, groups=True)
+        default = as_product(base, classes=2, groups=7)
         default = default.with_(per_cell=base.per_cell) if plan.size.name == "quick" else default
         three = three_rows(printed, default, "FORML", key=forml, title=f"{title}: FORML", against=against)
         return [

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fairweight.experiments.tables import Plan, Row
-from fairweight.experiments.tables._celeba import CelebaTable
+from fairweight.experiments.tables._celeba import FORML_OPTIONS, OPTIONS, CelebaTable
 from fairweight.experiments.tables._forml import three_rows
 
 
 class MetaLoss(CelebaTable):
     """CelebA: FORML with MaxLossD, MeanLossD or cross entropy as the meta-loss."""
+
+    options: ClassVar = {**FORML_OPTIONS, "max_loss": OPTIONS["max_loss"]}
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """Each meta-loss by Algorithm 1, under the reverse look-ahead, and with the product's score step."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fairweight.experiments.tables import Number, Plan, Row
 from fairweight.experiments.tables._forml import three_rows
-from fairweight.experiments.tables._mnist import MnistTable
+from fairweight.experiments.tables._mnist import OPTIONS, MnistTable
 
 
 class MnistLossRatio(MnistTable):
     """MNIST as in the table mnist: EMA loss of the training samples with label 2 over that of the others."""
 
+    options: ClassVar = {name: option for name, option in OPTIONS.items() if name != "lb_iterations"}
     numbers = (
         # Uniform's is where FORML starts from; the paper calls a lower one better.
         Number("loss_ratio", "EMA loss, label 2 over others", "lower", unit=""),

@@ -1,0 +1,173 @@
+"""Records add up, and pages are made from them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fairweight.errors import BadInput
+from fairweight.experiments import records
+from fairweight.experiments._pages import block, filled, main, pages, results
+from fairweight.experiments._summary import with_statistics
+from fairweight.experiments.planned import planned
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def record_of(values, size="paper", table="mnist", date="2030-01-02T03:04:05+00:00", **changes):
+    """A record of these values: by row, by seed, the accuracy; the other numbers follow."""
+    what = planned(table, size=size)
+    by_key = {row.key: row for row in what.every}
+    rows = [
+        {
+            "key": key,
+            "title": by_key[key].title,
+            "kind": by_key[key].kind,
+            "printed_row": by_key[key].printed,
+            "against": list(by_key[key].against),
+            "spec": None if by_key[key].spec is None else by_key[key].spec.to_dict(),
+            "moved": None,
+            "seeds": {
+                str(seed): {"accuracy": a, "tprd": 100 - a, "max_fnr": 110 - a, "seconds": 10.0 + seed}
+                for seed, a in seeds.items()
+            },
+            "failed": {},
+        }
+        for key, seeds in values.items()
+    ]
+    record = {
+        **what.heading(),
+        "seeds": sorted({seed for seeds in values.values() for seed in seeds}),
+        "rows": rows,
+        "command": what.command,
+        "wall_seconds": 5.0,
+        "date": date,
+        "versions": {"torch": "9.9"},
+        "devices": ["a GPU"],
+        "commits": ["abc"],
+        **changes,
+    }
+    return with_statistics(record)
+
+
+def row_of(record, key):
+    return next(row for row in record["rows"] if row["key"] == key)
+
+
+def test_more_seeds_of_the_same_settings_add_to_the_record(tmp_path):
+    path = records.keep(record_of({"uniform": {0: 95.0, 1: 96.0}}), tmp_path)
+    assert path == tmp_path / "2030-01-02_mnist" / "record.json"
+    again = records.keep(record_of({"uniform": {2: 97.0}, "lb": {0: 90.0}}, devices=["another"]), tmp_path)
+    assert again == path
+    found = records.read(path)
+    assert row_of(found, "uniform")["means"]["accuracy"]["mean"] == pytest.approx(96.0)
+    assert row_of(found, "uniform")["means"]["accuracy"]["n"] == 3
+    assert row_of(found, "uniform")["means"]["accuracy"]["verdict"] == "too few seeds to say"
+    assert row_of(found, "lb")["means"]["accuracy"]["n"] == 1
+    assert row_of(found, "lb")["compared"]["uniform"]["accuracy"]["mean"] == pytest.approx(-5.0)
+    assert found["seeds"] == [0, 1, 2]
+    assert found["devices"] == ["a GPU", "another"]
+    assert found["wall_seconds"] == 10.0
+    assert len(found["commands"]) == 1
+
+
+def test_a_seed_that_was_run_twice_counts_once_and_the_later_one():
+    merged = records.merged([record_of({"uniform": {0: 95.0}}), record_of({"uniform": {0: 97.0}})])
+    assert row_of(merged, "uniform")["means"]["accuracy"]["mean"] == 97.0
+
+
+def test_a_row_that_is_trained_otherwise_replaces_the_old_one():
+    old, new = record_of({"uniform": {0: 95.0, 1: 95.0}}), record_of({"uniform": {2: 97.0}})
+    old["rows"][0]["spec"] = {**old["rows"][0]["spec"], "lr": 0.5}
+    assert row_of(records.merged([old, new]), "uniform")["seeds"].keys() == {"2"}
+
+
+def test_other_settings_make_another_record(tmp_path):
+    records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
+    records.keep(record_of({"uniform": {0: 80.0}}, size="short"), tmp_path)
+    assert sorted(records.read_all(tmp_path)) == ["2030-01-02_mnist", "2030-01-02_mnist-short"]
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    path = records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
+    path.write_text("{")
+    with pytest.raises(BadInput, match=r"record\.json is no record"):
+        records.read_all(tmp_path)
+
+
+def test_results_show_every_table_and_what_is_missing(tmp_path):
+    found = {
+        "a": record_of(
+            {
+                "uniform": {0: 95.0, 1: 96.0},
+                "lb": dict.fromkeys(range(10), 95.0),
+                "uniform-clean": {0: 98.0},
+                "forml-default": {0: 97.0},
+            }
+        ),
+        "b": record_of({"uniform": {0: 93.0}, "class-difficulty": {0: 92.9}}, table="cifar10", size="short"),
+    }
+    notes = tmp_path / "records" / "b" / "notes.md"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("What was tried: patience.\n")
+    page = results(found, tmp_path)
+    assert page.index("## cifar10, short") < page.index("## mnist, full size")
+    assert "30 epochs in place of 200" in page
+    assert "What was tried: patience." in page
+    assert "95.50 ± 0.50" in page
+    assert "95.24 ± 0.36" in page
+    assert "on the front" in page
+    assert "share of the way from corrupted to clean" in page
+    missing = page.split("## What has not been run")[1]
+    assert "| cifar10 | every row, of 30 seeds | `fairweight reproduce cifar10 --seeds 30` |" in missing
+    assert re.search(r"\| mnist \| uniform-clean \(1 seeds\), uniform \(2 seeds\), forml \(0 seeds\)", missing)
+    assert "`fairweight reproduce mnist --seeds 10 --rows uniform-clean,uniform,forml," in missing  # not lb
+
+
+def test_marked_places_are_replaced_and_nothing_else():
+    demo = {
+        "kind": "demo",
+        "date": "2030-01-02",
+        "rows": {"FORML": {k: {"mean": 0.5, "standard_error": 0.01, "n": 5} for k in ("tprd", "max_fnr", "accuracy")}},
+        "auc_wrong_labels": {"mean": 0.99, "standard_error": 0.001, "n": 5},
+    }
+    text = "before\n<!-- records:demo -->old<!-- /records:demo -->\nafter\n<!-- records:methods -->\nend\n"
+    made = filled(text, lambda name: block(name, {"d": demo}))
+    assert made.startswith("before\n<!-- records:demo -->\n| mean ± standard error, 5 seeds |")
+    assert "50.00 ± 1.00" in made
+    assert "AUC 0.990 ± 0.001" in made
+    assert "old" not in made
+    assert "after\n<!-- records:methods -->\nNo record yet" in made
+    assert made.endswith("<!-- /records:methods -->\nend\n")
+    assert filled(made, lambda name: block(name, {"d": demo})) == made
+    somebody_elses = "<!-- records:speed -->\n1 ms\n<!-- /records:speed -->"
+    assert filled(somebody_elses, lambda name: block(name, {})) == somebody_elses
+
+
+def test_methods_show_what_they_cost_and_gave():
+    found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 96.0, 1: 98.0}})}
+    table = block("methods", found)
+    assert "| label-bias | mnist, paper | LB | 2 | -1.50 ± 0.50 (p 0.2) | +1.50 ± 0.50 (p 0.2) | 1.0 |" in table
+    assert block("method-label-bias", found) == table
+    assert block("method-focal", found) == "No record has it yet."
+    assert "| mnist | paper | Uniform | 2 |" in block("results", found)
+
+
+def test_the_command_writes_pages_and_checks_them(tmp_path, capsys):
+    (tmp_path / "records" / "x").mkdir(parents=True)
+    (tmp_path / "records" / "x" / "record.json").write_text(json.dumps(record_of({"uniform": {0: 95.0}})))
+    (tmp_path / "README.md").write_text("<!-- records:results -->\n")
+    main(["--root", str(tmp_path)])
+    assert "results.md" in capsys.readouterr().out
+    assert "| mnist |" in (tmp_path / "README.md").read_text()
+    main(["--root", str(tmp_path), "--check"])
+    (tmp_path / "docs" / "results.md").write_text("typed by hand")
+    with pytest.raises(SystemExit, match="out of date"):
+        main(["--root", str(tmp_path), "--check"])
+
+
+def test_the_pages_of_this_repository_are_up_to_date():
+    for path, text in pages(ROOT).items():
+        assert path.is_file(), f"{path} is missing: make docs"
+        assert path.read_text(encoding="utf-8") == text, f"{path} is out of date: make docs"

@@ -1,0 +1,125 @@
+"""A table at its quick size, end to end: rows over seeds, verdicts, what stands beside, and a record."""
+
+import json
+
+import pytest
+
+from fairweight.experiments._table_text import text_of
+from fairweight.experiments.folder import RunFolder
+from fairweight.experiments.planned import planned
+from fairweight.experiments.reproduce import reproduce
+
+ROWS = ("uniform-clean", "uniform", "forml-default")
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.fixture(scope="module")
+def record(out):
+    return reproduce(planned("mnist", size="quick", seeds=2, rows=ROWS, epochs=4), out, jobs=1)
+
+
+def row_of(record, key):
+    return next(row for row in record["rows"] if row["key"] == key)
+
+
+def test_numbers_are_those_of_the_run_folders(record, out):
+    what = planned("mnist", size="quick", seeds=2, rows=ROWS, epochs=4)
+    row = next(row for row in what.every if row.key == "uniform")
+    values = []
+    for seed in (0, 1):
+        metrics = RunFolder(out / "runs" / row.spec_for(seed).folder_name).read("metrics.json")
+        values.append(100 * metrics["tprd"])
+        assert row_of(record, "uniform")["seeds"][str(seed)]["tprd"] == pytest.approx(values[-1])
+        assert row_of(record, "uniform")["seeds"][str(seed)]["floor_tprd"] > 0
+    mean = row_of(record, "uniform")["means"]["tprd"]
+    assert mean["mean"] == pytest.approx(sum(values) / 2)
+    assert mean["n"] == 2
+    assert mean["printed"] == {"mean": 8.59, "standard_error": 0.91, "runs": 10}
+    assert mean["verdict"] in ("agrees", "better", "worse", "too few seeds to say")
+
+
+def test_scores_and_effective_size_stand_beside_forml(record):
+    beside = row_of(record, "forml-default")["beside"]
+    assert beside["score_std"]["mean"] > 0.01
+    assert 0 < beside["effective_size"]["mean"] < 1
+    assert {"tpr_std", "tpr_worst_tenth", "floor_tprd", "seconds"} <= beside.keys()
+    assert "score_std" not in row_of(record, "uniform")["beside"]
+
+
+def test_differences_are_taken_seed_by_seed(record):
+    apart = row_of(record, "forml-default")["compared"]["uniform"]["accuracy"]
+    ours, theirs = (row_of(record, key)["seeds"] for key in ("forml-default", "uniform"))
+    expected = [ours[s]["accuracy"] - theirs[s]["accuracy"] for s in ("0", "1")]
+    assert apart["mean"] == pytest.approx(sum(expected) / 2)
+    assert apart["n"] == 2
+    assert apart["p"] is not None
+
+
+def test_share_of_the_gap_that_is_closed(record):
+    closed = record["gap_closed"]["forml-default"]["accuracy"]
+    mean = {key: row_of(record, key)["means"]["accuracy"]["mean"] for key in ROWS}
+    way = mean["uniform-clean"] - mean["uniform"]
+    assert closed["ours"] == pytest.approx(100 * (mean["forml-default"] - mean["uniform"]) / way)
+    assert closed["printed"] == pytest.approx(100 * (95.90 - 95.24) / (97.16 - 95.24))
+
+
+def test_record_says_where_it_comes_from(record):
+    assert record["size"] == "quick"
+    assert record["command"] == f"fairweight reproduce mnist --quick --seeds 2 --rows {','.join(ROWS)} --epochs 4"
+    assert record["versions"]["torch"]
+    assert record["devices"][0].startswith("CPU")
+    assert record["options"]["validation"] == "clean"
+    assert record["wall_seconds"] > 0
+    assert "Welch" in record["test"]
+    assert json.loads(json.dumps(record)) == record
+
+
+def test_text_shows_both_numbers_and_says_the_size(record):
+    text = text_of(record)
+    assert "Size: quick: scikit-learn's 1,797 digits" in text
+    assert "it is no reproduction" in text
+    assert "8.59 ± 0.91" in text
+    assert "effective size" in text
+    assert "Verdict: Welch's 95 % interval" in text
+    assert "FORML, Algorithm 1" not in text  # a row that was not run
+
+
+def test_finished_rows_stand_in_a_later_call_and_are_not_run_again(record, out):
+    later = reproduce(planned("mnist", size="quick", seeds=2, rows=["uniform"], epochs=4), out, jobs=1)
+    assert {row["key"] for row in later["rows"]} == set(ROWS)
+    assert row_of(later, "uniform")["seeds"] == row_of(record, "uniform")["seeds"]
+
+
+def test_loss_ratio_is_of_the_same_runs(out, record):
+    what = planned("mnist-loss-ratio", size="quick", seeds=2, rows=["uniform"], epochs=4)
+    found = reproduce(what, out, jobs=1)
+    assert {row["key"] for row in found["rows"]} == {"uniform", "forml-default"}  # both were there
+    row = next(row for row in what.every if row.key == "uniform")
+    weights = RunFolder(out / "runs" / row.spec_for(0).folder_name).read_weights()
+    twos = weights["label"].astype(str) == "2"
+    expected = weights.loc[twos, "ema_loss"].mean() / weights.loc[~twos, "ema_loss"].mean()
+    assert row_of(found, "uniform")["seeds"]["0"]["loss_ratio"] == pytest.approx(expected)
+    assert row_of(found, "uniform")["means"]["loss_ratio"]["printed"]["mean"] == 2.9
+
+
+def test_a_failed_row_is_reported_and_the_others_stand(out, monkeypatch):
+    from fairweight.experiments import _engine
+
+    original = _engine.run
+
+    def failing(spec, place, **options):
+        if spec.method == "forml":
+            raise ValueError("no luck")
+        return original(spec, place, **options)
+
+    monkeypatch.setattr(_engine, "run", failing)
+    what = planned("mnist", size="quick", seeds=1, rows=["uniform", "forml"], epochs=1)
+    found = reproduce(what, out, jobs=1)
+    assert row_of(found, "forml")["failed"]["0"].startswith("ValueError: no luck")
+    assert row_of(found, "forml")["means"]["tprd"]["mean"] is None
+    assert row_of(found, "uniform")["means"]["tprd"]["n"] == 1
+    assert "–" in text_of(found)

@@ -1,0 +1,113 @@
+"""Runs that are many trainings."""
+
+import json
+
+import pytest
+import torch
+
+from fairweight.errors import BadInput, UnknownName
+from fairweight.experiments import searched as module
+from fairweight.experiments.searched import searched
+from fairweight.experiments.source import dataset_for
+
+
+@pytest.fixture
+def label_bias(tiny):
+    """LB as in its MNIST notebook, in small."""
+    data = {**tiny.data, "corruptions": ["one-class:label=2,fraction=0.2"]}
+    options = {"constraint": "rate", "target": {"2": 0.1}, "through": "sampling", "online": False}
+    return tiny.with_(
+        data=data, method="label-bias", method_options=options, search={"name": "multiplier", "iterations": 3}
+    )
+
+
+def test_multipliers_move_by_what_the_last_training_violates(label_bias, tmp_path):
+    done = searched(label_bias, tmp_path / "run")
+    state = json.loads((tmp_path / "run" / "search.json").read_text())
+    first, second, third = (asked["options"]["multipliers"] for asked in state["asked"])
+    assert first is None
+    violation = dict(state["results"])[0]["violation"]
+    assert torch.tensor(second).equal(torch.tensor(violation))
+    assert second[2][0] != 0.0
+    assert all(line == [0.0] for k, line in enumerate(second) if k != 2)
+    assert third[2][0] == pytest.approx(second[2][0] + dict(state["results"])[1]["violation"][2][0])
+    assert done.metrics["search"] == {"trainings": 3, "chosen": "002"}
+    assert not (tmp_path / "run" / "candidates").exists()
+    weights = done.folder.read_weights()
+    train = dataset_for(label_bias).train
+    assert len(weights) == len(train)
+    others = weights.loc[weights["label"] != "2", "weight"]
+    twos = weights.loc[weights["label"] == "2", "weight"]
+    ratio = torch.sigmoid(torch.tensor(2 * third[2][0])) / 0.5
+    assert float(twos.iloc[0] / others.iloc[0]) == pytest.approx(float(ratio), rel=1e-5)
+
+
+def test_a_search_that_was_stopped_goes_on_and_ends_as_if_it_had_not(label_bias, tmp_path, monkeypatch):
+    trained = []
+    whole = searched(label_bias, tmp_path / "whole")
+
+    class Stop(Exception):
+        pass
+
+    original = module.run
+
+    def counted(spec, out, **options):
+        trained.append(out.name)
+        if len(trained) == 3:
+            raise Stop
+        return original(spec, out, **options)
+
+    monkeypatch.setattr(module, "run", counted)
+    with pytest.raises(Stop):
+        searched(label_bias, tmp_path / "broken")
+    broken = searched(label_bias, tmp_path / "broken")
+    assert trained == ["000", "001", "002", "002", "002"]  # the last: a look at what the outcome left
+    assert (whole.folder.path / "model.safetensors").read_bytes() == (
+        broken.folder.path / "model.safetensors"
+    ).read_bytes()
+    assert searched(label_bias, tmp_path / "broken").reused
+
+
+def test_time_is_that_of_all_trainings(label_bias, tmp_path):
+    done = searched(label_bias, tmp_path / "run")
+    results = json.loads((tmp_path / "run" / "search.json").read_text())["results"]
+    assert done.metrics["run"]["seconds"] == pytest.approx(sum(result["seconds"] for _, result in results))
+
+
+def test_alphas_are_searched_by_short_trainings_and_the_best_is_trained_whole(tiny, tmp_path):
+    spec = tiny.with_(
+        method="moew",
+        search={"name": "alpha", "rounds": 2, "per_round": 2, "short": {"epochs": 1}, "retrain": True, "points": 50},
+    )
+    done = searched(spec, tmp_path / "run")
+    state = json.loads((tmp_path / "run" / "search.json").read_text())
+    losses = [result["loss"] for _, result in state["results"]]
+    best = min(range(4), key=lambda k: losses[k])
+    assert state["asked"][4]["options"] == state["asked"][best]["options"]
+    assert len(state["asked"][0]["options"]["alpha"]) == 10
+    assert done.metrics["run"]["epochs"] == 2
+    assert done.metrics["search"]["trainings"] == 5
+
+
+def test_errors_of_a_short_training_are_weighed_up_in_the_next(tiny, tmp_path):
+    spec = tiny.with_(method="jtt", search={"name": "error", "short": {"epochs": 1}})
+    done = searched(spec, tmp_path / "run")
+    errors = dict(json.loads((tmp_path / "run" / "search.json").read_text())["results"])[0]["errors"]
+    weights = done.folder.read_weights()["weight"]
+    assert errors
+    assert weights.iloc[errors].min() > weights.drop(index=errors).max()
+
+
+def test_another_search_in_the_same_folder_starts_anew(label_bias, tmp_path):
+    searched(label_bias.with_(search={"name": "multiplier", "iterations": 1}), tmp_path / "run")
+    again = searched(label_bias.with_(seed=1), tmp_path / "run")
+    assert again.metrics["search"]["trainings"] == 3
+
+
+def test_searches_without_meaning_are_refused(tiny, tmp_path):
+    with pytest.raises(UnknownName, match=r"experiments\.search"):
+        searched(tiny.with_(search={"name": "luck"}), tmp_path / "a")
+    with pytest.raises(BadInput, match="no option 'colour'"):
+        searched(tiny.with_(search={"name": "multiplier", "colour": 1}), tmp_path / "b")
+    with pytest.raises(BadInput, match="no option 'multipliers'"):
+        searched(tiny.with_(search={"name": "multiplier"}), tmp_path / "c")
