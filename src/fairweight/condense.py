@@ -18,6 +18,7 @@ A cell (label and group) never falls below the floor: its best samples are kept 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -74,18 +75,15 @@ def rule_named(name: str) -> str:
 
 def number_to_drop(words: str, total: int) -> int:
     """How many of so many samples "10%", "0.1" or "500" means."""
-    text = words.strip().removesuffix("%").strip()
+    text = words.strip()
     try:
-        value = float(text)
+        value = float(text.removesuffix("%"))
     except ValueError:
-        value = -1.0
-    share = value / 100 if words.strip().endswith("%") else value
-    if words.strip().endswith("%") or 0 < value < 1:
-        if not 0 < share < 1:
-            raise BadInput(f"--drop {words}: give a share above 0 and below all, such as 10%.")
-        count = round(share * total)
-    else:
-        count = int(value) if value == int(value) else 0
+        value = math.nan
+    if text.endswith("%"):
+        value /= 100
+        value = value if 0 < value < 1 else math.nan
+    count = round(value * total) if 0 < value < 1 else int(value) if value.is_integer() else 0
     if not 0 < count < total:
         raise BadInput(
             f"--drop {words} is no part of {total:,} samples; give a share such as 10%, or a number of them."

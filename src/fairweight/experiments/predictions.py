@@ -88,11 +88,15 @@ def _groups(names: list[str], asked: str | None) -> list[str]:
 
 
 def _texts(frame: pd.DataFrame, column: str) -> list[str]:
+    """The column as text; one of numbers alone in one spelling, so that 1 and 1.0 are the same label."""
+    import pandas as pd
+
     texts = as_texts(frame[column])
     empty = sum(text is None for text in texts)
     if empty:
         raise BadInput(f"{empty:,} rows have no {column!r}; drop them or fill them in.")
-    return [text for text in texts if text is not None]
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
+    return [str(text) for text in (as_texts(numbers.astype(float)) if numbers.notna().all() else texts)]
 
 
 def _hard(

@@ -84,12 +84,15 @@ def _other_gaps(audit: Audit) -> list[Finding]:
     if audit.by_label:
         return []
     found = []
-    for name, words in (("fpr_gap", "false positive rate"), ("selection_rate_gap", "share predicted positive")):
+    for name, kind, words in (
+        ("fpr_gap", "gap in false positives", "false positive rate"),
+        ("selection_rate_gap", "gap in predictions", "share predicted positive"),
+    ):
         value = audit.metrics[name]
         low, high = audit.metrics["intervals"][name]
         if known(value) and known(low) and low > 0.02:
             sentence = f"The {words} differs by up to {points(value)} {span(low, high)} between groups."
-            found.append(Finding("gap", "look", sentence, {name: value, "low": low, "high": high}))
+            found.append(Finding(kind, "look", sentence, {name: value, "low": low, "high": high}))
     return found
 
 

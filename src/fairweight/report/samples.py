@@ -45,7 +45,11 @@ def data_for(trained: Trained, places: Array) -> dict[str, Any]:
     import numpy as np
 
     weights = trained.weights.iloc[places]
-    columns = [_integers("rank", "Suspicion", "1 is the most suspect", trained.suspects["rank"].to_numpy()[places])]
+    columns = [
+        _integers(
+            "rank", "Suspect", "rank of its label; 1 is the most suspect", trained.suspects["rank"].to_numpy()[places]
+        )
+    ]
     columns.append(_integers("row", "Row", "in the source, counted from 0", weights["row"].to_numpy()))
     for name, title in (("label", "Label"), ("group", "Group"), ("predicted", "Model says"), ("true_label", "True")):
         if name in weights and (name != "group" or trained.grouped):

@@ -22,9 +22,10 @@ def levels(path: Array, points: int = POINTS) -> Array:
     import numpy as np
 
     picked = path[np.unique(np.linspace(0, len(path) - 1, min(points, len(path))).round().astype(int))]  # [T, P]
-    low, high = float(picked.min()), float(picked.max())
+    known = picked[np.isfinite(picked)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     scaled = (picked - low) / (high - low) if high > low else np.full_like(picked, 0.5)
-    found: Array = np.clip((scaled * len(BARS)).astype(np.int64), 0, len(BARS) - 1).T
+    found: Array = np.clip((np.nan_to_num(scaled) * len(BARS)).astype(np.int64), 0, len(BARS) - 1).T
     return found
 
 

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Installs the browser that the page is tested in: Debian's chromium and its driver.
+# Where that is not possible the browser tests are skipped, and say so.
+set -euo pipefail
+if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then
+  exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+  echo "no apt-get here: install chromium and chromedriver yourself, or the browser tests are skipped" >&2
+  exit 0
+fi
+run=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! sudo -n true 2>/dev/null; then
+    echo "not root: run 'apt-get install chromium chromium-driver' as root, or the browser tests are skipped" >&2
+    exit 0
+  fi
+  run=(sudo -n)
+fi
+export DEBIAN_FRONTEND=noninteractive
+if ! { "${run[@]}" apt-get update -qq && "${run[@]}" apt-get install -y -qq --no-install-recommends \
+  chromium chromium-driver fonts-dejavu-core; } >/dev/null; then
+  echo "chromium could not be installed: the browser tests are skipped" >&2
+fi

@@ -1,0 +1,204 @@
+"""audit, suspects and condense on real runs, as a user starts them."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tests.command import fairweight
+
+from fairweight.experiments.folder import RunFolder
+from fairweight.experiments.run import run as train
+from fairweight.experiments.spec import Spec
+
+DIGITS = Spec(
+    "digits",
+    data={
+        "corruptions": ["one-class:label=2,fraction=0.2"],
+        "split": {"test": 0.25, "validation": 0.0},
+        "exemplar": {"source": "train", "size": 15},
+    },
+    network={"name": "mlp", "hidden": [64]},
+    epochs=12,
+    batch_size=64,
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Digits with a fifth of the labels set to 2, by FORML and by plain training."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    for method in ("forml", "uniform"):
+        train(DIGITS.with_(method=method), folder / method)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """A table with two sensitive columns, whose groups have odd names."""
+    folder = tmp_path_factory.mktemp("people")
+    random = np.random.default_rng(0)
+    n = 600
+    sex = random.choice(["<script>alert(1)</script>", "M|F"], n)
+    x = random.normal(size=n)
+    pay = np.where(x + random.normal(size=n) + 0.5 * (sex == "M|F") > 0, "high", "low")
+    frame = pd.DataFrame({"x": x, "town": random.choice(["a", "b"], n), "sex": sex, "pay": pay})
+    frame.to_csv(folder / "people.csv", index=False)
+    spec = Spec(str(folder / "people.csv"), label="pay", group="sex", method="group-dro", epochs=3)
+    train(spec, folder / "run")
+    return folder
+
+
+def test_audit_writes_a_page_and_a_card_and_finds_the_baseline_beside(runs):
+    done = fairweight(runs, "audit", "forml", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["baseline"] == "Uniform"
+    assert found["differences"]["tprd"]["value"] < 0
+    assert found["wrong_labels"]["auc"] > 0.95
+    kinds = {finding["kind"] for finding in found["findings"]}
+    assert {"beside the baseline", "wrong labels", "wrong labels found", "effect", "weight", "accuracy"} <= kinds
+    page = (runs / "forml" / "report.html").read_text()
+    assert page.count('<img class="thumb" src="data:image/png;base64,') == 12 + 12 + 24
+    card = (runs / "forml" / "MODEL_CARD.md").read_text()
+    assert '"image-classification"' in card
+    assert f"{100 * RunFolder(runs / 'forml').read('metrics.json')['accuracy']:.1f} %" in card
+
+
+def test_the_numbers_beside_the_baseline_are_those_of_both_runs(runs):
+    done = fairweight(runs, "audit", "forml", "--baseline", "uniform", "--out", "elsewhere", "--images", "3", "--json")
+    found = json.loads(done.stdout)
+    ours, theirs = (RunFolder(runs / name).read("metrics.json") for name in ("forml", "uniform"))
+    for name in ("accuracy", "tprd", "max_fnr"):
+        apart = found["differences"][name]
+        assert apart["value"] == pytest.approx(ours[name] - theirs[name])
+        assert apart["low"] <= apart["value"] <= apart["high"]
+    page = (runs / "elsewhere" / "report.html").read_text()
+    assert "The page carries the pictures of 3 samples" in page
+
+
+def test_a_run_without_scores_says_what_is_missing(runs):
+    done = fairweight(runs, "audit", "uniform")
+    assert done.returncode == 0, done.stderr
+    assert "Uniform learns no score per sample" in " ".join(done.stdout.split())
+    assert "Page: uniform/report.html" in done.stdout
+
+
+def test_a_table_shows_its_columns_and_odd_names_do_no_harm(people):
+    done = fairweight(people, "audit", "run")
+    assert done.returncode == 0, done.stderr
+    page = (people / "run" / "report.html").read_text()
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<dt>town</dt>" in page
+    assert "No plain training of the same data stands beside this run" in " ".join(done.stdout.split())
+    assert '"tabular-classification"' in (people / "run" / "MODEL_CARD.md").read_text()
+
+
+def test_a_source_that_is_gone_is_said_and_the_rest_is_shown(people, tmp_path):
+    moved = people / "people.csv"
+    content = moved.read_bytes()
+    moved.unlink()
+    try:
+        done = fairweight(people, "audit", "run", "--out", tmp_path)
+    finally:
+        moved.write_bytes(content)
+    assert done.returncode == 0, done.stderr
+    assert "own images or columns are not shown" in " ".join(done.stdout.split())
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_suspects_ranks_every_label_and_measures_itself_where_the_truth_is_known(runs):
+    done = fairweight(runs, "suspects", "forml", "--top", "5", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [row["rank"] for row in found["top"]] == [1, 2, 3, 4, 5]
+    assert found["truth"]["auc"] > 0.95
+    assert found["truth"]["precision_at_true_count"] > 0.8
+    with (runs / "forml" / "suspects.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    weights = RunFolder(runs / "forml").read_weights()
+    assert sorted(int(row["row"]) for row in rows) == sorted(weights["row"])
+    text = fairweight(runs, "suspects", "uniform", "--out", "ranked.parquet")
+    assert "AUC" in text.stdout
+    assert len(pd.read_parquet(runs / "ranked.parquet")) == len(weights)
+
+
+def test_condense_writes_the_kept_rows_twice_and_says_what_went(runs):
+    done = fairweight(runs, "condense", "forml", "--drop", "10%", "--out", "small", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    weights = RunFolder(runs / "forml").read_weights()
+    assert found["dropped"] == round(0.1 * len(weights))
+    listed = [int(line) for line in (runs / "small" / "kept.txt").read_text().split()]
+    frame = pd.read_parquet(runs / "small" / "kept.parquet")
+    assert sorted(frame["row"]) == listed
+    dropped = weights[~weights["row"].isin(listed)]
+    assert dropped["ema_weighted_loss"].max() <= frame["value"].min() + 1e-12
+    for rule in ("N2", "N3", "N4", "N5", "forgetting", "score"):
+        again = fairweight(runs, "condense", "forml", "--drop", "25", "--rule", rule, "--out", rule)
+        assert again.returncode == 0, again.stderr
+        assert "25 samples go" in again.stdout
+
+
+def test_retrain_closes_the_loop_over_seeds(runs):
+    words = ("condense", "uniform", "--drop", "20%", "--rule", "N5", "--retrain", "--seeds", "2", "--jobs", "1")
+    done = fairweight(runs, *words, "--out", "loop")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.split("\n") if "±" in line]
+    titles = ("all samples", "kept by the rule", "random, same size", "random, same count per class")
+    for title in titles:
+        assert any(line.startswith(title) for line in lines), done.stdout
+    summary = json.loads((runs / "loop" / "condense.json").read_text())
+    kept = summary["kept"]
+    assert summary["retrained"]["kept"]["samples"] == kept
+    assert summary["retrained"]["kept"]["tprd"]["n"] == 2
+    weights = RunFolder(runs / "uniform").read_weights().set_index("row")
+    folders = [RunFolder(path.parent) for path in (runs / "loop").glob("*/metrics.json")]
+    assert len(folders) == 8
+    sizes = sorted(len(folder.read_weights()) for folder in folders)
+    assert sizes == [kept] * 6 + [len(weights)] * 2
+    by_class = [int(row) for row in (runs / "loop" / "random-by-class_seed0.txt").read_text().split()]
+    chosen = [int(row) for row in (runs / "loop" / "kept.txt").read_text().split()]
+    assert weights.loc[by_class, "label"].value_counts().equals(weights.loc[chosen, "label"].value_counts())
+    again = fairweight(runs, *words, "--out", "loop", "--json")
+    assert json.loads(again.stdout)["retrained"] == summary["retrained"]
+    assert again.stderr.count("found") == 8  # nothing is trained twice
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("audit", "nowhere"), "there is no folder 'nowhere'"),
+        (("audit", "."), "holds 2 runs and is none itself; give one of them: forml, uniform"),
+        (("audit",), "name the folder of a run, or a file with --predictions"),
+        (("audit", "forml", "--predictions", "x.csv"), "one of the two"),
+        (("suspects", "nowhere"), "there is no folder"),
+        (("suspects", "forml", "--out", "x.txt"), "ends in .csv or .parquet"),
+        (("condense", "forml", "--drop", "150%"), "--drop 150% is no part of"),
+        (("condense", "forml", "--rule", "best"), "is no rule of condensation"),
+        (("condense", "uniform", "--rule", "score"), "choose another rule"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(runs, words, says, tmp_path):
+    folder = tmp_path / "two"
+    folder.mkdir()
+    for name in ("forml", "uniform"):
+        (folder / name).symlink_to(runs / name)
+    done = fairweight(folder, *words)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not re.search("Traceback", done.stderr)
+    assert done.stdout == ""
+
+
+def test_a_run_that_has_not_ended_is_told_from_no_run(runs, tmp_path):
+    (tmp_path / "run.json").write_text((runs / "forml" / "run.json").read_text())
+    assert "has not come to its end" in fairweight(tmp_path, "audit", tmp_path).stderr
+    (tmp_path / "empty").mkdir()
+    assert "is no run folder" in fairweight(tmp_path, "audit", "empty").stderr

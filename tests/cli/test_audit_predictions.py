@@ -1,0 +1,122 @@
+"""An audit of somebody else's predictions."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.command import fairweight
+
+from fairweight.experiments.predictions import audit_predictions
+from fairweight.metrics import group_table
+
+
+def made(n=400, seed=0):
+    random = np.random.default_rng(seed)
+    label = random.integers(0, 2, n)
+    chance = np.clip(0.3 + 0.4 * label + random.normal(size=n) * 0.2, 0, 1)
+    return pd.DataFrame(
+        {
+            "label": label,
+            "chance": chance,
+            "prediction": (chance > 0.5).astype(int),
+            "group": random.choice(["F", "M"], n),
+            "race": random.choice(["x", "y", "z"], n),
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_numbers_are_those_of_the_table(tmp_path, kind):
+    frame = made()
+    path = tmp_path / f"said.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    done = fairweight(tmp_path, "audit", "--predictions", path, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["page"] == os.path.join("runs", "audit_said", "report.html")  # noqa: PTH118 - as it is printed
+    page = (tmp_path / "runs" / "audit_said" / "report.html").read_text()
+    assert 'id="samples"' not in page
+    metrics = json.loads((tmp_path / "runs" / "audit_said" / "metrics.json").read_text())
+    table = group_table(frame["label"], frame["prediction"], frame["group"])
+    for name in ("accuracy", "tprd", "max_fnr", "fpr_gap", "equalised_odds_gap"):
+        assert metrics[name] == pytest.approx(table.value(name)), name
+        low, high = metrics["intervals"][name]
+        assert low <= metrics[name] <= high
+    assert {group["group"] for group in metrics["groups"]} == {"F", "M"}
+
+
+def test_groups_cross_columns_are_named_and_probabilities_are_cut(tmp_path):
+    frame = made()
+    frame.to_csv(tmp_path / "said.csv", index=False)
+    audit = audit_predictions(tmp_path / "said.csv", prediction="chance", group="group,race", threshold=0.6)
+    table = group_table(frame["label"], (frame["chance"] >= 0.6).astype(int), frame[["group", "race"]])
+    assert audit.metrics["tprd"] == pytest.approx(table.tprd)
+    assert len(audit.metrics["groups"]) == 6
+    assert any("at least 0.6" in note for note in audit.notes)
+
+
+def test_labels_in_words_and_the_positive_one(tmp_path):
+    frame = made().replace({"label": {0: "no", 1: "yes"}, "prediction": {0: "no", 1: "yes"}})
+    frame.to_csv(tmp_path / "said.csv", index=False)
+    audit = audit_predictions(tmp_path / "said.csv", positive="no")
+    swapped = made()
+    table = group_table(1 - swapped["label"], 1 - swapped["prediction"], swapped["group"])
+    assert audit.metrics["tprd"] == pytest.approx(table.tprd)
+    assert audit.metrics["positive"] == "no"
+
+
+def test_without_a_group_column_labels_are_compared(tmp_path):
+    made().drop(columns=["group"]).to_csv(tmp_path / "said.csv", index=False)
+    audit = audit_predictions(tmp_path / "said.csv")
+    assert audit.by_label
+    assert audit.facts["group"] == "the label"
+
+
+def test_rows_without_a_group_are_left_out_and_counted(tmp_path):
+    frame = made()
+    frame.loc[:9, "group"] = None
+    frame.to_csv(tmp_path / "said.csv", index=False)
+    audit = audit_predictions(tmp_path / "said.csv")
+    assert audit.metrics["n_missing"] == 10
+    assert audit.metrics["n"] == 390
+
+
+def test_whole_numbers_and_floats_are_the_same_label(tmp_path):
+    frame = made()
+    frame["prediction"] = frame["prediction"].astype(float)
+    frame.to_csv(tmp_path / "said.csv", index=False)
+    assert audit_predictions(tmp_path / "said.csv").metrics["accuracy"] == pytest.approx(
+        (frame["label"] == frame["prediction"]).mean()
+    )
+
+
+def test_a_predicted_label_that_nobody_has_is_said(tmp_path):
+    frame = made()
+    frame.loc[0, "prediction"] = 7
+    frame.to_csv(tmp_path / "said.csv", index=False)
+    assert any("1 predicted labels are nobody's: 7" in note for note in audit_predictions(tmp_path / "said.csv").notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "says"),
+    [
+        (lambda f: f.drop(columns=["prediction"]), (), "say which column holds the predictions with --prediction"),
+        (lambda f: f.drop(columns=["label"]), (), "say which column holds the labels with --label"),
+        (lambda f: f, ("--group", "age"), "there is no column 'age'"),
+        (lambda f: f, ("--prediction", "chance"), "holds probabilities, not labels; give --threshold 0.5"),
+        (lambda f: f.assign(label=None), (), "400 rows have no 'label'"),
+        (lambda f: f.assign(label=1, prediction=1), (), "hold one value alone"),
+        (lambda f: f, ("--positive", "maybe"), "is no label; choose from: 0, 1"),
+        (lambda f: f.assign(prediction="x"), ("--threshold", "0.5"), "needs probabilities"),
+        (lambda f: f.head(0), (), "said.csv"),
+    ],
+)
+def test_bad_files_are_refused_in_one_sentence(tmp_path, change, words, says):
+    change(made()).to_csv(tmp_path / "said.csv", index=False)
+    done = fairweight(tmp_path, "audit", "--predictions", "said.csv", *words)
+    assert done.returncode == 2, done.stdout
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()  # nothing half-written

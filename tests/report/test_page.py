@@ -1,0 +1,185 @@
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests import audits
+
+from fairweight.metrics import group_table
+from fairweight.report import html
+from fairweight.report.page import inside_script
+from fairweight.report.why import levels
+
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+class Outline(HTMLParser):
+    """Tags with their attributes, the text of scripts, and all other text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.scripts, self.words, self._in = [], [], [], None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self._in = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self._in = None
+
+    def handle_data(self, text):
+        if self._in == "script":
+            self.scripts[-1] += text
+        elif self._in != "style":
+            self.words.append(text)
+
+
+def whole(**more):
+    frame = audits.weights(120, wrong=0.1)
+    columns = pd.DataFrame({"age": np.arange(120), "town": ["A, B" if k % 2 else 'say "hi"' for k in range(120)]})
+    return audits.audit(base=audits.table([0.5, 0.9]), trained=audits.trained(frame, columns=columns, **more))
+
+
+def data_of(page):
+    return json.loads(Outline(page).scripts[0])
+
+
+def unpacked(column):
+    kind = {"Uint8Array": "<u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Float32Array": "<f4"}[column["type"]]
+    return np.frombuffer(base64.b64decode(column["bytes"]), dtype=kind)
+
+
+def test_nothing_is_fetched_from_anywhere():
+    page = html(whole(images=5))
+    for tag, attributes in Outline(page).tags:
+        for name in ("src", "href", "action", "data", "poster", "srcset", "xlink:href"):
+            value = attributes.get(name) or ""
+            assert value.startswith(("data:", "#")) or value == "", (tag, name, value)
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+
+
+def test_the_policy_lets_its_own_script_run_and_nothing_else():
+    page = html(whole())
+    outline = Outline(page)
+    policy = next(a["content"] for tag, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy")
+    digest = base64.b64encode(hashlib.sha256(outline.scripts[1].encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "unsafe-eval" not in policy
+    assert not re.search(r"\son\w+=", page.split("<script", 1)[0])  # no handler in the markup
+
+
+def test_names_from_the_data_are_text_everywhere():
+    made = audits.renamed(whole(images=3), "F", NASTY)
+    made = replace(made, title=NASTY, notes=(f"Warning: {NASTY}",), facts={NASTY: NASTY}, missing=(NASTY,))
+    outline = Outline(html(made))
+    assert [tag for tag, _ in outline.tags].count("script") == 2
+    assert not [a for tag, a in outline.tags if tag == "img" and a.get("src") == "x"]
+    assert any(NASTY in words for words in outline.words)
+    names = next(column["names"] for column in data_of(html(made))["columns"] if column["name"] == "group")
+    assert NASTY in names
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "\u2028", "]]>", "&amp;"])
+def test_json_inside_a_script_keeps_its_meaning_and_cannot_end_it(text):
+    found = inside_script({"name": text})
+    assert not set(found) & set("<>&\u2028")
+    assert json.loads(found)["name"] == text
+
+
+def test_the_script_gets_every_sample_as_it_was_measured():
+    made = whole()
+    data = data_of(html(made))
+    frame = made.trained.weights
+    columns = {column["name"]: column for column in data["columns"]}
+    assert data["n"] == len(frame)
+    for name in ("score", "weight", "ema_loss", "mean_margin", "probability"):
+        assert np.array_equal(unpacked(columns[name]), frame[name].to_numpy(dtype="float32")), name
+    for name in ("row", "forgetting_events", "visits", "pushed_up"):
+        assert np.array_equal(unpacked(columns[name]), frame[name].to_numpy()), name
+    for name in ("label", "group", "predicted", "true_label"):
+        names = columns[name]["names"]
+        assert [names[code] for code in unpacked(columns[name])] == frame[name].astype(str).tolist()
+    assert sorted(unpacked(columns["rank"]).tolist()) == list(range(1, len(frame) + 1))
+    source = {column["name"]: column for column in data["source"]}
+    assert [source["town"]["names"][code] for code in unpacked(source["town"])] == made.trained.columns["town"].tolist()
+    assert [source["age"]["names"][code] for code in unpacked(source["age"])][:3] == ["0", "1", "2"]
+    width = data["path"]["width"]
+    steps = levels(made.trained.score_path)
+    assert data["path"]["digits"][:width] == "".join(map(str, steps[0]))
+
+
+def test_a_path_sketch_leaves_the_others_blank():
+    made = whole()
+    some = np.arange(0, 120, 10)
+    trained = replace(
+        made.trained,
+        path_rows=some,
+        score_path=made.trained.score_path[:, some],
+        weight_path=made.trained.weight_path[:, some],
+    )
+    path = data_of(html(replace(made, trained=trained)))["path"]
+    assert path["digits"][path["width"] : 2 * path["width"]].strip() == ""
+    assert path["digits"][: path["width"]].strip() != ""
+
+
+def test_a_page_carries_a_bounded_number_of_samples_and_says_so():
+    page = html(whole(), most_samples=30)
+    assert data_of(page)["n"] == 30
+    assert data_of(page)["of"] == 120
+    assert "carries 30 of 120 samples" in page
+
+
+def test_words_come_first_then_tables_with_the_baseline_beside():
+    page = html(whole())
+    order = [page.index(f'<section id="{name}"') for name in ("found", "groups", "weight", "scores", "extremes")]
+    order += [page.index(f'<section id="{name}"') for name in ("suspects", "samples", "about")]
+    assert order == sorted(order)
+    by_group = re.search(r'<table id="by-group">(.*?)</table>', page, re.DOTALL)
+    assert by_group is not None
+    assert "Uniform 50.0 %" in by_group[1]
+    assert "<b>70.0 %</b>" in by_group[1]
+
+
+def test_without_scores_the_page_says_what_is_missing():
+    made = audits.trained(audits.weights(scores=False), method="Uniform")
+    page = html(audits.audit(trained=made))
+    assert "Uniform learns no score per sample" in page
+    assert "Uniform gives every sample the same weight" in page
+    names = [column["name"] for column in data_of(page)["columns"]]
+    assert "score" not in names
+    assert "weight" not in names
+    assert "mean_margin" in names
+
+
+def test_predictions_alone_make_the_same_page_without_the_weights():
+    page = html(audits.audit())
+    outline = Outline(page)
+    ids = {attributes.get("id") for _, attributes in outline.tags}
+    assert {"found", "groups", "about", "by-group", "summary"} <= ids
+    assert not ids & {"weight", "scores", "extremes", "suspects", "samples", "data"}
+
+
+def test_many_labels_in_groups_have_a_grid():
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 12, 600)
+    table = group_table(labels, random.permutation(labels), random.integers(0, 3, 600), group_names=["a", "b", "c"])
+    grid = re.search(r'<table id="by-cell">(.*?)</table>', html(audits.audit(table)), re.DOTALL)
+    assert grid is not None
+    assert grid[1].count("<tr>") == 13
+    assert '<th scope="col" class="num">c</th>' in grid[1]
+
+
+def test_the_same_audit_makes_the_same_page():
+    assert html(whole()) == html(whole())

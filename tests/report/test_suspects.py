@@ -1,0 +1,78 @@
+import numpy as np
+import pandas as pd
+import pytest
+from tests import audits
+
+from fairweight.errors import BadInput
+from fairweight.report.suspects import detection, suspicion
+
+
+def frame(score=None, loss=None, margin=None):
+    columns = {"score": score, "ema_loss": loss, "mean_margin": margin}
+    return pd.DataFrame({name: np.array(values, dtype=float) for name, values in columns.items() if values is not None})
+
+
+def test_the_middle_rank_decides_so_that_one_measure_gone_astray_does_not():
+    loss, margin = [5, 4, 1, 1.1, 1.2], [-5, -4, 3, 3.1, 3.2]
+    backwards = [9, 8, -9, -8, -7]  # a reversed look-ahead: wrong labels have the highest scores
+    found = suspicion(frame(backwards, loss, margin))
+    assert found["rank"].tolist()[:2] == [1, 2]
+    assert found["suspected"].tolist() == [True, True, False, False, False]
+
+
+def test_all_three_measures_count():
+    base = {"loss": [1, 2, 3], "margin": [3, 1, 2]}  # the second and third are as suspect by loss and margin
+    low_second = suspicion(frame([0, -1, 0.5], **base))["rank"].tolist()
+    low_third = suspicion(frame([0, 0.5, -1], **base))["rank"].tolist()
+    assert low_second.index(1) == 1
+    assert low_third.index(1) == 2
+
+
+def test_without_scores_loss_and_margin_rank_alone():
+    found = suspicion(frame([np.nan] * 3, [1, 3, 2], [3, 1, 2]))
+    assert found["rank"].tolist() == [3, 1, 2]
+    assert found["suspicion"].between(0, 1).all()
+
+
+def test_the_lowest_point_of_the_path_counts_and_not_its_end():
+    weights = frame([0.0, 0.0, 0.0, 0.0], [1, 2, 3, 4], [4, 3, 2, 1])
+    lowest = np.array([-9.0, 0, 0, 0])
+    plain = suspicion(weights)["suspicion"].iloc[0]
+    assert suspicion(weights, lowest)["suspicion"].iloc[0] == plain  # two measures against one
+    both = frame([0.0] * 4, [4, 2, 3, 1], [4, 3, 2, 1])
+    assert suspicion(both, lowest)["rank"].iloc[0] < suspicion(both, -lowest)["rank"].iloc[0]
+
+
+def test_a_sample_never_seen_is_not_suspected():
+    found = suspicion(frame([-5, 0, np.nan], [5, 1, np.nan], [-2, 2, np.nan]))
+    assert found["rank"].tolist() == [1, 2, 3]
+    assert not found["suspected"].iloc[2]
+
+
+def test_ties_go_to_the_lower_row_and_every_rank_is_given_once():
+    found = suspicion(frame([0.0] * 5, [1] * 5, [1] * 5))
+    assert found["rank"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_nothing_to_rank_by_is_refused():
+    with pytest.raises(BadInput, match="hold no loss"):
+        suspicion(pd.DataFrame({"label": [1, 2]}))
+
+
+def test_detection_against_hand_numbers():
+    weights = frame([-3, -2, -1, 0], [4, 3, 2, 1], [-4, -3, 2, 3])
+    weights["label"], weights["true_label"] = list("abab"), list("bbbb")  # rows 0 and 2 are wrong
+    weights["suggested"] = list("bbbb")
+    found = detection(weights, suspicion(weights))
+    assert found is not None
+    assert found.wrong == 2
+    assert found.auc == pytest.approx(0.75)
+    assert found.precision[2] == 0.5
+    assert found.suggested_right == 1.0
+
+
+def test_detection_is_unknown_without_truth_or_without_errors():
+    weights = audits.weights(50)
+    assert detection(weights, suspicion(weights)) is None
+    weights["true_label"] = weights["label"]
+    assert detection(weights, suspicion(weights)) is None
