@@ -7,7 +7,7 @@ import fairweight as fw
 
 NAMES = """
 AdaptiveStep Batch Cells Dynamics EarlyStopping EqualOddsLoss EqualOpportunityLoss ExemplarSampler FORML
-FitOptions GroupTable LookAhead LossVariance MLP MaxLossDiscrepancy MeanLoss MeanLossDiscrepancy Objective Observer
+FairweightClassifier FitOptions GroupTable LookAhead LossVariance MLP MaxLossDiscrepancy MeanLoss MeanLossDiscrepancy Objective Observer
 PlainStep Progress ResNet18 Reweighter RunRecord Samples StepRecord TrainSampler Uniform Watch WorstGroupLoss data fit
 group_table metagradient metrics objectives predict
 """

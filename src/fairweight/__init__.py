@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fairweight.engine.observers import EarlyStopping, Observer, Progress, Watch
     from fairweight.engine.options import FitOptions
     from fairweight.engine.predict import predict
+    from fairweight.integrations.sklearn import FairweightClassifier
     from fairweight.metrics import GroupTable, group_table
     from fairweight.models.mlp import MLP
     from fairweight.models.resnet import ResNet18
@@ -46,6 +47,7 @@ _HOME = {
     "EqualOpportunityLoss": "objectives.equal_opportunity",
     "ExemplarSampler": "sampling",
     "FORML": "reweight.forml",
+    "FairweightClassifier": "integrations.sklearn",
     "FitOptions": "engine.options",
     "GroupTable": "metrics",
     "LookAhead": "reweight._look_ahead",
@@ -84,6 +86,7 @@ __all__ = [
     "EqualOddsLoss",
     "EqualOpportunityLoss",
     "ExemplarSampler",
+    "FairweightClassifier",
     "FitOptions",
     "GroupTable",
     "LookAhead",

@@ -128,7 +128,7 @@ def _train(
 
     started = time.monotonic()
     say = _silent if json else _say
-    prepared = prepare(wanted, data_dir=data_dir, download=download)
+    prepared = prepare(wanted, device=device, data_dir=data_dir, download=download)
     folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
     check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
     spare_threads(prepared.parameters, device)

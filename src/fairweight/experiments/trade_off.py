@@ -15,13 +15,13 @@ from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.engine import state
 from fairweight.errors import BadInput
-from fairweight.experiments.defaults import fairness_term
 from fairweight.experiments.difference import Differences, in_points, table_of
 from fairweight.experiments.folder import FILES, RunFolder
 from fairweight.experiments.run import Result
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, Watching, run_into
 from fairweight.metrics import GroupTable
+from fairweight.reweight._suited import comparing_term
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,8 @@ def _specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float, Spec]:
     if not _has_objective(spec.method):
         others = ", ".join(name for name in catalog.names("reweight") if _has_objective(name))
         raise BadInput(f"{spec.method} has no objective whose strength could be swept; choose from: {others}.")
-    objective = str(spec.method_options.get("objective") or f"mean + {fairness_term(prepared.dataset)}")
+    term = comparing_term(len(prepared.dataset.label_names), groups=bool(prepared.dataset.group_names))
+    objective = str(spec.method_options.get("objective") or f"mean + {term}")
     specs = {0.0: prepared.baseline}
     for strength in sorted(set(strengths)):
         options = {**spec.method_options, "objective": scaled(objective, strength)}

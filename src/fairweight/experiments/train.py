@@ -84,13 +84,15 @@ class Trained:
         return found
 
 
-def prepare(wanted: Wanted, *, data_dir: str | Path | None = None, download: bool = False) -> Prepared:
+def prepare(
+    wanted: Wanted, *, device: str = "cpu", data_dir: str | Path | None = None, download: bool = False
+) -> Prepared:
     """Read the data, choose what was left open, and try the settings on a throw-away model."""
     first = Spec(
         wanted.source, wanted.label, wanted.group, data=wanted.data, method=wanted.method, seed=wanted.seed
     )  # fmt: skip
     dataset = dataset_for(first, data_dir, download)
-    spec = with_defaults(first, dataset, wanted.training)
+    spec = with_defaults(first, dataset, wanted.training, device)
     return Prepared(dataset, spec, _tried(spec, dataset))
 
 

@@ -1,0 +1,263 @@
+"""FairweightClassifier keeps scikit-learn's conventions, alone and inside other people's tools."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch import nn
+
+import fairweight as fw
+from fairweight.errors import BadInput, OneGroup, UnknownName
+
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "batches are drawn at random: a sample that is there twice meets "
+    "other samples than one with a weight of 2, so the two agree in the mean and not to the last digit",
+}
+
+
+@parametrize_with_checks(
+    [fw.FairweightClassifier(epochs=20), fw.FairweightClassifier(method="uniform", epochs=20)],
+    expected_failed_checks=lambda estimator: EXPECTED,
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def people(size: int = 300, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["a", "b"], size)
+    y = rng.choice(["no", "yes"], size)
+    x = rng.normal(size=(size, 4))
+    x[:, 0] += 2 * (y == "yes")
+    x[:, 1] += group == "b"
+    return x, y, group
+
+
+def quick(**options) -> fw.FairweightClassifier:
+    return fw.FairweightClassifier(**{"epochs": 5, "random_state": 0, **options})
+
+
+def test_fitted_attributes():
+    x, y, group = people()
+    found = quick().fit(x, y, sensitive_features=group)
+    assert found.classes_.tolist() == ["no", "yes"]
+    assert found.groups_ == ("a", "b")
+    assert found.sample_weights_.shape == (300,)
+    assert found.sample_weights_.mean() == pytest.approx(1.0)
+    assert found.sample_weights_.std() > 0
+    assert found.scores_.shape == (300,)
+    assert found.score_path_.shape == (5, 300)
+    np.testing.assert_array_equal(found.score_path_rows_, np.arange(300))
+    np.testing.assert_allclose(found.score_path_[-1], found.scores_, atol=2e-3)  # kept in half precision
+    assert found.n_iter_ == 5
+    assert found.predict_proba(x).sum(axis=1) == pytest.approx(np.ones(300))
+    assert found.score(x, y) > 0.8
+
+
+def test_methods_without_scores_have_even_weights_and_no_path():
+    x, y, _ = people()
+    found = quick(method="uniform").fit(x, y)
+    np.testing.assert_array_equal(found.sample_weights_, np.ones(300))
+    assert found.scores_ is None
+    assert found.score_path_ is None
+
+
+def test_samples_kept_out_for_validation_have_the_mean_weight_of_their_cell():
+    x, y, group = people(1200)
+    found = quick().fit(x, y, sensitive_features=group)
+    out = np.isnan(found.scores_)
+    assert 100 <= out.sum() <= 140
+    for cell in np.unique(np.char.add(y, group)):
+        member = np.char.add(y, group) == cell
+        expected = found.sample_weights_[member & ~out].mean()
+        np.testing.assert_allclose(found.sample_weights_[member & out], expected)
+    assert not set(found.score_path_rows_) & set(np.nonzero(out)[0])
+    assert quick(validation_fraction=0).fit(x, y).scores_.shape == (1200,)
+
+
+def test_the_seed_decides_and_torchs_own_stream_is_left_alone():
+    x, y, group = people()
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    one = quick().fit(x, y, sensitive_features=group)
+    assert torch.equal(torch.get_rng_state(), before)
+    threads = torch.get_num_threads()
+    two = quick().fit(x, y, sensitive_features=group)
+    assert torch.get_num_threads() == threads
+    np.testing.assert_array_equal(one.predict_proba(x), two.predict_proba(x))
+    np.testing.assert_array_equal(one.sample_weights_, two.sample_weights_)
+    other = quick(random_state=1).fit(x, y, sensitive_features=group)
+    assert not np.array_equal(one.predict_proba(x), other.predict_proba(x))
+
+
+@pytest.mark.parametrize("size", [4, 7, 20])
+def test_small_data_and_tiny_batches(size):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(size, 2)), np.arange(size) % 2
+    found = quick(batch_size=1, epochs=2).fit(x, y, sensitive_features=np.arange(size) // 2 % 2)
+    assert np.isfinite(found.predict_proba(x)).all()
+
+
+class Net(nn.Module):
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def one_logit() -> nn.Module:
+    return nn.Linear(4, 1)
+
+
+@pytest.mark.parametrize("module", [Net, one_logit, nn.Linear(4, 2)])
+def test_any_module(module):
+    x, y, group = people()
+    before = {k: v.clone() for k, v in module.state_dict().items()} if isinstance(module, nn.Module) else {}
+    found = quick(module=module, lr=0.05).fit(x, y, sensitive_features=group)
+    assert found.score(x, y) > 0.8
+    assert found.predict_proba(x).shape == (300, 2)
+    assert all(torch.equal(value, module.state_dict()[key]) for key, value in before.items())
+    assert pickle.loads(pickle.dumps(found)).score(x, y) == found.score(x, y)  # noqa: S301 - our own bytes
+
+
+class Pictures(nn.Module):
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, classes))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_images_with_a_module_of_ones_own():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = rng.normal(size=(60, 1, 6, 6)) + y[:, None, None, None]
+    assert quick(module=Pictures, epochs=20).fit(x, y).score(x, y) > 0.6
+
+
+def test_groups_may_be_a_frame_and_may_be_missing():
+    x, y, group = people()
+    frame = pd.DataFrame({"group": group, "old": np.arange(300) % 2 > 0})
+    found = quick().fit(x, y, sensitive_features=frame)
+    assert found.groups_ == ("a & False", "a & True", "b & False", "b & True")
+    partly = pd.Series(group).where(np.arange(300) % 3 > 0)
+    assert quick().fit(x, y, sensitive_features=partly).groups_ == ("a", "b")
+
+
+def test_groups_on_a_trusted_set_alone():
+    x, y, group = people()
+    trusted = people(60, seed=1)
+    found = quick().fit(x, y, exemplar=trusted)
+    assert found.groups_ == ("a", "b")
+    assert found.sample_weights_.std() > 0
+    assert quick().fit(x, y, sensitive_features=group, exemplar=trusted).groups_ == ("a", "b")
+
+
+def test_given_weights_count():
+    x, y, group = people()
+    rng = np.random.default_rng(3)
+    wrong = rng.random(300) < 0.45
+    noisy = np.where(wrong, np.where(y == "yes", "no", "yes"), y)
+    trusting = quick(epochs=15).fit(x, noisy, sensitive_features=group).score(x, y)
+    told = quick(epochs=15).fit(x, noisy, sensitive_features=group, sample_weight=~wrong).score(x, y)
+    assert told > trusting
+    plain = quick(method="uniform").fit(x, y)
+    same = quick(method="uniform").fit(x, y, sample_weight=np.full(300, 5.0))
+    np.testing.assert_allclose(plain.predict_proba(x), same.predict_proba(x), atol=1e-6)
+
+
+def test_pipeline_grid_search_and_cross_validation():
+    x, y, group = people()
+    pipe = make_pipeline(StandardScaler(), quick(epochs=2))
+    pipe.fit(x, y, fairweightclassifier__sensitive_features=group)
+    assert pipe[-1].groups_ == ("a", "b")
+    search = GridSearchCV(quick(epochs=2), {"lr": [1e-3, 1e-2]}, cv=2).fit(x, y, sensitive_features=group)
+    assert search.best_estimator_.groups_ == ("a", "b")
+    assert len(search.best_estimator_.sample_weights_) == 300
+    scores = cross_val_score(quick(epochs=2), x, y, cv=2, params={"sensitive_features": group})
+    assert scores.shape == (2,)
+    assert clone(quick(lr=0.5)).lr == 0.5
+
+
+def test_metadata_routing_passes_the_groups_on():
+    x, y, group = people()
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = make_pipeline(StandardScaler(), quick(epochs=2)).fit(x, y, sensitive_features=group)
+        search = GridSearchCV(quick(epochs=2), {"lr": [1e-3]}, cv=2).fit(x, y, sensitive_features=group)
+        cross_val_score(quick(epochs=2), x, y, cv=2, params={"sensitive_features": group})
+    assert pipe[-1].groups_ == search.best_estimator_.groups_ == ("a", "b")
+
+
+@pytest.mark.filterwarnings("ignore:Setting a value on a Series via .at")  # fairlearn's own, of pandas
+def test_fairlearns_metric_frame_and_reductions():
+    metrics = pytest.importorskip("fairlearn.metrics", reason="fairlearn is an extra")
+    reductions = pytest.importorskip("fairlearn.reductions", reason="fairlearn is an extra")
+    x, y, group = people()
+    found = quick().fit(x, y, sensitive_features=group)
+    frame = metrics.MetricFrame(
+        metrics=lambda t, p: (t == p).mean(), y_true=y, y_pred=found.predict(x), sensitive_features=group
+    )
+    table = fw.group_table(y, found.predict(x), group)
+    assert frame.by_group["a"] == pytest.approx(table.by_group("accuracy")["a"])
+    parity = reductions.TruePositiveRateParity()
+    reduced = reductions.ExponentiatedGradient(quick(method="uniform", epochs=2), parity, max_iter=2)
+    assert len(reduced.fit(x, y == "yes", sensitive_features=group).predict(x)) == 300
+
+
+def test_weights_lower_the_gap_that_the_exemplars_show():
+    rng = np.random.default_rng(0)
+    x, y, group = people(2000)
+    x[:, 0] *= 0.6
+    hidden = (y == "yes") & (group == "b") & (rng.random(2000) < 0.5)
+    recorded = np.where(hidden, "no", y)
+    new_x, new_y, new_group = people(2000, seed=5)
+    new_x[:, 0] *= 0.6
+    trusted = people(200, seed=6)
+    trusted[0][:, 0] *= 0.6
+
+    def gap(model):
+        model.fit(x, recorded, sensitive_features=group, exemplar=trusted)
+        return fw.group_table(new_y, model.predict(new_x), new_group, positive="yes").tprd
+
+    assert gap(quick(epochs=15)) < 0.6 * gap(quick(method="uniform", epochs=15))
+
+
+@pytest.mark.parametrize(
+    ("options", "fitted", "error", "words"),
+    [
+        ({"method": "formal"}, {}, UnknownName, "is not one of fairweight's reweight"),
+        ({"objective": "meen"}, {}, UnknownName, "objectives"),
+        ({"method_options": {"tye": "cell"}}, {}, UnknownName, "has no option 'tye'"),
+        ({"optimizer": "adamm"}, {}, UnknownName, "choose from: adam"),
+        ({"module": lambda features, classes: "net"}, {}, BadInput, "not a torch.nn.Module"),
+        ({"exemplar_fraction": 0}, {}, BadInput, "exemplar_fraction=0"),
+        ({}, {"sensitive_features": ["a"] * 300}, OneGroup, "1 group"),
+        ({}, {"sensitive_features": [None] * 300}, BadInput, "holds no group"),
+        ({}, {"sensitive_features": ["a"] * 3}, ValueError, "inconsistent numbers of samples"),
+        ({}, {"sample_weight": np.zeros(300)}, ValueError, "non-zero number|0 for every sample"),
+        ({}, {"exemplar": (1,)}, BadInput, "a tuple"),
+    ],
+)
+def test_bad_input_is_one_sentence(options, fitted, error, words):
+    x, y, _ = people()
+    with pytest.raises(error, match=words):
+        quick(**options).fit(x, y, **fitted)
+
+
+def test_labels_of_the_trusted_set_must_be_known():
+    x, y, group = people()
+    with pytest.raises(BadInput, match="holds the label 'maybe'"):
+        quick().fit(x, y, exemplar=(x[:4], ["yes", "no", "maybe", "no"], group[:4]))
