@@ -214,7 +214,7 @@ def test_fairlearns_metric_frame_and_reductions():
     assert frame.by_group["a"] == pytest.approx(table.by_group("accuracy")["a"])
     parity = reductions.TruePositiveRateParity()
     reduced = reductions.ExponentiatedGradient(quick(method="uniform", epochs=2), parity, max_iter=2)
-    assert len(reduced.fit(x, y == "yes", sensitive_features=group).predict(x)) == 300
+    assert len(reduced.fit(x, (y == "yes").astype(int), sensitive_features=group).predict(x)) == 300
 
 
 def test_weights_lower_the_gap_that_the_exemplars_show():
