@@ -201,7 +201,7 @@ def test_metadata_routing_passes_the_groups_on():
     assert pipe[-1].groups_ == search.best_estimator_.groups_ == ("a", "b")
 
 
-@pytest.mark.filterwarnings("ignore:Setting a value on a Series via .at")  # fairlearn's own, of pandas
+@pytest.mark.filterwarnings("ignore:Setting a")  # fairlearn's own, of pandas
 def test_fairlearns_metric_frame_and_reductions():
     metrics = pytest.importorskip("fairlearn.metrics", reason="fairlearn is an extra")
     reductions = pytest.importorskip("fairlearn.reductions", reason="fairlearn is an extra")
