@@ -203,11 +203,12 @@ def _baseline(
 
 
 def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
-    """A finished run of plain training on the same data in the same parent folder, the same seed's first."""
+    """A finished run of plain training on the same data inside the run's folder or beside it, the same seed's first."""
     if spec.method == "uniform":
         return None
     found: list[tuple[bool, str, RunFolder]] = []
-    for path in sorted(folder.path.resolve().parent.glob(f"*/{METRICS}")):
+    here = folder.path.resolve()
+    for path in sorted([*here.glob(f"*/{METRICS}"), *here.parent.glob(f"*/{METRICS}")]):
         other = RunFolder(path.parent)
         try:
             theirs = Spec.from_dict(other.read(RUN)["spec"])
