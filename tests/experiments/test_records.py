@@ -42,6 +42,7 @@ def record_of(values, size="paper", table="mnist", date="2030-01-02T03:04:05+00:
         "rows": rows,
         "command": what.command,
         "wall_seconds": 5.0,
+        "walls": {"noon": 5.0},
         "date": date,
         "versions": {"torch": "9.9"},
         "devices": ["a GPU"],
@@ -58,7 +59,8 @@ def row_of(record, key):
 def test_more_seeds_of_the_same_settings_add_to_the_record(tmp_path):
     path = records.keep(record_of({"uniform": {0: 95.0, 1: 96.0}}), tmp_path)
     assert path == tmp_path / "2030-01-02_mnist" / "record.json"
-    again = records.keep(record_of({"uniform": {2: 97.0}, "lb": {0: 90.0}}, devices=["another"]), tmp_path)
+    more = record_of({"uniform": {2: 97.0}, "lb": {0: 90.0}}, devices=["another"], walls={"noon": 7.0, "later": 3.0})
+    again = records.keep(more, tmp_path)
     assert again == path
     found = records.read(path)
     assert row_of(found, "uniform")["means"]["accuracy"]["mean"] == pytest.approx(96.0)
@@ -89,6 +91,16 @@ def test_other_settings_make_another_record(tmp_path):
     assert sorted(records.read_all(tmp_path)) == ["2030-01-02_mnist", "2030-01-02_mnist-short"]
 
 
+def test_other_epochs_on_the_same_day_do_not_replace_a_record(tmp_path):
+    records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
+    other = record_of({"uniform": {0: 80.0}}, epochs=3)
+    assert records.keep(other, tmp_path).parent.name == "2030-01-02_mnist-2"
+    assert records.keep(record_of({"uniform": {1: 70.0}}, epochs=3), tmp_path).parent.name == "2030-01-02_mnist-2"
+    found = records.read_all(tmp_path)
+    assert row_of(found["2030-01-02_mnist"], "uniform")["seeds"].keys() == {"0"}
+    assert row_of(found["2030-01-02_mnist-2"], "uniform")["seeds"].keys() == {"0", "1"}
+
+
 def test_a_damaged_record_is_named(tmp_path):
     path = records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
     path.write_text("{")
@@ -113,7 +125,7 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     notes.write_text("What was tried: patience.\n")
     page = results(found, tmp_path)
     assert page.index("## cifar10, short") < page.index("## mnist, full size")
-    assert "30 epochs in place of 200" in page
+    assert "15 epochs in place of 200" in page
     assert "What was tried: patience." in page
     assert "95.50 ± 0.50" in page
     assert "95.24 ± 0.36" in page
@@ -162,6 +174,10 @@ def test_the_command_writes_pages_and_checks_them(tmp_path, capsys):
     assert "results.md" in capsys.readouterr().out
     assert "| mnist |" in (tmp_path / "README.md").read_text()
     main(["--root", str(tmp_path), "--check"])
+    (tmp_path / "more.json").write_text(json.dumps(record_of({"lb": {0: 94.0}})))
+    main(["--root", str(tmp_path), "--add", str(tmp_path / "more.json")])
+    assert (tmp_path / "records" / "2030-01-02_mnist" / "record.json").is_file()
+    assert "| LB | 1 |" in (tmp_path / "docs" / "results.md").read_text()
     (tmp_path / "docs" / "results.md").write_text("typed by hand")
     with pytest.raises(SystemExit, match="out of date"):
         main(["--root", str(tmp_path), "--check"])

@@ -94,6 +94,18 @@ def test_finished_rows_stand_in_a_later_call_and_are_not_run_again(record, out):
     assert row_of(later, "uniform")["seeds"] == row_of(record, "uniform")["seeds"]
 
 
+def test_the_record_is_kept_while_runs_go_on(out, monkeypatch):
+    from fairweight.experiments import reproduce as module
+
+    kept = []
+    original = module._Keeping.__init__
+    monkeypatch.setattr(module._Keeping, "__init__", lambda self, *given: original(self, *given, every=0))
+    what = planned("mnist", size="quick", seeds=2, rows=["uniform"], epochs=1)
+    last = reproduce(what, out, jobs=1, keep=kept.append)
+    assert [row_of(record, "uniform")["means"]["accuracy"]["n"] for record in kept] == [1, 2]
+    assert list(kept[0]["walls"]) == list(last["walls"])
+
+
 def test_loss_ratio_is_of_the_same_runs(out, record):
     what = planned("mnist-loss-ratio", size="quick", seeds=2, rows=["uniform"], epochs=4)
     found = reproduce(what, out, jobs=1)

@@ -62,6 +62,7 @@ def reproduce(
         data_dir=data_dir,
         download=download,
         watcher=RunsProgress(what.run_names()),
+        keep=lambda so_far: kept.keep(so_far, records),
     )
     path = kept.keep(record, records)
     if json:

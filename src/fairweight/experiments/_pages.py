@@ -149,9 +149,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Write the pages, or say which are out of date."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Make the pages that show records.")
     parser.add_argument("--root", type=Path, default=Path(), help="The repository.")
+    parser.add_argument(
+        "--add", type=Path, nargs="+", default=[], help="record.json files to take into records/ first."
+    )
     parser.add_argument("--check", action="store_true", help="Only say whether the pages are up to date.")
     asked = parser.parse_args(arguments)
     stale = []
+    for path in asked.add:
+        stale.append(str(records.keep(records.read(path), asked.root / "records")))
     for path, text in pages(asked.root).items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path))

@@ -45,6 +45,9 @@ def run_all(
     pool = Path(pool)
     done = {key: found for key, spec in wanted.items() if (found := _finished(spec, pool)) is not None}
     waiting = {key: spec for key, spec in wanted.items() if key not in done}
+    at_a_time = _jobs(jobs, device, max(1, len(waiting)), engine)
+    if at_a_time > 1:  # the longest first, so that no core waits at the end for one that began late
+        waiting = dict(sorted(waiting.items(), key=lambda entry: -_trainings(entry[1])))
     watcher.on_start(list(wanted.values()))
     for outcome in done.values():
         watcher.on_outcome(outcome)
@@ -52,7 +55,7 @@ def run_all(
         watcher.on_end()
         return done
     settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
-    worker = _engine(engine, settings, watcher, _jobs(jobs, device, len(waiting), engine))
+    worker = _engine(engine, settings, watcher, at_a_time)
     running: set[str] = set()
     try:
         while waiting or running:
@@ -104,6 +107,12 @@ def _finished(spec: Spec, pool: Path) -> Outcome | None:
     if folder.finished and folder.holds(spec):
         return Outcome(spec, folder.path, reused=True)
     return None
+
+
+def _trainings(spec: Spec) -> int:
+    """How many trainings the run is made of, about."""
+    search = spec.search
+    return int(search.get("iterations", 1)) * int(search.get("rounds", 1)) * int(search.get("per_round", 1))
 
 
 def cores() -> int:

@@ -23,12 +23,20 @@ _IDENTITY = ("kind", "table", "size", "epochs", "options")
 
 
 def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
-    """Write a record into its own folder under this one; one of the same day and the same settings is added to."""
+    """Write a record into its own folder under this one; one of the same day and settings is added to.
+
+    One of the same day and other settings stays as it is, and this one's folder gets a number.
+    """
     path = Path(folder) / name_of(record) / FILE
-    if path.is_file() and record["kind"] == "reproduce":
-        before = read(path)
-        if same_settings(before, record):
-            record = merged([before, record])
+    if record["kind"] == "reproduce":
+        number = 2
+        while path.is_file():
+            before = read(path)
+            if same_settings(before, record):
+                record = merged([before, record])
+                break
+            path = Path(folder) / f"{name_of(record)}-{number}" / FILE
+            number += 1
     write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     return path
 
@@ -79,13 +87,17 @@ def merged(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for key in ("devices", "commits")
     }
     commands = [c for record in every for c in record.get("commands", [record.get("command")]) if c]
+    walls: dict[str, float] = {}  # by when a command was started: what it took, as far as it has told
+    for record in every:
+        walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
     return with_statistics(
         {
             **last,
             "rows": sorted(rows.values(), key=lambda row: order.get(row["key"], len(order))),
             "seeds": sorted({int(seed) for row in rows.values() for seed in row["seeds"]}),
             "commands": list(dict.fromkeys(commands)),
-            "wall_seconds": round(sum(float(record.get("wall_seconds", 0)) for record in every), 1),
+            "walls": walls,
+            "wall_seconds": round(sum(walls.values()), 1),
             **union,
         }
     )

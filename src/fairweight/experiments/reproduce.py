@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,34 @@ def reproduce(
     data_dir: str | Path | None = None,
     download: bool = False,
     watcher: Watcher | None = None,
+    keep: Callable[[dict[str, Any]], object] | None = None,
 ) -> dict[str, Any]:
     """Run the table's rows over seeds into a pool of run folders under `out`, and say what came out, as plain values.
 
-    Rows that were not asked for stand in the result too where their runs are in the pool already.
+    Rows that were not asked for stand in the result too where their runs are in the pool already. keep: given the
+    record as it stands, now and then.
     """
     pool = Path(out) / "runs"
-    started = time.monotonic()
+    started, when = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat()
     specs = what.specs()
-    outcomes = run_all(
+    outcomes: dict[str, Outcome] = {}
+
+    def record() -> dict[str, Any]:
+        entries = [_entry(what, row, pool, outcomes) for row in what.every]
+        return with_statistics(
+            {
+                **what.heading(),
+                "seeds": list(what.seeds),
+                "rows": [entry for entry in entries if entry["seeds"] or entry["failed"]],
+                "command": what.command,
+                "wall_seconds": (took := round(time.monotonic() - started, 1)),
+                "walls": {when: took},
+                **{key: value for key, value in provenance(device).items() if key in ("versions", "date")},
+                **_where_from(pool, specs),
+            }
+        )
+
+    run_all(
         specs,
         pool,
         engine=engine,
@@ -46,19 +66,35 @@ def reproduce(
         device=device,
         data_dir=data_dir,
         download=download,
-        watcher=watcher,
+        watcher=_Keeping(watcher or Watcher(), outcomes, lambda: keep(record()) if keep is not None else None),
     )
-    entries = [_entry(what, row, pool, outcomes) for row in what.every]
-    record = {
-        **what.heading(),
-        "seeds": list(what.seeds),
-        "rows": [entry for entry in entries if entry["seeds"] or entry["failed"]],
-        "command": what.command,
-        "wall_seconds": round(time.monotonic() - started, 1),
-        **{key: value for key, value in provenance(device).items() if key in ("versions", "date")},
-        **_where_from(pool, specs),
-    }
-    return with_statistics(record)
+    return record()
+
+
+class _Keeping(Watcher):
+    """Notes what became of each run, and has the record kept now and then: a kill loses minutes, not hours."""
+
+    def __init__(
+        self, inner: Watcher, outcomes: dict[str, Outcome], keep: Callable[[], object], every: float = 60
+    ) -> None:
+        self.inner, self.outcomes, self.keep, self.every = inner, outcomes, keep, every
+        self._last = time.monotonic()
+
+    def on_start(self, specs: list[Spec]) -> None:
+        self.inner.on_start(specs)
+
+    def on_epoch(self, fingerprint: str, epoch: int, epochs: int) -> None:
+        self.inner.on_epoch(fingerprint, epoch, epochs)
+
+    def on_outcome(self, outcome: Outcome) -> None:
+        self.inner.on_outcome(outcome)
+        self.outcomes[outcome.spec.fingerprint] = outcome
+        if time.monotonic() - self._last >= self.every:
+            self.keep()
+            self._last = time.monotonic()
+
+    def on_end(self) -> None:
+        self.inner.on_end()
 
 
 def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:

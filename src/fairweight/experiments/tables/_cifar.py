@@ -148,9 +148,9 @@ class CifarTable(Table):
 def sizes(seeds: int, limit: int) -> dict[str, Size]:
     """Quick, short and the paper's own."""
     quick = f"a network 4 wide on {limit} training images for 2 epochs: the code path, not the numbers."
-    short = "30 epochs in place of 200, the learning rate falling at the same shares of them."
+    short = "15 epochs in place of 200, the learning rate falling at the same shares of them."
     return {
         "quick": Size("quick", quick, seeds=2, epochs=2, limit=limit, network={"width": 4}),
-        "short": Size("short", short, seeds=5, epochs=30),
+        "short": Size("short", short, seeds=5, epochs=15),
         "paper": Size("paper", "the paper's own: 200 epochs.", seeds=seeds, epochs=200),
     }
