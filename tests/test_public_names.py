@@ -7,9 +7,9 @@ import fairweight as fw
 
 NAMES = """
 AdaptiveStep Batch Cells Dynamics EarlyStopping EqualOddsLoss EqualOpportunityLoss ExemplarSampler FORML
-FairweightClassifier FitOptions GroupTable LookAhead LossVariance MLP MaxLossDiscrepancy MeanLoss MeanLossDiscrepancy Objective Observer
-PlainStep Progress ResNet18 Reweighter RunRecord Samples StepRecord TrainSampler Uniform Watch WorstGroupLoss data fit
-group_table metagradient metrics objectives predict
+FairweightClassifier FitOptions GroupTable LookAhead LossVariance MLP MaxLossDiscrepancy MeanLoss MeanLossDiscrepancy
+Objective Observer PlainStep Progress ResNet18 Reweighter RunRecord Samples StepRecord TrainSampler Uniform Watch
+WorstGroupLoss data fit group_table metagradient metrics objectives predict
 """
 
 
