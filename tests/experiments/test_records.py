@@ -101,6 +101,14 @@ def test_other_epochs_on_the_same_day_do_not_replace_a_record(tmp_path):
     assert row_of(found["2030-01-02_mnist-2"], "uniform")["seeds"].keys() == {"0", "1"}
 
 
+def test_a_record_from_before_an_option_was_there_counts_as_its_default(tmp_path):
+    old = record_of({"uniform": {0: 95.0}})
+    del old["options"]["selection"]
+    path = records.keep(old, tmp_path)
+    assert records.keep(record_of({"uniform": {1: 96.0}}), tmp_path) == path
+    assert row_of(records.read(path), "uniform")["seeds"].keys() == {"0", "1"}
+
+
 def test_a_damaged_record_is_named(tmp_path):
     path = records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
     path.write_text("{")
@@ -124,7 +132,7 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     notes.parent.mkdir(parents=True)
     notes.write_text("What was tried: patience.\n")
     page = results(found, tmp_path)
-    assert page.index("## cifar10, short") < page.index("## mnist, full size")
+    assert page.index("## cifar10, short") < page.index("## mnist, full")
     assert "15 epochs in place of 200" in page
     assert "What was tried: patience." in page
     assert "95.50 ± 0.50" in page
@@ -160,10 +168,10 @@ def test_marked_places_are_replaced_and_nothing_else():
 def test_methods_show_what_they_cost_and_gave():
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 96.0, 1: 98.0}})}
     table = block("methods", found)
-    assert "| label-bias | mnist, paper | LB | 2 | -1.50 ± 0.50 (p 0.2) | +1.50 ± 0.50 (p 0.2) | 1.0 |" in table
+    assert "| label-bias | mnist, full | LB | 2 | -1.50 ± 0.50 (p 0.2) | +1.50 ± 0.50 (p 0.2) | 1.0 |" in table
     assert block("method-label-bias", found) == table
     assert block("method-focal", found) == "No record has it yet."
-    assert "| mnist | paper | Uniform | 2 |" in block("results", found)
+    assert "| mnist | full | Uniform | 2 |" in block("results", found)
 
 
 def test_the_command_writes_pages_and_checks_them(tmp_path, capsys):

@@ -78,6 +78,15 @@ def test_record_says_where_it_comes_from(record):
     assert json.loads(json.dumps(record)) == record
 
 
+def test_a_changed_number_of_epochs_is_no_reproduction(record):
+    shortened = planned("mnist", epochs=1).heading()
+    assert not shortened["whole"]
+    assert planned("mnist").heading()["whole"]
+    text = text_of({**record, **shortened})
+    assert "Size: 1 epochs: the paper's own: 10,000 steps. Told to train for 1 epochs instead." in text
+    assert "it is no reproduction" in text
+
+
 def test_text_shows_both_numbers_and_says_the_size(record):
     text = text_of(record)
     assert "Size: quick: scikit-learn's 1,797 digits" in text

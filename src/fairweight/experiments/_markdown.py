@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fairweight.experiments._table_text import in_digits, mean_text, size_line
+from fairweight.experiments._table_text import in_digits, mean_text, size_line, size_name
 from fairweight.experiments.numbers import BESIDE
 
 Record = Mapping[str, Any]
@@ -31,8 +31,7 @@ def compared_lines(entry: Mapping[str, Any]) -> str:
 
 def record_section(record: Record) -> str:
     """One table: ours beside printed, what stands beside it, differences seed by seed, and where it comes from."""
-    sizes = {"paper": "full size", "short": "short", "quick": "quick"}
-    parts = [f"## {record['table']}, {sizes[record['size']]}", f"{record['title']} {size_line(record)}"]
+    parts = [f"## {record['table']}, {size_name(record)}", f"{record['title']} {size_line(record)}"]
     parts += [_main_table(record), _beside_table(record), _paired_table(record), _closed_table(record)]
     parts += [_front_table(record)]
     parts += ["\n".join(f"- {remark}" for remark in record["remarks"]), _source(record)]
@@ -105,7 +104,7 @@ def _front_table(record: Record) -> str:
     points = {
         row["title"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"])
         for row in record["rows"]
-        if row["means"].get("tprd", {}).get("mean") is not None
+        if row["means"].get("tprd", {}).get("mean") is not None and row["key"] != "uniform-clean"  # other labels
     }
     lines = [heads(["TPRD against accuracy", "TPRD", "accuracy", "on the front"])]
     for title, (tprd, accuracy) in sorted(points.items(), key=lambda point: point[1]):
@@ -157,7 +156,7 @@ def method_table(found: Iterable[Record], method: str | None = None) -> str:
     lines = []
     for record in found:
         rows = {row["key"]: row for row in record["rows"]}
-        where = f"{record.get('table', record.get('name', record['kind']))}, {record.get('size', 'compare')}"
+        where = f"{record['table']}, {size_name(record)}" if record["kind"] == "reproduce" else record["name"]
         for row in record["rows"]:
             spec = row.get("spec")
             other = next((rows[key] for key in row["against"] if key in rows), None)

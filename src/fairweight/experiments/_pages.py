@@ -11,6 +11,7 @@ from typing import Any
 from fairweight import catalog
 from fairweight.experiments import records
 from fairweight.experiments._markdown import compared_lines, demo_table, method_table, record_section
+from fairweight.experiments._table_text import is_whole, size_name
 from fairweight.experiments.planned import FOLDER, planned
 from fairweight.experiments.verdict import PAIRED_TEST, TEST
 
@@ -98,7 +99,9 @@ def _headline(tables: list[dict[str, Any]]) -> str:
             if shown and "tprd" in row["means"] and row["means"]["tprd"]["n"]:
                 cells = [compared_lines(row["means"][key]) for key in ("tprd", "accuracy")]
                 n = row["means"]["tprd"]["n"]
-                lines.append(f"| {record['table']} | {record['size']} | {row['title']} | {n} | {' | '.join(cells)} |")
+                lines.append(
+                    f"| {record['table']} | {size_name(record)} | {row['title']} | {n} | {' | '.join(cells)} |"
+                )
     return "\n".join(lines) if len(lines) > 2 else _none("fairweight reproduce mnist")
 
 
@@ -128,7 +131,7 @@ def _missing(tables: list[dict[str, Any]]) -> str:
     lines = ["| table | full size: what is missing | command |", "|---|---|---|"]
     for name in sorted(catalog.names(FOLDER), key=_place):
         what = planned(name)
-        done = next((r for r in tables if r["table"] == name and r["size"] == "paper" and _usual(r)), None)
+        done = next((r for r in tables if r["table"] == name and is_whole(r) and _usual(r)), None)
         seeds = {} if done is None else {row["key"]: len(row["seeds"]) for row in done["rows"]}
         rows = [row.key for row in what.asked if seeds.get(row.key, 0) < len(what.seeds)]
         if rows:
@@ -141,8 +144,7 @@ def _missing(tables: list[dict[str, Any]]) -> str:
 
 def _usual(record: Mapping[str, Any]) -> bool:
     """Whether the options are those that are taken unless told."""
-    what = planned(record["table"])
-    return (dict(what.plan.options), what.plan.size.epochs) == (record["options"], record["epochs"])
+    return bool(dict(planned(record["table"]).plan.options) == record["options"])
 
 
 def main(arguments: list[str] | None = None) -> None:

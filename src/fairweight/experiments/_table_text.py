@@ -32,8 +32,19 @@ def in_digits(value: float, digits: int) -> str:
 
 def size_line(record: Mapping[str, Any]) -> str:
     """Which size was run, in words."""
-    name = {"quick": "quick", "short": "short", "paper": "full"}[record["size"]]
-    return f"Size: {name}: {record['about']}"
+    return f"Size: {size_name(record)}: {record['about']}"
+
+
+def is_whole(record: Mapping[str, Any]) -> bool:
+    """Whether nothing of the protocol was shortened; the first records tell it by their size alone."""
+    return bool(record.get("whole", record["size"] == "paper"))
+
+
+def size_name(record: Mapping[str, Any]) -> str:
+    """Quick, short or full; where the epochs were changed, their number."""
+    if is_whole(record):
+        return "full"
+    return f"{record['epochs']} epochs" if record["size"] == "paper" else str(record["size"])
 
 
 def _lines(record: Mapping[str, Any]) -> Iterator[str]:
@@ -41,7 +52,7 @@ def _lines(record: Mapping[str, Any]) -> Iterator[str]:
     width = max([len(row["title"]) for row in rows] + [len(_head(number)) for number in record["numbers"]]) + 2
     yield f"{record['table']}: {record['title']}"
     yield from textwrap.wrap(size_line(record), WIDTH)
-    if record["size"] != "paper" and record["printed"]:
+    if not is_whole(record) and record["printed"]:
         yield "At this size a verdict says how far these runs are from the printed numbers; it is no reproduction."
     for number in record["numbers"]:
         yield ""

@@ -48,6 +48,7 @@ class Planned:
             "size": self.plan.size.name,
             "about": self.plan.size.about,
             "epochs": self.plan.size.epochs,
+            "whole": self.plan.size == self.table.sizes["paper"],  # nothing of the protocol was shortened
             "options": dict(self.plan.options),
             "remarks": list(self.table.remarks),
             "numbers": [vars(number) for number in self.table.numbers],

@@ -17,6 +17,7 @@ from typing import Any
 from fairweight.engine.state import write_atomically
 from fairweight.errors import BadInput
 from fairweight.experiments._summary import with_statistics
+from fairweight.experiments.planned import planned
 
 FILE = "record.json"
 _IDENTITY = ("kind", "table", "size", "epochs", "options")
@@ -43,9 +44,9 @@ def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
 
 def name_of(record: Mapping[str, Any]) -> str:
     """<date>_<what>, and the size where it is not the full one."""
-    size = record.get("size", "paper")
     what = record.get("table") or record.get("name") or record["kind"]
-    return f"{record['date'][:10]}_{what}" + ("" if size == "paper" else f"-{size}")
+    size = "" if record.get("whole", True) else f"-{record['size']}" if record["size"] != "paper" else "-shortened"
+    return f"{record['date'][:10]}_{what}{size}"
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -54,6 +55,9 @@ def read(path: Path) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
+    if values.get("kind") == "reproduce":  # a table may have got another option since: it was at its default then
+        defaults = {name: option.default for name, option in planned(values["table"]).table.options.items()}
+        values["options"] = {**defaults, **values["options"]}
     return values
 
 
