@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test lint types imports unit docs lock clean
+.PHONY: demo test lint types imports unit browser docs lock clean
 .DEFAULT_GOAL := demo
 
 $(STAMP): requirements.lock pyproject.toml
@@ -29,11 +29,16 @@ types: $(STAMP)
 imports: $(STAMP)
 	$(BIN)/lint-imports
 
-unit: $(STAMP)
+# The audit page is tested in a real browser; where none can be installed those tests are skipped with a reason.
+browser:
+	bash tests/browser/install.sh
+
+unit: $(STAMP) browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 docs: $(STAMP)
 	$(BIN)/python -m fairweight.experiments.records
+	$(BIN)/python benchmarks/choices.py page
 
 lock: $(STAMP)
 	$(BIN)/python -m pip freeze --exclude-editable --exclude fairweight | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
