@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairweight.errors import BadInput, MissingData, MissingDependency
-from fairweight.experiments import _engine, _processes
+from fairweight.experiments import _engine, _processes, parallel
 from fairweight.experiments._engine import Settings, Watcher, claimed, perform
 from fairweight.experiments.parallel import run_all
 
@@ -177,6 +177,17 @@ def test_settings_that_make_no_sense_are_refused(tiny, tmp_path):
         run_all([tiny], tmp_path, jobs=0)
     with pytest.raises(BadInput, match="processes or ray"):
         run_all([tiny], tmp_path, engine="slurm")
+
+
+def test_a_gpu_takes_several_small_networks_at_a_time_and_one_large(tiny, monkeypatch):
+    monkeypatch.setattr(parallel, "cores", lambda: 16)
+    large = tiny.with_(network={"name": "resnet18"})
+    assert parallel._jobs(None, "cuda:0", [tiny] * 20, "processes") == 8
+    assert parallel._jobs(None, "cuda:0", [tiny] * 3, "processes") == 3
+    assert parallel._jobs(None, "cuda:0", [tiny, large], "processes") == 1
+    assert parallel._jobs(3, "cuda:0", [large] * 5, "processes") == 3
+    assert parallel._jobs(None, "cpu", [large] * 20, "processes") == 16
+    assert parallel._jobs(None, "cpu", [large] * 20, "ray") == 20
 
 
 def test_ray_that_is_not_installed_is_a_sentence(tiny, tmp_path, monkeypatch):

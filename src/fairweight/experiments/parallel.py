@@ -37,15 +37,16 @@ def run_all(
 ) -> dict[str, Outcome]:
     """Run every Spec, and those that they build on, into the pool; what became of each, by fingerprint.
 
-    jobs: how many at a time; None takes the cores for a CPU and one for each GPU. Data that is not there stops
-    everything at once, since every run would say the same.
+    jobs: how many at a time; None takes the cores for a CPU, and for a GPU one, or several where all networks are
+    small and would leave it waiting. Data that is not there stops everything at once, since every run would say the
+    same.
     """
     wanted = _with_prerequisites(specs)
     watcher = watcher if watcher is not None else Watcher()
     pool = Path(pool)
     done = {key: found for key, spec in wanted.items() if (found := _finished(spec, pool)) is not None}
     waiting = {key: spec for key, spec in wanted.items() if key not in done}
-    at_a_time = _jobs(jobs, device, max(1, len(waiting)), engine)
+    at_a_time = _jobs(jobs, device, list(waiting.values()), engine)
     if at_a_time > 1:  # the longest first, so that no core waits at the end for one that began late
         waiting = dict(sorted(waiting.items(), key=lambda entry: -_trainings(entry[1])))
     watcher.on_start(list(wanted.values()))
@@ -120,18 +121,23 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _jobs(asked: int | None, device: str, runs: int, engine: str) -> int:
+def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int:
+    """How many at a time."""
     if asked is not None and asked < 1:
         raise BadInput(f"jobs is {asked}; run at least 1 at a time.")
+    most = max(1, len(specs))
     if asked is not None:
-        return min(asked, runs)
+        return min(asked, most)
     if engine == "ray":
-        return runs  # the cluster queues what it has no room for
-    if device.startswith("cuda"):
-        import torch
+        return most  # the cluster queues what it has no room for
+    if not device.startswith("cuda"):
+        return min(cores(), most)
+    import torch
 
-        return 1 if ":" in device else max(1, min(torch.cuda.device_count(), runs))
-    return min(cores(), runs)
+    gpus = 1 if ":" in device else max(1, torch.cuda.device_count())
+    # A step of a small network is over before the next one is asked for: several processes fill the gaps.
+    small = all(spec.network.get("name") == "mlp" for spec in specs)
+    return min(gpus * (max(1, min(8, cores() // 2 // gpus)) if small else 1), most)
 
 
 def _engine(name: str, settings: Settings, watcher: Watcher, jobs: int) -> Engine:
