@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Moved, Option, Plan, Row, Size, Table
-from fairweight.experiments.tables._forml import as_printed, as_product, three_rows
+from fairweight.experiments.tables._forml import GUESSES, as_printed, as_product, three_rows
 
 OPTIONS = {
     "compared": Option(
@@ -26,7 +26,7 @@ OPTIONS = {
     ),
     "random": Option("fixed", ("fixed", "redrawn", "uniform"), "how random weights are drawn"),
 }
-FORML_OPTIONS = {name: OPTIONS[name] for name in ("compared", "mean_loss", "per_cell", "direction")}
+FORML_OPTIONS = {name: OPTIONS[name] for name in ("compared", "mean_loss", "per_cell", "direction")} | GUESSES
 REMARKS = (
     "The validation part is the exemplar set and chooses the epoch, by accuracy, for every method.",
     "LB moves its multipliers for equal opportunity after every epoch of one training.",
@@ -88,9 +88,8 @@ class CelebaTable(Table):
     def printed_forml(self, plan: Plan, objective: Any = None, **options: Any) -> Spec:
         """FORML as Algorithm 1 prints it."""
         base = self.base(plan)
-        if plan.options["direction"] != "gradient":
-            options = {**options, "look_ahead": {"direction": plan.options["direction"]}}
-        return as_printed(base, self.objective(plan) if objective is None else objective, base.per_cell, **options)
+        chosen = self.objective(plan) if objective is None else objective
+        return as_printed(plan, base, chosen, base.per_cell, **options)
 
     def default_forml(self, plan: Plan) -> Spec:
         """FORML as the product trains it."""

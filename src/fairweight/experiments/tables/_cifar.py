@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Moved, Option, Plan, Row, Size, Table
-from fairweight.experiments.tables._forml import as_printed, as_product, three_rows
+from fairweight.experiments.tables._forml import GUESSES, as_printed, as_product, three_rows
 
 OPTIONS = {
     "exemplar": Option(
@@ -18,6 +19,7 @@ OPTIONS = {
     "max_loss": Option(
         "range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean"
     ),
+    **GUESSES,
     "decay": Option("0.1", ("0.1", "0.2"), "what the learning rate is multiplied by at 30, 60 and 80 % of the epochs"),
     "schedule": Option("step", ("step", "cosine"), "how the learning rate falls"),
     "random": Option("fixed", ("fixed", "redrawn", "uniform"), "how random weights are drawn"),
@@ -40,6 +42,7 @@ class CifarTable(Table):
     source: str
     exemplars: int  # of each class
     classes: int
+    hard: ClassVar[Mapping[int, float]] = {}  # classes that are known to be hard: the static weights of an extra row
     rounds: int  # of MOEW's search
 
     def base(self, plan: Plan) -> Spec:
@@ -80,7 +83,7 @@ class CifarTable(Table):
         same = Row("uniform-same", "Uniform, exemplars held out too", part, None, "control")
         beside = ("uniform", "uniform-same") if held else ("uniform",)
         max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
-        printed = as_printed(part, max_loss, int(plan.number("per_class")))
+        printed = as_printed(plan, part, max_loss, int(plan.number("per_class")))
         default = as_product(part, self.classes)
         rows = [
             Row("uniform", "Uniform / Proportion", whole, "Uniform / Proportion", against=()),
@@ -134,7 +137,12 @@ class CifarTable(Table):
         fair = base.with_(method="meta-weight-net", method_options={"objective": "max-discrepancy"})
         l2rw = base.with_(method="l2rw", method_options={"objective": "mean + variance"}, per_cell=default.per_cell)
         bias = Moved("class-bias", of=beside[-1])
+        fixed = base.with_(
+            method="moew", method_options={"alpha": [self.hard.get(k, -0.5) for k in range(self.classes)]}
+        )
+        static = Row("static-weights", "Static class weights by hand", fixed, None, "extra", against=beside)
         return [
+            *([static] if self.hard else []),
             Row("forml-tied", "FORML, one score per class", tied, None, "extra", against=beside),
             Row("mwn-fair", "MWN, MaxLossD", fair, None, "extra", against=beside),
             Row("l2rw", "L2RW, mean + variance", l2rw, None, "extra", against=beside),

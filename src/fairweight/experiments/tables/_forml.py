@@ -7,15 +7,25 @@ from typing import Any
 
 from fairweight.experiments.defaults import EXEMPLARS
 from fairweight.experiments.spec import Spec
-from fairweight.experiments.tables import Row
+from fairweight.experiments.tables import Option, Plan, Row
 from fairweight.reweight._suited import suited_options
 
 PLAIN = {"name": "plain", "scale": 1.0}  # the paper's: the model's learning rate, times 1
 
 
-def as_printed(base: Spec, objective: Any, per_cell: int, **options: Any) -> Spec:
+# What the paper leaves open wherever FORML stands.
+GUESSES = {
+    "scale": Option("1", (), "what multiplies the scores' learning rate (lr_w_scale in a comment of the source)"),
+    "statistics": Option("batch", ("batch", "running"), "batch norm on the exemplar pass: the batch's, or the running"),
+}
+
+
+def as_printed(plan: Plan, base: Spec, objective: Any, per_cell: int, **options: Any) -> Spec:
     """Algorithm 1: plain look-ahead, plain score step at the model's learning rate."""
-    given: dict[str, Any] = {"objective": objective, "score_step": PLAIN, **options}
+    given: dict[str, Any] = {"objective": objective, "score_step": {**PLAIN, "scale": plan.number("scale")}, **options}
+    open_ones = {"direction": "gradient", "statistics": "batch"}
+    look_ahead = {key: plan.options[key] for key, usual in open_ones.items() if plan.options.get(key, usual) != usual}
+    given |= {"look_ahead": look_ahead} if look_ahead else {}
     return base.with_(method="forml", method_options=given, per_cell=per_cell)
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Option, Plan, Size, Table
-from fairweight.experiments.tables._forml import as_printed, as_product
+from fairweight.experiments.tables._forml import GUESSES, as_printed, as_product
 
 CORRUPTION = "one-class:label=2,fraction=0.2"
 OPTIONS = {
@@ -17,6 +17,7 @@ OPTIONS = {
     "max_loss": Option(
         "range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean"
     ),
+    "scale": GUESSES["scale"],
     "lb_iterations": Option("15", (), "trainings of LB; the notebook has 100"),
 }
 REMARKS = (
@@ -73,4 +74,4 @@ class MnistTable(Table):
         """As printed, and the product's default."""
         base = self.base(plan)
         max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
-        return as_printed(base, max_loss, base.per_cell), as_product(base, 10)
+        return as_printed(plan, base, max_loss, base.per_cell), as_product(base, 10)

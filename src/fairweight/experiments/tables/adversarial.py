@@ -14,7 +14,7 @@ class Adversarial(CelebaTable):
         """Both signs under the reverse look-ahead, as the appendix has them, and under Algorithm 1's."""
         base = self.base(plan)
         down = self.printed_forml(plan)
-        up = self.printed_forml(plan, score_step={**PLAIN, "reverse": True})
+        up = self.printed_forml(plan, score_step={**PLAIN, "scale": plan.number("scale"), "reverse": True})
         return (
             Row("no-reverse", "No Reverse, reverse look-ahead", with_reverse(down), "No Reverse", "forml"),
             Row("reverse", "Reverse, reverse look-ahead", with_reverse(up), "Reverse", "forml"),

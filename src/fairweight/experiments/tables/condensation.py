@@ -18,7 +18,7 @@ class Condensation(CifarTable):
     exemplars = 50
     classes = 100
     options: ClassVar = {
-        **{name: OPTIONS[name] for name in ("per_class", "max_loss", "decay", "schedule")},
+        **{name: OPTIONS[name] for name in ("per_class", "max_loss", "scale", "statistics", "decay", "schedule")},
         "drop": Option("0.1", (), "the share of the training samples that is dropped"),
         "forgetting_runs": Option("2", (), "Uniform trainings whose forgetting events are added up"),
         "exemplars": Option(
@@ -85,7 +85,7 @@ class Condensation(CifarTable):
             "runs": [base.to_dict()] * int(plan.number("forgetting_runs")),
             "balanced": plan.options["exemplars"] == "balanced",
         }
-        return as_printed(base, max_loss, int(plan.number("per_class"))).with_(rows={"exemplar": exemplar})
+        return as_printed(plan, base, max_loss, int(plan.number("per_class"))).with_(rows={"exemplar": exemplar})
 
     def lowest(self, plan: Plan, measure: str, runs: list[Any]) -> dict[str, Any]:
         """Drop the lowest by this measure of these runs."""

@@ -74,10 +74,9 @@ class Fairface(Table):
         """The CelebA rows on one task."""
         plain, against = f"{key}-uniform", (f"{key}-uniform",)
         objective = {"name": "mean-discrepancy", "of": plan.options["mean_loss"], "among": plan.options["compared"]}
-        options = {} if plan.options["direction"] == "gradient" else {"look_ahead": {"direction": "optimizer"}}
         random = base.with_(method="random", method_options={"kind": plan.options["random"]})
         bias = base.with_(method="label-bias", method_options={"constraint": "equal-opportunity"})
-        printed = as_printed(base, objective, base.per_cell, **options)
+        printed = as_printed(plan, base, objective, base.per_cell)
         forml = f"{key}-forml"
         default = as_product(base, classes=2, groups=7)
         default = default.with_(per_cell=base.per_cell) if plan.size.name == "quick" else default
