@@ -11,6 +11,8 @@ import typer
 from fairweight.cli import _verbs
 from fairweight.errors import FairweightError
 
+INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
+
 app = typer.Typer(
     name="fairweight",
     help="Learn what each training sample is worth, so that a classifier errs evenly across groups.",
@@ -46,9 +48,10 @@ def main() -> None:
         app()
     except FairweightError as error:
         _stop(str(error))
-    except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer has caught the keyboard's interrupt, and says nothing
+            print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        raise
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has left
         sys.exit(1)

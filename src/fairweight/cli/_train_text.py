@@ -6,6 +6,7 @@ import shutil
 import textwrap
 from typing import TYPE_CHECKING
 
+from fairweight.cli._words import in_flags
 from fairweight.experiments.defaults import in_words
 
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ def opening(prepared: Prepared, device: str) -> str:
     """What was found in the data, and every setting that was chosen or given."""
     dataset = prepared.dataset
     lines = [f"Data: {dataset.name}"]
-    lines += [_wrapped(note, "  ") for note in sorted(dataset.notes, key=lambda n: not n.startswith("Warning: "))]
+    lines += [
+        _wrapped(in_flags(note), "  ") for note in sorted(dataset.notes, key=lambda n: not n.startswith("Warning: "))
+    ]
     lines.append("Settings")
     settings = {**in_words(prepared.spec, dataset), "device": device}
     settings["network"] += f" ({prepared.parameters:,} parameters)"

@@ -36,6 +36,8 @@ _FLAGS = (
     ("say which column is the label", "say which column is the label with --label"),
     ("lower per_cell", "lower --per-cell"),
     ("raise per_cell", "raise --per-cell"),
+    ("keep them by name if not", "--keep them if not"),
+    ("1 (the positive class) is", "1 (the positive class; --positive names another) is"),
     ("max_categories", "--max-categories"),
     ("file_column", "--file-column"),
 )

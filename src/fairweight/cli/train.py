@@ -123,6 +123,7 @@ def _train(
     give_up: float, fresh: bool, data_dir: Path | None, download: bool,
 ) -> None:  # fmt: skip
     from fairweight.cli import _train_text as text
+    from fairweight.experiments.trade_off import strength_specs
     from fairweight.experiments.train import check_folder, prepare
     from fairweight.experiments.train import train as run_train
 
@@ -131,6 +132,8 @@ def _train(
     prepared = prepare(wanted, device=device, data_dir=data_dir, download=download)
     folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
     check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
+    if sweep is not None:
+        strength_specs(prepared, sweep)
     spare_threads(prepared.parameters, device)
     show_log()
     say(text.opening(prepared, device))

@@ -116,9 +116,7 @@ def trade_off(
 ) -> TradeOff:
     """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself."""
     dataset, folder = prepared.dataset, Path(out)
-    specs = _specs(prepared, strengths)
-    if dataset.validation is None:
-        raise BadInput("a trade-off is chosen on validation, and there are no validation rows; give --validation 0.1.")
+    specs = strength_specs(prepared, strengths)
     whole = RunFolder(folder)
     whole.make()
     if not (folder / SWEEP).is_file():
@@ -156,8 +154,11 @@ def scaled(objective: str, strength: float) -> str:
     return " + ".join(name if factor == 1 else f"{factor:g} * {name}" for factor, name in terms)
 
 
-def _specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float, Spec]:
+def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float, Spec]:
+    """The run of each strength, plain training first; refused where there is nothing to sweep or to choose on."""
     spec = prepared.spec
+    if prepared.dataset.validation is None:
+        raise BadInput("a trade-off is chosen on validation, and there are no validation rows; give --validation 0.1.")
     if any(not (s > 0 and math.isfinite(s)) for s in strengths):
         raise BadInput(f"--strengths {', '.join(f'{s:g}' for s in strengths)}: each must be above 0.")
     if not _has_objective(spec.method):

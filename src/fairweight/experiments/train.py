@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Any
 
 from fairweight.data import Dataset
 from fairweight.engine.observers import Observer
-from fairweight.errors import BadInput, FairweightError
+from fairweight.errors import BadInput, FairweightError, NoSpace
 from fairweight.experiments.defaults import with_defaults
 from fairweight.experiments.difference import Differences, table_of
 from fairweight.experiments.folder import RunFolder
@@ -21,8 +21,6 @@ from fairweight.experiments.run import Result, run
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
 from fairweight.metrics import GroupTable
-
-_log = logging.getLogger("fairweight")
 
 BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
 SWEEP, PICTURE = "trade_off.json", "trade_off.png"  # of a sweep of strength
@@ -155,10 +153,13 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
 
     Only files that a run writes are ever deleted.
     """
+    nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
+    if not nearest.is_dir():
+        raise BadInput(f"--out {out}: {nearest.name} is a file; give the folder that the run is to be written into.")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise NoSpace(f"--out {out}: {nearest} may not be written to; give another folder.")
     if not out.exists():
         return
-    if not out.is_dir():
-        raise BadInput(f"--out {out} is a file; give the folder that the run is to be written into.")
     folder = RunFolder(out)
     swept = (out / SWEEP).is_file()
     if not folder.started and not swept:

@@ -1,0 +1,97 @@
+"""A training that is killed goes on when the same command is given again, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+from tests.tables import people
+
+WORDS = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "12", "--patience", "0", "--device", "cpu")
+
+
+def command(folder, out, *more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "fairweight", "train", *WORDS, "--out", out, *more],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def killed_at(process: subprocess.Popen, words: str) -> None:
+    """Wait until the program says so, and kill it."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            break
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def finished(process: subprocess.Popen) -> tuple[str, str]:
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    return out, err
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("desk")
+    people(800).to_csv(folder / "people.csv", index=False)
+    finished(command(folder, "whole"))
+    return folder
+
+
+@pytest.mark.parametrize("moment", ["forml: epoch 5/12", "uniform: epoch 3/12"])
+def test_kill_and_the_same_command_again(desk, moment):
+    out = moment.split(":")[0]
+    killed_at(command(desk, out), moment)
+    assert not (desk / out / ("metrics.json" if out == "forml" else "uniform/metrics.json")).exists()
+    screen, log = finished(command(desk, out))
+    assert f"{moment.rsplit(' ', 1)[0]} 1/12" not in log, "it began from the start"
+    for place in ("", "uniform/"):
+        ours = json.loads((desk / out / f"{place}metrics.json").read_text())
+        whole = json.loads((desk / "whole" / f"{place}metrics.json").read_text())
+        for part in (ours["run"], whole["run"]):
+            part.pop("seconds")
+            for epoch in part["history"]:
+                epoch.pop("seconds")
+        assert ours == whole
+        ours, whole = (pd.read_parquet(desk / run / f"{place}weights.parquet") for run in (out, "whole"))
+        pd.testing.assert_frame_equal(ours, whole)
+    assert re.search(r"^accuracy ", screen, re.MULTILINE)
+
+
+def test_killed_while_it_reads_leaves_nothing(desk):
+    process = command(desk, "early")
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not (desk / "early").exists()
+
+
+def test_interrupted_by_the_keyboard_says_how_to_go_on(desk):
+    process = command(desk, "stopped", "--no-baseline")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "epoch 2/12" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    err = process.stderr.read()  # communicate would lose what was read ahead
+    assert process.wait(timeout=60) == 130
+    process.communicate()
+    assert "The same command goes on from here" in err
+    assert "Traceback" not in err

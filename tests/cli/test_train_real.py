@@ -1,0 +1,60 @@
+"""Adult, COMPAS, FairFace, MNIST and digits, each by one line, from the published files to the last screen."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from tests.command import fairweight
+from tests.tables import real
+
+LINES = {
+    "adult": ("--limit", "1500", "--epochs", "3"),
+    "compas": ("--limit", "1500", "--epochs", "5"),
+    "fairface": ("--limit", "120", "--epochs", "1", "--batch-size", "32"),
+    "mnist": ("--limit", "600", "--epochs", "2", "--corrupt", "one-class:label=2,fraction=0.2"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("FAIRWEIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_one_line(name, tmp_path):
+    folder = real(name)
+    done = fairweight(tmp_path, "train", name, "--data-dir", folder, "--out", "run", *LINES[name])
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["n"] > 0
+    assert {g["group"] for g in metrics["groups"]} >= {
+        "adult": {"Female", "Male"},
+        "compas": {"African-American", "Caucasian"},
+        "fairface": {"Black", "East Asian", "Indian", "Latino_Hispanic", "Middle Eastern", "Southeast Asian", "White"},
+        "mnist": set("0123456789"),
+    }[name]
+    assert "Against plain training" in done.stdout
+    assert (tmp_path / "run" / "uniform" / "metrics.json").is_file()
+
+
+def test_digits_need_no_files(tmp_path):
+    done = fairweight(tmp_path, "train", "digits", "--out", "run", "--epochs", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["metrics"]["accuracy"] > 0.5
+
+
+@pytest.mark.slow
+def test_adult_by_sex_takes_less_than_a_minute_with_its_baseline(tmp_path):
+    folder = real("adult")
+    started = time.process_time()  # of this process, so that a busy machine does not fail the test
+    done = fairweight(
+        tmp_path, "train", "adult", "--label", "income", "--group", "sex", "--data-dir", folder, "--out", "r"
+    )
+    assert done.returncode == 0, done.stderr
+    assert time.process_time() - started < 60
+    found = json.loads((tmp_path / "r" / "metrics.json").read_text())
+    plain = json.loads((tmp_path / "r" / "uniform" / "metrics.json").read_text())
+    assert found["tprd"] < 2 / 3 * plain["tprd"]
+    assert found["accuracy"] > plain["accuracy"] - 0.01

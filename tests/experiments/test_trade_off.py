@@ -1,0 +1,114 @@
+"""A sweep of strength: chosen on validation by the stated rule, never on test."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from tests.command import fairweight
+from tests.tables import people
+
+from fairweight.errors import BadInput
+from fairweight.experiments.trade_off import TradeOff, choose, scaled
+from fairweight.metrics import Estimate
+
+TABLE = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "3")
+
+
+@pytest.mark.parametrize(
+    ("objective", "strength", "expected"),
+    [
+        ("mean + 0.3 * equal-odds", 1.0, "mean + 0.3 * equal-odds"),
+        ("mean + 0.3 * equal-odds", 10.0, "mean + 3 * equal-odds"),
+        ("variance", 0.5, "mean + 0.5 * variance"),
+        ("2 * mean + variance + 0.5 * worst-group", 2.0, "2 * mean + 2 * variance + worst-group"),
+    ],
+)
+def test_strength_multiplies_what_compares_groups(objective, strength, expected):
+    assert scaled(objective, strength) == expected
+
+
+def test_an_objective_without_groups_has_no_strength():
+    with pytest.raises(BadInput, match="no strength"):
+        scaled("mean", 2.0)
+
+
+def point(strength: float, accuracy: float, gap: float, test_gap: float = 0.0) -> SimpleNamespace:
+    return SimpleNamespace(strength=strength, accuracy=accuracy, gap=gap, title=str(strength), test_gap=test_gap)
+
+
+POINTS = [
+    point(0, 0.80, 0.20),
+    point(0.1, 0.81, 0.15),
+    point(1, 0.792, 0.05),
+    point(3, 0.785, 0.01),
+    point(9, 0.7, 0.3),
+]
+
+
+@pytest.mark.parametrize(("give_up", "strength"), [(0.0, 0.1), (0.01, 1), (0.05, 3), (1.0, 3)])
+def test_the_rule(give_up, strength):
+    assert choose(POINTS, give_up).strength == strength
+
+
+def test_plain_training_wins_where_no_point_keeps_accuracy():
+    assert choose([point(0, 0.8, 0.2), point(1, 0.5, 0.0)], 0.01).strength == 0
+    assert choose([point(0, 0.8, float("nan")), point(1, 0.5, 0.0)], 0.01).strength == 0
+
+
+def test_the_front_holds_what_no_other_beats():
+    found = TradeOff(tuple(POINTS), 0.01, None, None)
+    assert [p.strength for p in found.front] == [0.1, 1, 3]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("desk")
+    people(1200).to_csv(folder / "people.csv", index=False)
+    done = fairweight(folder, "train", *TABLE, "--trade-off", "--strengths", "0.3,3", "--out", "sweep")
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_a_picture_a_table_and_the_chosen_run(swept):
+    folder, done = swept
+    assert (folder / "sweep" / "trade_off.png").read_bytes()[:4] == b"\x89PNG"
+    found = json.loads((folder / "sweep" / "trade_off.json").read_text())
+    assert [p["strength"] for p in found["points"]] == [0, 0.3, 3]
+    (chosen,) = [p for p in found["points"] if p["chosen"]]
+    least = found["points"][0]["validation"]["accuracy"] - 0.01
+    allowed = [p for p in found["points"] if p["validation"]["accuracy"] >= least]
+    assert chosen["validation"]["tprd"] == min(p["validation"]["tprd"] for p in allowed)
+    # The numbers on test are those of the chosen run, and no other's are told.
+    metrics = json.loads((folder / chosen["folder"] / "metrics.json").read_text())
+    assert json.loads((folder / "sweep" / "metrics.json").read_text()) == metrics
+    assert found["chosen"]["metrics"]["tprd"] == metrics["tprd"]
+    assert "test" not in json.dumps([p["validation"] for p in found["points"]])
+    assert "Chosen on validation" in done.stdout
+    assert "strength 0.3" in done.stdout
+    assert fairweight(folder, "predict", "sweep", "people.csv", "--out", "p.csv").returncode == 0
+
+
+def test_a_sweep_goes_on_and_does_not_mix_with_a_run(swept):
+    folder, _ = swept
+    before = {p: p.stat().st_mtime_ns for p in (folder / "sweep").glob("*/metrics.json")}
+    (folder / "sweep" / "strength_3" / "metrics.json").unlink()  # as if it had been killed
+    done = fairweight(folder, "train", *TABLE, "--trade-off", "--strengths", "0.3,3", "--out", "sweep", "--json")
+    assert done.returncode == 0, done.stderr
+    after = {p: p.stat().st_mtime_ns for p in (folder / "sweep").glob("*/metrics.json")}
+    assert [p.parent.name for p in after if after[p] != before[p]] == ["strength_3"]
+    assert json.loads(done.stdout)["rule"].startswith("Chosen on validation")
+    done = fairweight(folder, "train", *TABLE, "--out", "sweep")
+    assert done.returncode == 2
+    assert "--fresh" in done.stderr
+    done = fairweight(folder, "train", *TABLE, "--out", "sweep", "--fresh", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "sweep" / "trade_off.json").exists()
+
+
+def test_points_carry_their_intervals():
+    from fairweight.experiments.difference import in_points
+
+    table = SimpleNamespace(estimate=lambda name: Estimate(0.5, 0.4, 0.6, 10))
+    assert in_points(table, "tprd") == "50.00 [40.00, 60.00]"
