@@ -13,31 +13,36 @@ from fairweight.types import StepRecord
 
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
 PENDING_SAMPLES = 8_192  # visits that are gathered before they are taken in, all at once
+_BLOCK = 4_096  # samples whose history is brought up to date together
 _LARGEST_HALF = 65_000.0
 
-# What is kept of each sample, side by side, so that taking in a visit is one read and one write of its row.
-_COLUMNS = (
-    "gathered",  # weight that the averages below have gathered
+# What is kept of each sample: averages over visits, then sums over visits, then what was last.
+_AVERAGES = (
+    "gathered",  # weight that the averages have gathered
     "loss",
     "weighted_loss",  # of p_i B l_i
     "weight",  # of p_i B
     "push",  # of how much more weight the objective asked for than for the rest of the batch, in units of the batch
+)
+_SUMS = (
     "margin_sum",
     "visits",
     "judged",  # visits at which it was known whether the prediction was right
     "learned",  # visits at which it was
     "forgotten",  # visits at which it was not, after one at which it was
     "pushed_up",  # visits at which the objective asked for more weight
-    "right",  # whether the prediction was right when that was last known
+)
+_LAST = (
     "margin",  # at the last visit
+    "right",  # whether the prediction was right when that was last known
     "epoch_loss",  # at the last visit of this epoch, NaN before it
     "epoch_weighted_loss",
     "epoch_weight",
 )
+_COLUMNS = (*_AVERAGES, *_SUMS, *_LAST)
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
-_AVERAGES = slice(_AT["gathered"], _AT["push"] + 1)
-_SUMS = slice(_AT["margin_sum"], _AT["pushed_up"] + 1)
-_LAST = slice(_AT["right"], _AT["epoch_weight"] + 1)
+_SUMS_AT = slice(len(_AVERAGES), len(_AVERAGES) + len(_SUMS))
+_LAST_AT = slice(len(_AVERAGES) + len(_SUMS), len(_COLUMNS))
 _THIS_EPOCH = slice(_AT["epoch_loss"], _AT["epoch_weight"] + 1)
 
 
@@ -60,8 +65,9 @@ class _Visit(NamedTuple):
 class Dynamics:
     """Per-sample history on the device, for every method.
 
-    A step only notes what it saw; a few thousand visits are taken in at a time, so that the cost is a small part of
-    even a small network's step. A row that is drawn twice in one batch counts as one visit.
+    A step only notes what it saw; a few thousand visits are written down at a time, and all that an epoch wrote down
+    is added to the history at once, so that the cost is a small part of even a small network's step. A row that is
+    drawn twice in one batch counts as one visit.
     decay: of the averages over visits, each divided by the weight that it has gathered, so that a sample seen once
     is not counted as almost 0.
     """
@@ -71,14 +77,15 @@ class Dynamics:
             raise BadInput(f"decay={decay}: give one from 0 (the last visit alone) to below 1.")
         self.num_samples, self.decay = num_samples, decay
         self.device = torch.device(device)
-        self._history = torch.zeros(num_samples, len(_COLUMNS), device=self.device)  # [N, C]
-        self._history[:, _AT["margin"]] = torch.nan
-        self._history[:, _THIS_EPOCH] = torch.nan
-        self._kept = torch.zeros(len(_COLUMNS), device=self.device)  # [C] how much of each column a visit leaves
-        self._kept[_AVERAGES], self._kept[_SUMS] = decay, 1.0
+        self._history = torch.zeros(len(_COLUMNS), num_samples, device=self.device)  # [C, N]
+        self._history[_AT["margin"]] = torch.nan
+        self._history[_THIS_EPOCH] = torch.nan
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
-        self._epochs = torch.zeros(num_samples, 4, device=self.device)  # [N, 4]
-        self._place = torch.zeros(num_samples, dtype=torch.int64, device=self.device)  # [N] to find rows seen twice
+        self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
+        # Visits that are not in the history yet, each row once: loss, weight, push, right, margin.
+        self._noted = torch.zeros(num_samples, 5, device=self.device)  # [N, 5]
+        self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
+        self._count = 0  # rows that are noted
         self._pending: list[_Visit] = []
         self._waiting = 0
         self.score_path: list[Tensor] = []  # one [P] per epoch
@@ -92,7 +99,7 @@ class Dynamics:
         self._pending.append(visit if self.device.type == "cpu" else visit.copied())
         self._waiting += len(rows)
         if self._waiting >= PENDING_SAMPLES:
-            self._take_in()
+            self._write_down()
 
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
         """Note where scores and weights stand; epochs: how many there will be, to keep all paths within bounds.
@@ -100,16 +107,17 @@ class Dynamics:
         weights: over the whole set, mean 1; None: what each sample was last given in a batch.
         """
         self._take_in()
-        losses, weighted, given = self._history[:, _THIS_EPOCH].unbind(1)  # [N] each, NaN where not seen
+        losses, weighted, given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
         over_set = given if weights is None else weights.to(losses)
-        now = torch.stack(
-            [torch.ones_like(losses), losses / losses.nanmean(), weighted / weighted.nanmean(), over_set * losses], 1
-        )
-        moved = self.decay * self._epochs + (1 - self.decay) * now
-        seen = ~losses.isnan()
-        self._epochs = torch.where(seen[:, None], moved, self._epochs)
+        means = self._history[_THIS_EPOCH].nanmean(dim=1)  # [3]
+        for start in range(0, self.num_samples, _BLOCK):
+            here = slice(start, start + _BLOCK)
+            loss, old = losses[here], self._epochs[:, here]
+            now = [torch.ones_like(loss), loss / means[0], weighted[here] / means[1], over_set[here] * loss]
+            new = torch.add(self.decay * old, torch.stack(now), alpha=1 - self.decay)
+            old.copy_(torch.where(loss.isnan(), old, new))
         self._note_paths(scores, over_set, epochs)
-        self._history[:, _THIS_EPOCH] = torch.nan
+        self._history[_THIS_EPOCH] = torch.nan
 
     def _note_paths(self, scores: Tensor | None, weights: Tensor, epochs: int) -> None:
         if self._path_rows is None:
@@ -122,58 +130,40 @@ class Dynamics:
         self.weight_path.append(_half(kept[:1] if alike else kept))
 
     def _take_in(self) -> None:
-        """All visits that wait, at once where no row is among them twice, otherwise step by step."""
+        """Everything that waits, into the history."""
+        self._write_down()
+        if self._count == 0:
+            return
+        for start in range(0, self.num_samples, _BLOCK):  # by blocks, because what fits a cache is many times quicker
+            here = slice(start, start + _BLOCK)
+            old = self._history[:, here]
+            new = _moved(old, self._noted[here].t(), self.decay)
+            old.copy_(new if self._count == self.num_samples else torch.where(self._seen[here], new, old))
+        self._seen.zero_()
+        self._count = 0
+
+    def _write_down(self) -> None:
+        """The visits that wait, all at once; where a row is among them twice, each step goes into the history."""
         pending, self._pending, self._waiting = self._pending, [], 0
         if not pending:
             return
         rows = torch.cat([visit.rows for visit in pending])  # [M]
-        order = torch.arange(len(rows), device=self.device)
-        self._place[rows] = order
-        if len(pending) > 1 and bool((self._place[rows] != order).any()):
-            for visit in pending:
-                self._write(visit.rows, [visit])
-        else:
-            self._write(rows, pending)
-
-    def _write(self, rows: Tensor, visits: Sequence[_Visit]) -> None:
-        """These visits, whose rows are all different: old * kept + now."""
-        old = self._history.index_select(0, rows)  # [M, C]
-        sizes = torch.tensor([len(visit.rows) for visit in visits], device=self.device)
-        losses = torch.cat([visit.losses for visit in visits]).float()
-        weights = torch.cat([visit.weights for visit in visits]).float() * sizes.repeat_interleave(sizes)
-        push = _joined([visit.push for visit in visits], visits, losses)
-        right = _joined([visit.correct for visit in visits], visits, losses)
-        margin = _joined([visit.margin for visit in visits], visits, losses)
-        judged = (~right.isnan()).float()
-        was, holds = old[:, _AT["right"]], right.nan_to_num(0.0)
-        weighted, new = losses * weights, 1 - self.decay
-        now = {
-            "gathered": torch.full_like(losses, new),
-            "loss": new * losses,
-            "weighted_loss": new * weighted,
-            "weight": new * weights,
-            "push": new * push.nan_to_num(0.0),
-            "margin_sum": margin,
-            "visits": torch.ones_like(losses),
-            "judged": judged,
-            "learned": holds,
-            "forgotten": was * (judged - holds),
-            "pushed_up": (push > 0).float(),
-            "right": torch.where(judged > 0, holds, was),
-            "margin": margin,
-            "epoch_loss": losses,
-            "epoch_weighted_loss": weighted,
-            "epoch_weight": weights,
-        }
-        before = old.mul_(self._kept)
-        before[:, _LAST] = 0.0  # a NaN times 0 is a NaN
-        self._history.index_copy_(0, rows, before.add_(torch.stack([now[name] for name in _COLUMNS], dim=1)))
+        seen = self._seen.clone()
+        seen[rows] = True
+        if int(seen.sum()) == self._count + len(rows):
+            self._seen, self._count = seen, self._count + len(rows)
+            self._noted.index_copy_(0, rows, _side_by_side(pending))
+            return
+        self._take_in()  # what was written down before
+        for visit in pending:
+            here = self._history[:, visit.rows]
+            self._history[:, visit.rows] = _moved(here, _side_by_side([visit]).t(), self.decay)
 
     @property
     def visits(self) -> Tensor:
         """How often each sample was seen."""  # [N]
         self._take_in()
-        return self._history[:, _AT["visits"]].int()
+        return self._history[_AT["visits"]].int()
 
     @property
     def path_rows(self) -> Tensor | None:
@@ -204,16 +194,16 @@ class Dynamics:
         margin, mean_margin: true logit minus the best other, at the last visit and over all visits.
         """  # [N] each
         self._take_in()
-        held = {name: self._history[:, place] for name, place in _AT.items()}
+        held = {name: self._history[place] for name, place in _AT.items()}
         gathered, visits = held["gathered"], held["visits"]
         pushed = bool((held["push"] != 0).any())
         return {
             "ema_loss": held["loss"] / gathered,  # 0 / 0 where never seen
             "ema_weighted_loss": held["weighted_loss"] / gathered,
             "ema_weight": held["weight"] / gathered,
-            "ema_relative_loss": self._epochs[:, 1] / self._epochs[:, 0],
-            "ema_relative_weighted_loss": self._epochs[:, 2] / self._epochs[:, 0],
-            "ema_set_weighted_loss": self._epochs[:, 3] / self._epochs[:, 0],
+            "ema_relative_loss": self._epochs[1] / self._epochs[0],
+            "ema_relative_weighted_loss": self._epochs[2] / self._epochs[0],
+            "ema_set_weighted_loss": self._epochs[3] / self._epochs[0],
             "ema_push": held["push"] / gathered if pushed else torch.full_like(gathered, torch.nan),
             "pushed_up": held["pushed_up"].int(),
             "forgetting_events": torch.where(held["learned"] > 0, held["forgotten"], held["judged"]).int(),
@@ -237,15 +227,41 @@ class Dynamics:
         """Put it back."""
         if state["history"].shape != self._history.shape:
             raise ScoresMismatch(
-                f"The saved history is of {len(state['history'])} samples and this run has {self.num_samples}; "
+                f"The saved history is of {state['history'].shape[1]} samples and this run has {self.num_samples}; "
                 "resume with the training set of that run."
             )
-        self._pending, self._waiting = [], 0
+        self._pending, self._waiting, self._count = [], 0, 0
+        self._seen.zero_()
         self._history.copy_(state["history"])
         self._epochs.copy_(state["epochs"])
         self.score_path = [part.cpu() for part in state["score_path"]]
         self.weight_path = [part.cpu() for part in state["weight_path"]]
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
+
+
+def _moved(old: Tensor, noted: Tensor, decay: float) -> Tensor:
+    """The history [C, M] after one more visit of each sample: loss, weight, push, right, margin [5, M]."""
+    losses, weights, push, right, margin = noted.contiguous()
+    judged = (~right.isnan()).float()
+    was, holds = old[_AT["right"]], right.nan_to_num(0.0)
+    weighted = losses * weights
+    averages = torch.stack([torch.ones_like(losses), losses, weighted, weights, push.nan_to_num(0.0)])
+    more = [margin, torch.ones_like(losses), judged, holds, was * (judged - holds), (push > 0).float()]
+    last = [margin, torch.where(judged > 0, holds, was), losses, weighted, weights]
+    new = torch.empty_like(old)
+    torch.add(decay * old[: len(_AVERAGES)], averages, alpha=1 - decay, out=new[: len(_AVERAGES)])
+    torch.add(old[_SUMS_AT], torch.stack(more), out=new[_SUMS_AT])
+    torch.stack(last, out=new[_LAST_AT])
+    return new
+
+
+def _side_by_side(visits: Sequence[_Visit]) -> Tensor:
+    """Loss, weight times batch size, push, right and margin of each sample; NaN where not known."""  # [M, 5]
+    sizes = torch.tensor([len(visit.rows) for visit in visits], device=visits[0].rows.device)
+    losses = torch.cat([visit.losses for visit in visits]).float()
+    weights = torch.cat([visit.weights for visit in visits]).float() * sizes.repeat_interleave(sizes)
+    others = [_joined([visit[place] for visit in visits], visits, losses) for place in (3, 4, 5)]
+    return torch.stack([losses, weights, *others], dim=1)
 
 
 def _joined(parts: Sequence[Tensor | None], visits: Sequence[_Visit], losses: Tensor) -> Tensor:
