@@ -111,4 +111,4 @@ def test_points_carry_their_intervals():
     from fairweight.experiments.difference import in_points
 
     table = SimpleNamespace(estimate=lambda name: Estimate(0.5, 0.4, 0.6, 10))
-    assert in_points(table, "tprd") == "50.00 [40.00, 60.00]"
+    assert in_points(table, "tprd") == "50.00 [40.0, 60.0]"

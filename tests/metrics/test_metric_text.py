@@ -73,3 +73,13 @@ def test_every_kind_of_table_prints(groups):
     assert "mine" in text
     assert ("mean TPR" in text) == (groups is not None)
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_no_other_number():
+    table = fm.group_table([0, 1, 0, 1, 1, 0], [0, 1, 1, 1, 0, 0], ["a", "a", "a", "b", "b", "b"])
+    whole, narrow = table.text(), table.text(80)
+    assert whole == str(table)
+    assert max(map(len, narrow.split("\n\n")[0].split("\n"))) <= 80
+    heads = narrow.split("\n")[0].split()
+    assert heads == whole.split("\n")[0].split()[: len(heads)]
+    assert len(table.text(10).split("\n")[0].split()) == 4  # group, n, positives and one rate

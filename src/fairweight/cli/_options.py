@@ -44,9 +44,16 @@ def spare_threads(parameters: int, device: str) -> None:
         torch.set_num_threads(1)
 
 
+class _StderrNow(logging.Handler):
+    """Writes to what sys.stderr is at that moment: while a bar is shown, that is what keeps lines above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def show_log() -> None:
     """Messages of the library on stderr, one line each."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StderrNow()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("fairweight")
     logger.handlers = [handler]

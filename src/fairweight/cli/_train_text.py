@@ -30,9 +30,9 @@ def opening(prepared: Prepared, device: str) -> str:
 
 def closing(done: Trained, seconds: float) -> str:
     """The last screen: the table by group, plain training beside it, and what changed in words."""
-    parts = [f"{done.result.spec.method} on the test rows\n\n{done.table}"]
+    parts = [f"{done.result.spec.method} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
     if done.differences is not None:
-        heads = ("in points, with 95 % intervals", "uniform", done.result.spec.method, "difference")
+        heads = ("points [95 %]", "uniform", done.result.spec.method, "difference")
         parts.append(_columns([heads, *done.differences.rows()]))
         parts.append("\n".join(_wrapped(s) for s in (done.differences.sentence(), *done.differences.notes())))
     folder = done.result.folder.path
@@ -49,7 +49,7 @@ def closing(done: Trained, seconds: float) -> str:
 
 def front(found: TradeOff) -> str:
     """The points on validation, and why one was chosen."""
-    heads = ("on validation, in points", "accuracy", "TPRD", "")
+    heads = ("validation, points", "accuracy", "TPRD", "")
     rows = [heads]
     for point in found.points:
         marks = ["on the front"] * (point in found.front) + ["chosen"] * (point is found.chosen)
@@ -67,8 +67,12 @@ def _columns(rows: list[tuple[str, str, str, str]]) -> str:
 
 
 def _wrapped(text: str, indent: str = "", hang: int = 2) -> str:
-    width = max(60, min(120, shutil.get_terminal_size((120, 24)).columns))
+    width = max(60, min(120, _columns_of_terminal()))
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=indent + " " * (hang if indent else 0),
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
+
+
+def _columns_of_terminal() -> int:
+    return shutil.get_terminal_size((120, 24)).columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -40,4 +41,5 @@ def predict(
     else:
         print(f"{len(found.chances):,} predictions written to {out}.")
     if found.table is not None:
-        print(f"\n{found.table}", file=sys.stderr if out is None else sys.stdout)
+        width = shutil.get_terminal_size((120, 24)).columns
+        print(f"\n{found.table.text(width)}", file=sys.stderr if out is None else sys.stdout)

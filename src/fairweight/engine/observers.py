@@ -73,17 +73,28 @@ class Progress(Observer):
             self._bar.update(self._task, completed=step + 1)
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
-        line = describe(epoch, self._epochs, summary)
         if self._bar is not None:
-            self._bar.update(self._task, note=line)
+            self._bar.update(self._task, note=brief(epoch, self._epochs, summary))
         else:
-            print(f"{self.title}: {line}", file=self.stream, flush=True)
+            print(f"{self.title}: {describe(epoch, self._epochs, summary)}", file=self.stream, flush=True)
         return None
 
     def on_end(self, stopped: str) -> None:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def brief(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
+    """The few words that fit beside a bar in a terminal of 80 columns."""
+    validation = summary.get("validation") or {}
+    parts = [f"epoch {epoch}/{epochs}"]
+    parts.append(
+        f"accuracy {100 * validation['accuracy']:.1f}" if "accuracy" in validation else f"loss {summary['loss']:.3f}"
+    )
+    if "tprd" in validation:
+        parts.append(f"TPRD {100 * validation['tprd']:.1f}")
+    return ", ".join(parts)
 
 
 def describe(epoch: int, epochs: int, summary: dict[str, Any]) -> str:

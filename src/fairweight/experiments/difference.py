@@ -18,12 +18,13 @@ NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 def table_of(folder: RunFolder, dataset: Dataset, part: str = "test") -> GroupTable:
     """How a finished run does on each group of a part."""
     found, labels, groups = folder.read_logits(part)
+    title = ", ".join(dataset.preprocessing.meaning.group)
     return group_table(
         labels,
         predicted(found),
-        groups,
+        None if groups is None else {title: groups},
         label_names=dataset.label_names,
-        group_names=dataset.group_names if groups is not None else None,
+        group_names=None if groups is None else {title: dataset.group_names},
         missing="ignore",
     )
 
@@ -63,7 +64,7 @@ class Differences:
         for name, title in NUMBERS.items():
             d = self.numbers[name]
             before, after = (in_points(table, name) for table in (self.before, self.after))
-            apart = "–" if math.isnan(d.value) else f"{100 * d.value:+.2f} [{100 * d.low:+.2f}, {100 * d.high:+.2f}]"
+            apart = "–" if math.isnan(d.value) else f"{100 * d.value:+.2f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
             found.append((title, before, after, apart))
         return found
 
@@ -78,10 +79,11 @@ class Differences:
                 f"{self.method}: {what} cannot be estimated on these {gap.n:,} test rows; "
                 f"accuracy went {_moved(accuracy)}."
             )
-        verb = "did not clearly move"
+        verb, link = "did not clearly move", ": it went"
         if gap.beyond_interval:
-            verb = "lowered" if gap.value < 0 else "raised"
-        return f"Against plain training, {self.method} {verb} {what} {_moved(gap)}; accuracy went {_moved(accuracy)}."
+            verb, link = "lowered" if gap.value < 0 else "raised", ""
+        changed = f"{self.method} {verb} {what}{link} {_moved(gap)}"
+        return f"Against plain training, {changed}; accuracy went {_moved(accuracy)}."
 
     def notes(self) -> list[str]:
         """What else somebody should know before showing the sentence to others."""
@@ -127,8 +129,8 @@ def _moved(d: Difference) -> str:
     """From where to where in points, with the interval and what it says."""
     verdict = "more" if d.beyond_interval else "no more"
     return (
-        f"from {100 * d.a:.2f} to {100 * d.b:.2f} points ({100 * d.value:+.2f}, interval {100 * d.low:+.2f} to "
-        f"{100 * d.high:+.2f}: {verdict} than chance explains)"
+        f"from {100 * d.a:.2f} to {100 * d.b:.2f} points ({100 * d.value:+.2f}, interval {100 * d.low:+.1f} to "
+        f"{100 * d.high:+.1f}: {verdict} than chance explains)"
     )
 
 
@@ -137,7 +139,7 @@ def in_points(table: GroupTable, name: str) -> str:
     estimate = table.estimate(name)
     if math.isnan(estimate.value):
         return "–"
-    return f"{100 * estimate.value:.2f} [{100 * estimate.low:.2f}, {100 * estimate.high:.2f}]"
+    return f"{100 * estimate.value:.2f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
 
 
 def _plain(value: float) -> float | None:

@@ -33,13 +33,21 @@ _SUMMARY = {
 }
 
 
-def text_of(table: GroupTable) -> str:
-    """Rows by group, the numbers that sum them up, the sampling floor, and what was left out."""
+def text_of(table: GroupTable, width: int | None = None) -> str:
+    """Rows by group, the numbers that sum them up, the sampling floor, and what was left out.
+
+    width: of a terminal; the last columns of rates that would not fit are left out, down to one.
+    """
     title = table.attributes[0] if len(table.attributes) == 1 else ", ".join(table.attributes)
     shown = [metric for metric in table.metrics if metric not in _hidden(table)]
     columns = ["n", *([] if table.by_label or table.has_cells else ["n_positive"]), *shown]
     titles = _TITLES | ({"tpr": "mean TPR"} if table.has_cells else {})
-    parts = [_rows(title, list(table.groups), group_records(table), columns, titles, worst_by="accuracy")]
+    while True:
+        text = _rows(title, list(table.groups), group_records(table), columns, titles, worst_by="accuracy")
+        if width is None or len(shown) < 2 or max(map(_width, text.split("\n"))) <= width:
+            break
+        columns.remove(shown.pop())
+    parts = [text]
     if table.has_cells:
         keys: list[Hashable] = [(name_of(label), name_of(group)) for label, group in cell_keys(table)]
         parts.append(

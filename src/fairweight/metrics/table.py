@@ -230,10 +230,14 @@ class GroupTable:
 
         return to_metric_frame(self)
 
-    def __str__(self) -> str:
+    def text(self, width: int | None = None) -> str:
+        """For people; width: of the terminal, where the last columns are left out that would not fit."""
         from fairweight.metrics._text import text_of
 
-        return text_of(self)
+        return text_of(self, width)
+
+    def __str__(self) -> str:
+        return self.text()
 
     def __repr__(self) -> str:
         return (
