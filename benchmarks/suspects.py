@@ -115,7 +115,7 @@ def one_run(spec: Spec, folder: Path, data_dir: str | None, folds: int) -> dict[
 def table(record: dict[str, Any]) -> str:
     """The record as Markdown: AUC and precision at the true count, mean over seeds; the best of cleanlab's scores."""
     lines = [
-        "| wrong labels | method | fairweight | best of cleanlab's scores, same model | best of cleanlab's, held-out models |",
+        "| wrong labels | method | fairweight | cleanlab, same model | cleanlab, held-out models |",
         "|---|---|---|---|---|",
     ]
 

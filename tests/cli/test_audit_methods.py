@@ -1,0 +1,70 @@
+"""Every method and every kind of source can be audited."""
+
+import html
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from fairweight import catalog
+from fairweight.experiments.audited import audit_run
+from fairweight.experiments.run import run
+from fairweight.experiments.spec import Spec
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "people.csv"
+    random = np.random.default_rng(0)
+    n = 160
+    frame = pd.DataFrame({"x": random.normal(size=n), "sex": random.choice(["F", "M"], n)})
+    frame["race"] = random.choice(["a", "b", None], n, p=[0.5, 0.4, 0.1])
+    frame["pay"] = np.where(frame["x"] + random.normal(size=n) > 0, "high", "low")
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("method", catalog.names("reweight"))
+def test_every_method_leaves_what_an_audit_needs(table, tmp_path, method):
+    torch.set_num_threads(1)
+    spec = Spec(str(table), label="pay", group="sex", method=method, epochs=1, batch_size=32, per_cell=2)
+    done = run(spec, tmp_path / "run")
+    found = audit_run(tmp_path / "run", tmp_path / "run")
+    kinds = {finding.kind for finding in found.findings}
+    assert found.page.is_file()
+    assert ("no scores" in kinds) == ("scores" not in done.metrics)
+    weights = done.folder.read_weights()
+    needed = ["ema_loss", "ema_weighted_loss", "ema_weight", "margin", "mean_margin", "visits", "probability"]
+    if method != "jtt":  # draws its rows, and may leave some out
+        assert weights[needed].notna().all().all()
+
+
+def test_crossed_groups_and_rows_without_a_group(table, tmp_path):
+    data = {"groups": {"below": "merge", "floor": 2}}
+    run(Spec(str(table), label="pay", group="sex,race", data=data, epochs=1, per_cell=1), tmp_path / "run")
+    found = audit_run(tmp_path / "run", tmp_path / "run")
+    assert found.audit.facts["group"] == "sex, race"
+    names = {group["group"] for group in found.audit.metrics["groups"]}
+    assert {name for name in names if "F" in name and "a" in name}
+    page = found.page.read_text()
+    assert all(f'<th scope="row">{html.escape(name)}</th>' in page for name in names)
+    assert any(finding.kind == "missing groups" for finding in found.findings)
+
+
+def test_a_folder_of_coloured_images(tmp_path):
+    random = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for k in range(24):
+            pixels = random.integers(0, 255, (40, 40, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / label / f"{k}.png")
+    network = {"name": "mlp", "hidden": [8]}
+    data = {"image": {"size": 20, "cache": False}}
+    run(Spec(str(tmp_path / "pets"), data=data, network=network, epochs=1, per_cell=2), tmp_path / "run")
+    found = audit_run(tmp_path / "run", tmp_path / "run")
+    page = found.page.read_text()
+    assert page.count('class="thumb" src="data:image/jpeg;base64,') == 12 + 12 + min(
+        24, len(found.audit.trained.weights)
+    )
