@@ -1,0 +1,235 @@
+"""FORML on tables beside plain training, reweighing and fairlearn's ExponentiatedGradient: Adult and COMPAS.
+
+Every seed draws its own validation, exemplar and (COMPAS) test rows. Networks are those that `fairweight train`
+chooses, and the best epoch is chosen on validation. So were FORML's settings; test is reported once.
+
+    python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
+    python benchmarks/tabular.py --page                                          # docs/your-own-data.md from the record
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fairweight.data import Dataset, Options, TableOptions, load
+from fairweight.engine.fit import fit
+from fairweight.engine.observers import EarlyStopping
+from fairweight.engine.options import FitOptions
+from fairweight.engine.predict import predict
+from fairweight.experiments.defaults import with_defaults
+from fairweight.experiments.mean import Mean
+from fairweight.experiments.method import method_from
+from fairweight.experiments.network import network_for, optimizer_for
+from fairweight.experiments.provenance import provenance
+from fairweight.experiments.spec import Spec
+from fairweight.metagradient.passes import ForwardPass
+from fairweight.metrics import Intervals, group_table
+from fairweight.reweight import Reweighter
+from fairweight.types import Batch, Weighing
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = {
+    "adult": ("adult", False),
+    "adult, sex in the inputs": ("adult", True),
+    "compas": ("compas", False),
+    "compas, race in the inputs": ("compas", True),
+}
+NUMBERS = ("accuracy", "tprd", "max_fnr", "fpr_gap")
+PLAIN, OURS = "Uniform", "FORML"
+BOUND = 0.02  # difference of true positive rates that ExponentiatedGradient is asked to keep
+
+
+class Reweighing(Reweighter):
+    """Kamiran and Calders 2012: each cell weighs what it would have, were label and group independent."""
+
+    def __init__(self, model: torch.nn.Module, train: Batch) -> None:
+        super().__init__(model, len(train))
+        assert train.groups is not None
+        self.by_row = torch.zeros(len(train))
+        for y in train.labels.unique():
+            for a in train.groups.unique():
+                label, group = train.labels == y, train.groups == a
+                both = label & group
+                self.by_row[both] = float(label.sum() * group.sum()) / (len(train) * float(both.sum()))
+
+    def weigh(self, done: ForwardPass, exemplar: Any, optimizer: Any, check: bool) -> Weighing:
+        weights = self.by_row[self.rows(done.batch)]
+        return Weighing(weights / weights.sum())
+
+
+def joined(a: Batch, b: Batch) -> Batch:
+    return Batch(torch.cat([a.inputs, b.inputs]), torch.cat([a.labels, b.labels]), torch.cat([a.groups, b.groups]))
+
+
+def network(dataset: Dataset, spec: Spec, train: Batch, make: Any) -> torch.Tensor:
+    """Predictions on test of a network trained as `fairweight train` does."""
+    torch.manual_seed(spec.seed)
+    model = network_for(dataset.preprocessing, spec.network)
+    fit(
+        model, optimizer_for(model, spec, "cpu"), make(model), train, dataset.exemplar, spec.epochs,
+        [EarlyStopping(**spec.early_stopping)], validation=dataset.validation,
+        options=FitOptions(batch_size=spec.batch_size, per_cell=spec.per_cell, seed=spec.seed),
+    )  # fmt: skip
+    return predict(model, dataset.test)
+
+
+def reduction(train: Batch, test: Batch, seed: int, bound: float | None) -> np.ndarray:
+    """Predictions of logistic regression, plain or inside ExponentiatedGradient with a bound on the gap."""
+    from fairlearn.reductions import ExponentiatedGradient, TruePositiveRateParity
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = train.inputs.numpy(), train.labels.numpy()
+    plain = LogisticRegression(max_iter=300)
+    if bound is None:
+        return plain.fit(x, y).predict(test.inputs.numpy())
+    reduced = ExponentiatedGradient(plain, TruePositiveRateParity(difference_bound=bound), eps=bound, max_iter=30)
+    reduced.fit(x, y, sensitive_features=train.groups.numpy())
+    return reduced.predict(test.inputs.numpy(), random_state=seed)
+
+
+def one(setting: str, seed: int, folder: str) -> dict[str, Any]:
+    """All rows of one setting and seed."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # fairlearn's, of pandas
+    name, seen = SETTINGS[setting]
+    options = Options(table=TableOptions(group_in_inputs=seen))
+    dataset = load(name, data_dir=folder, seed=seed, options=options)
+    train, everything, test = dataset.train, joined(dataset.train, dataset.exemplar), dataset.test
+    spec = with_defaults(Spec(name, seed=seed), dataset, {})
+    rows = {
+        PLAIN: lambda: network(dataset, spec, train, lambda m: method_from("uniform", {}, m, len(train))),
+        "Uniform, exemplars in train": lambda: network(
+            dataset, spec, everything, lambda m: method_from("uniform", {}, m, len(everything))
+        ),
+        OURS: lambda: network(dataset, spec, train, lambda m: method_from("forml", spec.method_options, m, len(train))),
+        "Reweighing": lambda: network(dataset, spec, everything, lambda m: Reweighing(m, everything)),
+        "Logistic regression": lambda: reduction(everything, test, seed, None),
+        "ExponentiatedGradient": lambda: reduction(everything, test, seed, BOUND),
+    }
+    found: dict[str, Any] = {"setting": setting, "seed": seed, "rows": {}, "method_options": dict(spec.method_options)}
+    for title, run in rows.items():
+        started = time.monotonic()
+        table = group_table(test.labels, run(), test.groups, group_names=dataset.group_names,
+                            intervals=Intervals(draws=0))  # fmt: skip
+        found["rows"][title] = {
+            **{key: table.value(key) for key in NUMBERS},
+            "tpr": {str(g): v for g, v in table.by_group("tpr").items()},
+            "seconds": round(time.monotonic() - started, 2),
+        }
+    return found
+
+
+def record_of(found: list[dict[str, Any]], command: str) -> dict[str, Any]:
+    settings = {}
+    for setting in SETTINGS:
+        runs = sorted((r for r in found if r["setting"] == setting), key=lambda r: r["seed"])
+        if not runs:
+            continue
+        rows = {}
+        for title in runs[0]["rows"]:
+            by_seed = {r["seed"]: r["rows"][title] for r in runs}
+            means = {key: Mean.of([v[key] for v in by_seed.values()]).to_dict() for key in (*NUMBERS, "seconds")}
+            rows[title] = {"means": means, "seeds": by_seed}
+        settings[setting] = {"rows": rows, "aim": _aim(runs), "forml": runs[0]["method_options"]}
+    origin = {**provenance(), "command": command}
+    return {"kind": "tabular", "name": "tabular", **origin, "exponentiated_gradient_bound": BOUND, "settings": settings}
+
+
+def _aim(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """FORML minus Uniform, seed by seed; the aim: a gap down by a third, accuracy down by a point at most."""
+    apart = {key: Mean.of([r["rows"][OURS][key] - r["rows"][PLAIN][key] for r in runs]) for key in ("tprd", "accuracy")}
+    before = Mean.of([r["rows"][PLAIN]["tprd"] for r in runs]).value
+    return {
+        "gap_change": apart["tprd"].to_dict(),
+        "gap_change_relative": apart["tprd"].value / before,
+        "accuracy_change": apart["accuracy"].to_dict(),
+        "reached": apart["tprd"].value <= -before / 3 and apart["accuracy"].value >= -0.01,
+    }
+
+
+def page(record: dict[str, Any]) -> str:
+    """The record as tables in markdown."""
+    parts = []
+    for setting, found in record["settings"].items():
+        n = len(next(iter(found["rows"].values()))["seeds"])
+        lines = [
+            f"**{setting}**, {n} seeds, in points, mean ± standard error",
+            "",
+            "| | accuracy | equal-opportunity gap (TPRD) | maxFNR | FPR gap | seconds |",
+            "|---|---|---|---|---|---|",
+        ]
+        for title, row in found["rows"].items():
+            cells = [_text(row["means"][key], 100) for key in NUMBERS] + [_text(row["means"]["seconds"], 1)]
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+        aim = found["aim"]
+        lines += [
+            "",
+            f"FORML against Uniform: gap {100 * aim['gap_change_relative']:+.0f} % "
+            f"({_text(aim['gap_change'], 100)} points), accuracy {_text(aim['accuracy_change'], 100)} points; the aim "
+            f"(a third less gap for at most one point) is {'reached' if aim['reached'] else 'not reached'}.",
+        ]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _text(mean: dict[str, Any], scale: float) -> str:
+    error = "" if mean["standard_error"] is None else f" ± {scale * mean['standard_error']:.2f}"
+    return f"{scale * mean['mean']:.2f}{error}"
+
+
+def write_page(records: Path, path: Path) -> None:
+    """Put the newest record's tables between the marks of a page."""
+    newest = sorted(records.glob("*_tabular/record.json"))[-1]
+    record = json.loads(newest.read_text())
+    text = path.read_text()
+    start, end = "<!-- tabular -->\n", "<!-- /tabular -->"
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    source = f"From `records/{newest.parent.name}/record.json` ({record['device']}, commit {record['commit']})."
+    path.write_text(f"{before}{start}{page(record)}\n\n{source}\n{end}{after}")
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--data", help="The folder that holds adult/ and compas/.")
+    words.add_argument("--seeds", type=int, default=10)
+    words.add_argument("--processes", type=int, default=2)
+    words.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    words.add_argument("--done", type=Path, help="A file of finished runs, one JSON line each: goes on from there.")
+    words.add_argument("--page", action="store_true", help="Only write the newest record into docs/your-own-data.md.")
+    given = words.parse_args()
+    if given.page:
+        write_page(ROOT / "records", ROOT / "docs" / "your-own-data.md")
+        return
+    found = []
+    if given.done and given.done.is_file():
+        found = [json.loads(line) for line in given.done.read_text().splitlines()]
+    there = {(r["setting"], r["seed"]) for r in found}
+    tasks = [(s, k) for k in range(given.seeds) for s in given.settings if (s, k) not in there]
+    with concurrent.futures.ProcessPoolExecutor(given.processes) as pool:
+        waiting = {pool.submit(one, setting, seed, given.data): (setting, seed) for setting, seed in tasks}
+        for done in concurrent.futures.as_completed(waiting):
+            found.append(done.result())
+            if given.done:
+                with given.done.open("a") as file:
+                    file.write(json.dumps(found[-1]) + "\n")
+            print(f"{len(found)} of {len(there) + len(tasks)}: {waiting[done]}", flush=True)
+    command = f"python benchmarks/tabular.py --data FOLDER --seeds {given.seeds} --processes {given.processes}"
+    record = record_of(found, command)
+    path = ROOT / "records" / f"{record['date'][:10]}_tabular" / "record.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(page(record))
+
+
+if __name__ == "__main__":
+    main()
