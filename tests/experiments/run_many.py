@@ -9,7 +9,7 @@ from fairweight.experiments.spec import Spec
 
 class Lines(Watcher):
     def on_epoch(self, fingerprint, epoch, epochs):
-        print("epoch", epoch, flush=True)
+        print("epoch", fingerprint, epoch, flush=True)
 
     def on_outcome(self, outcome):
         print("over", outcome.spec.seed, outcome.reused, flush=True)
