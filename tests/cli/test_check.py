@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from fairweight.cli import main
+
 NETS = """
 import torch
 from torch import nn
@@ -101,10 +103,15 @@ def test_inputs_from_a_function(folder):
         (["nets:Plain", "--device", "abacus"], "choose cpu, cuda"),
     ],
 )
-def test_bad_input_is_one_sentence(folder, words, sentence):
-    done = run(folder, *words)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+def test_bad_input_is_one_sentence(folder, words, sentence, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.setattr(sys, "argv", ["fairweight", "check", *words])
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert sentence in said.err
+    assert len(said.err.strip().splitlines()) == 1
+    assert said.out == ""
