@@ -76,6 +76,13 @@ def test_label_skew_between_groups_of_train():
     assert "label skew" not in kinds(audits.audit(trained=audits.trained(frame)))
 
 
+def test_samples_without_a_group_have_no_part_in_label_skew():
+    frame = audits.weights(2_000)
+    unknown = frame["label"].eq("yes") & (frame["row"] % 2 == 0)  # all of one label
+    made = audits.trained(frame.assign(group=frame["group"].where(~unknown)))
+    assert "label skew" not in kinds(audits.audit(trained=made))
+
+
 def test_label_skew_of_predictions_alone_is_of_the_data():
     labels = [1] * 90 + [0] * 10 + [1] * 10 + [0] * 90
     found = one(audits.audit(group_table(labels, labels, ["a"] * 100 + ["b"] * 100)), "label skew")

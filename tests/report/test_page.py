@@ -150,6 +150,12 @@ def test_words_come_first_then_tables_with_the_baseline_beside():
     assert by_group is not None
     assert "Uniform 50.0 %" in by_group[1]
     assert "<b>70.0 %</b>" in by_group[1]
+    summary = re.search(r'<table id="summary">(.*?)</table>', page, re.DOTALL)
+    assert summary is not None
+    row = next(line for line in summary[1].split("<tr>") if "TPRD" in line)
+    cells = [re.sub("<.*?>", "", cell) for cell in row.split("</td>")]
+    assert cells[1] == "40.0 %"
+    assert re.fullmatch(r"-20\.0 \[-\d+\.\d, -\d+\.\d\]", cells[2]), cells[2]
 
 
 def test_without_scores_the_page_says_what_is_missing():

@@ -24,12 +24,19 @@ def points(value: float | None, digits: int = 1) -> str:
     return "not known" if value is None or math.isnan(value) else f"{100 * value:.{digits}f} points"
 
 
+def change(value: float, digits: int = 1) -> str:
+    """A difference of two fractions in hundredths, with its sign; one that rounds to nothing has none."""
+    rounded = round(100 * value, digits)
+    return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
+
+
 def span(low: float | None, high: float | None, digits: int = 1, signed: bool = False) -> str:
     """An interval in hundredths; empty where there is none."""
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return ""
-    sign = "+" if signed else ""
-    return f"[{100 * low:{sign}.{digits}f}, {100 * high:{sign}.{digits}f}]"
+    if signed:
+        return f"[{change(low, digits)}, {change(high, digits)}]"
+    return f"[{100 * low:.{digits}f}, {100 * high:.{digits}f}]"
 
 
 def short(name: object, longest: int = LONGEST) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairweight.report._words import known, percent, points, short, span
+from fairweight.report._words import change, known, percent, points, short, span
 from fairweight.report.audit import Audit, Baseline
 from fairweight.report.finding import Finding, Level
 
@@ -40,7 +40,7 @@ def _changes(audit: Audit, base: Baseline) -> Finding:
         apart = base.differences.get(name)
         numbers |= {f"{name}_before": before, f"{name}_after": after}
         limits = "" if apart is None else f" {span(apart['low'], apart['high'], signed=True)}"
-        parts.append(f"{title} went from {percent(before)} to {percent(after)}, {100 * (after - before):+.1f}{limits}")
+        parts.append(f"{title} went from {percent(before)} to {percent(after)}, {change(after - before)}{limits}")
     verdict, level = _verdict(base.differences)
     return Finding("beside the baseline", level, f"Beside {short(base.name)}: {'; '.join(parts)}.{verdict}", numbers)
 
@@ -75,10 +75,10 @@ def _moved_together(audit: Audit, base: Baseline) -> list[Finding]:
     if min(map(abs, moves)) < 0.01 or (min(moves) < 0 < max(moves)):
         return []
     how = "more" if moves[0] > 0 else "less"
-    least, most = points(min(map(abs, moves))), points(max(map(abs, moves)))
+    least, most = f"{100 * min(map(abs, moves)):.1f}", points(max(map(abs, moves)))
     sentence = (
         f"Every group is predicted positive {how} often than by {short(base.name)}, by {least} to {most}, and false "
-        f"positive rates changed by {100 * min(falsely):+.1f} to {100 * max(falsely):+.1f}: a moved decision threshold "
+        f"positive rates changed by {change(min(falsely))} to {change(max(falsely))}: a moved decision threshold "
         "could do as much."
     )
     numbers = {"least": min(moves), "most": max(moves), "fpr_least": min(falsely), "fpr_most": max(falsely)}

@@ -177,7 +177,8 @@ def _shares(audit: Audit) -> tuple[str, dict[str, list[tuple[str, float, int]]]]
     if audit.trained is not None:
         import pandas as pd
 
-        table = pd.crosstab(audit.trained.weights["group"].astype(str), audit.trained.weights["label"].astype(str))
+        weights = audit.trained.weights[audit.trained.weights["group"].notna()]
+        table = pd.crosstab(weights["group"].astype(str), weights["label"].astype(str))
         for group, row in table.iterrows():
             size = int(row.sum())
             for label, count in row.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairweight.report._words import known, number, percent, span
+from fairweight.report._words import change, known, number, percent, span
 from fairweight.report.audit import Audit, Trained
 from fairweight.report.movement import Movement
 from fairweight.report.why import Reasons, bars, levels
@@ -83,10 +83,8 @@ def summary_rows(audit: Audit) -> list[dict[str, str]]:
         if audit.baseline is not None and known(audit.baseline.metrics.get(name)):
             row["before"] = percent(audit.baseline.metrics[name])
             apart = audit.baseline.differences.get(name)
-            change = f"{100 * (value - audit.baseline.metrics[name]):+.1f}"
-            row["difference"] = (
-                change if apart is None else f"{change} {span(apart['low'], apart['high'], signed=True)}"
-            )
+            limits = "" if apart is None else f" {span(apart['low'], apart['high'], signed=True)}"
+            row["difference"] = change(value - audit.baseline.metrics[name]) + limits
         rows.append(row)
     return rows
 
