@@ -83,7 +83,7 @@ def cells_of(samples: Samples) -> Cells:
 def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
     """The settings of a run, a line each, for people."""
     options = dict(spec.method_options)
-    method = [spec.method]
+    method = [spec.method if options else f"{spec.method}, with its own defaults"]
     if "objective" in options:
         method.append(f"objective {options.pop('objective')}")
     if options.get("tie"):

@@ -1,0 +1,50 @@
+"""What docs/your-own-data.md says is what the command line does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.command import fairweight
+from tests.tables import people
+
+from fairweight import catalog
+from fairweight.reweight._suited import STRENGTH, TIED_RATE
+
+PAGE = (Path(__file__).parents[2] / "docs" / "your-own-data.md").read_text()
+
+
+def test_every_flag_on_the_page_exists(tmp_path):
+    known = set(re.findall(r"--[a-z-]+", fairweight(tmp_path, "train", "--help").stdout))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE))
+    assert named
+    assert named <= known
+
+
+def test_the_named_sets_and_numbers_on_the_page_are_those_of_the_code():
+    (row,) = re.findall(r"\| a named set \| (.*?), and synthetic", PAGE)
+    assert set(re.findall(r"`([\w-]+)`", row)) <= set(catalog.names("data.sets"))
+    assert f"+ {STRENGTH:g} × the gap" in PAGE
+    assert f"a rate of {TIED_RATE:g}" in PAGE
+
+
+@pytest.mark.parametrize("method", catalog.names("reweight"))
+def test_every_method_trains_by_one_line(method, tmp_path):
+    people(300).to_csv(tmp_path / "p.csv", index=False)
+    words = (
+        "--label",
+        "income",
+        "--group",
+        "sex",
+        "--method",
+        method,
+        "--epochs",
+        "2",
+        "--no-baseline",
+        "--out",
+        "run",
+    )
+    done = fairweight(tmp_path, "train", "p.csv", *words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "metrics.json").is_file()
