@@ -56,7 +56,7 @@ def people(tmp_path_factory):
 def test_audit_writes_a_page_and_a_card_and_finds_the_baseline_beside(runs):
     done = fairweight(runs, "audit", "forml", "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout, parse_constant=pytest.fail)  # NaN is no JSON
     assert found["baseline"] == "Uniform"
     assert found["differences"]["tprd"]["value"] < 0
     assert found["wrong_labels"]["auc"] > 0.95

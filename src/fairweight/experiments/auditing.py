@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -193,12 +194,9 @@ def _baseline(
     else:
         for name in SUMMARY:
             found = compare(tables[0], tables[1], name)
-            apart[name] = {
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "beyond": found.beyond_interval,
-            }
+            limits = {"value": found.value, "low": found.low, "high": found.high}
+            plain = {key: None if math.isnan(number) else number for key, number in limits.items()}
+            apart[name] = {**plain, "beyond": found.beyond_interval}
     return Baseline(method_words(their_spec.method), theirs, apart)
 
 
