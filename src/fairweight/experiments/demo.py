@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,22 @@ def demo(
     out: str | Path, *, seeds: int = 5, first_seed: int = 0, device: str = "cpu", tell: Callable[[str], None] = print
 ) -> DemoResult:
     """Train three rows over seeds into run folders, and draw the scores of right and wrong labels over time."""
-    folder = Path(out)
+    with _one_thread():
+        return _demo(Path(out), seeds, first_seed, device, tell)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks of this size wait for each other's threads more than they gain from them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _demo(folder: Path, seeds: int, first_seed: int, device: str, tell: Callable[[str], None]) -> DemoResult:
     results: dict[str, list[Result]] = {}
     total = len(ROWS) * seeds
     for k, (name, method, corruptions) in enumerate(ROWS):
