@@ -261,3 +261,18 @@ def test_labels_of_the_trusted_set_must_be_known():
     x, y, group = people()
     with pytest.raises(BadInput, match="holds the label 'maybe'"):
         quick().fit(x, y, exemplar=(x[:4], ["yes", "no", "maybe", "no"], group[:4]))
+
+
+def test_the_scale_comes_from_training_samples_alone():
+    x, y, group = people(1200)
+    first = quick(epochs=1).fit(x, y, sensitive_features=group)
+    out = np.isnan(first.scores_)
+    x[out] *= 1000  # samples kept out for validation
+    again = quick(epochs=1, patience=1).fit(x, y, sensitive_features=group)
+    np.testing.assert_array_equal(first.scores_, again.scores_)
+
+
+def test_a_group_that_only_the_trusted_set_has_is_a_group():
+    x, y, group = people()
+    trusted = (x[:60], y[:60], np.resize(["a", "b", "c"], 60))
+    assert quick(epochs=1).fit(x, y, sensitive_features=group, exemplar=trusted).groups_ == ("a", "b", "c")

@@ -22,7 +22,7 @@ class Groups:
 
     @classmethod
     def of(cls, values: Any, size: int, known: tuple[str, ...] | None = None) -> Groups:
-        """From a column, or several that are crossed; known: names that have their places already."""
+        """From a column, or several that are crossed; known: names that have the first places already."""
         import numpy as np
 
         table = np.asarray(values, dtype=object)
@@ -30,11 +30,12 @@ class Groups:
         if table.ndim != 2 or len(table) != size:
             raise BadInput(f"sensitive_features has shape {table.shape}; give one entry for each of {size} samples.")
         texts = [None if any(_is_missing(v) for v in row) else " & ".join(str(v) for v in row) for row in table]
-        names = known if known is not None else tuple(sorted({text for text in texts if text is not None}))
+        first = known or ()
+        names = (*first, *sorted({text for text in texts if text is not None} - set(first)))
         if not names:
             raise BadInput("sensitive_features holds no group; leave it out to compare the classes.")
         place = {name: code for code, name in enumerate(names)}
-        return cls(torch.tensor([-1 if text is None else place.get(text, -1) for text in texts]), names)
+        return cls(torch.tensor([-1 if text is None else place[text] for text in texts]), names)
 
 
 def _is_missing(value: Any) -> bool:

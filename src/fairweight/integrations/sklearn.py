@@ -124,9 +124,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             check_consistent_length(X, sensitive_features)
             found = Groups.of(sensitive_features, len(labels))
             groups, self.groups_ = found.codes, found.names
-        self._note_scale(X)
+        kept_out = self._validation(labels, groups, seed)
+        self._note_scale(X[~kept_out.numpy()])
         whole = Batch(self._scaled(X), labels, groups)
-        kept_out = self._validation(whole, seed)
         train = whole.take(torch.nonzero(~kept_out).flatten())
         train = Batch(train.inputs, train.labels, train.groups)
         given = None if sample_weight is None else _given(sample_weight, X)[~kept_out.numpy()]
@@ -211,12 +211,12 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     # -- the samples ------------------------------------------------------------------------------
 
-    def _validation(self, whole: Batch, seed: int) -> Tensor:
-        if len(whole) < 1_000 or self.validation_fraction == 0:
-            return torch.zeros(len(whole), dtype=torch.bool)
+    def _validation(self, labels: Tensor, groups: Tensor | None, seed: int) -> Tensor:
+        if len(labels) < 1_000 or self.validation_fraction == 0:
+            return torch.zeros(len(labels), dtype=torch.bool)
         if not 0 < self.validation_fraction < 1:
             raise BadInput(f"validation_fraction={self.validation_fraction}: give a share from 0 to below 1.")
-        return validation_rows(whole.labels, whole.groups, self.validation_fraction, seed)
+        return validation_rows(labels, groups, self.validation_fraction, seed)
 
     def _exemplars(self, train: Batch, given: tuple[Any, ...] | None, seed: int) -> Batch:
         if given is None:
