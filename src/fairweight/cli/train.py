@@ -38,7 +38,7 @@ def train(
     trade_off: Annotated[bool, _flag("Train at several strengths; choose one on validation.", "--trade-off")] = False,
     strengths: Annotated[str, _flag("Of --trade-off, with commas; default 0.1,0.3,1,3,10.")] = "0.1,0.3,1,3,10",
     give_up: Annotated[float, _flag("Points of validation accuracy that --trade-off may give up; default 1.")] = 1.0,
-    fresh: Annotated[bool, _flag("Start over where --out holds a run.", "--fresh")] = False,
+    fresh: Annotated[bool, _flag("Start over where --out holds a run, or go on with it.", "--fresh/--resume")] = False,
     # -- the data
     data_dir: Annotated[Path | None, _flag("Folder that named sets lie in; default: FAIRWEIGHT_DATA.")] = None,
     download: Annotated[bool, _flag("Fetch a named set that is not there.", "--download")] = False,
