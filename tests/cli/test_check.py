@@ -107,9 +107,12 @@ def test_bad_input_is_one_sentence(folder, words, sentence, monkeypatch, capsys)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     monkeypatch.setattr(sys, "argv", ["fairweight", "check", *words])
-    monkeypatch.delitem(sys.modules, "nets", raising=False)
-    with pytest.raises(SystemExit) as stopped:
-        main()
+    sys.modules.pop("nets", None)
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    finally:
+        sys.modules.pop("nets", None)  # the next test's module of that name is another
     assert stopped.value.code == 2
     said = capsys.readouterr()
     assert sentence in said.err
