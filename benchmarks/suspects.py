@@ -184,7 +184,8 @@ def main() -> None:
     about = provenance()
     if importlib.util.find_spec("cleanlab") is not None:
         about["versions"]["cleanlab"] = importlib.metadata.version("cleanlab")
-    about["command"] = "python benchmarks/suspects.py " + f"--source {asked.source} --seeds {asked.seeds}"
+    words = f"--source {asked.source} --seeds {asked.seeds} --epochs {asked.epochs} --folds {asked.folds}"
+    about["command"] = f"python benchmarks/suspects.py {words}"
     record = {
         "kind": "suspects",
         "name": "suspects" if asked.source == "mnist" else f"suspects_{asked.source}",
