@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fairweight import MLP, Batch, Dynamics, ResNet18, TrainSampler, Uniform
+from fairweight import MLP, Batch, Dynamics, FitOptions, ResNet18, TrainSampler, Uniform, fit
 from fairweight.experiments.provenance import provenance
 from fairweight.experiments.records import keep
 
@@ -60,8 +60,24 @@ def cost(
         if repeat:  # the first warms up
             trained.append(a / steps)
             noted.append(b / steps)
-    step, history = statistics.median(trained), statistics.median(noted)
-    return {"step_ms": 1e3 * step, "history_ms": 1e3 * history, "share": history / step, "n": repeats}
+    train = Batch(inputs[torch.arange(steps * size) % pool], labels[torch.arange(steps * size) % pool])
+    plain = []
+    for _ in range(repeats):
+        wait()
+        started = clock()
+        method = Uniform(model, len(train))
+        fit(model, optimizer, method, train, epochs=1, options=FitOptions(batch_size=size, capture=False))
+        wait()
+        plain.append((clock() - started) / steps)
+    step, history, epoch = (statistics.median(times) for times in (trained, noted, plain))
+    return {
+        "step_ms": 1e3 * step,
+        "epoch_ms_per_step": 1e3 * epoch,
+        "history_ms": 1e3 * history,
+        "share_of_step": history / step,
+        "share_of_epoch": history / epoch,
+        "n": repeats,
+    }
 
 
 def main() -> None:
@@ -75,9 +91,8 @@ def main() -> None:
     for name, (make, *rest) in NETWORKS.items():
         rows[name] = cost(make, *rest, asked.repeats, asked.device)
         found = rows[name]
-        print(
-            f"{name:36s} step {found['step_ms']:9.3f} ms, history {found['history_ms']:7.4f} ms: {found['share']:.2%}"
-        )
+        times = f"step {found['step_ms']:9.3f} ms, history {found['history_ms']:7.4f} ms"
+        print(f"{name:36s} {times}: {found['share_of_step']:.2%}, {found['share_of_epoch']:.2%} of an epoch")
     about = provenance(asked.device)
     about["command"] = f"python benchmarks/dynamics_cost.py --device {asked.device} --repeats {asked.repeats}"
     print(f"Record: {keep({'kind': 'dynamics_cost', 'name': 'dynamics_cost', 'rows': rows, **about}, asked.records)}")

@@ -12,8 +12,7 @@ from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.types import StepRecord
 
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
-PENDING_SAMPLES = 8_192  # visits that are gathered before they are taken in, all at once
-_BLOCK = 4_096  # samples whose history is brought up to date together
+PENDING_SAMPLES = 65_536  # visits that are gathered before they are taken in, all at once
 _LARGEST_HALF = 65_000.0
 
 # What is kept of each sample: averages over visits, then sums over visits, then what was last.
@@ -41,8 +40,6 @@ _LAST = (
 )
 _COLUMNS = (*_AVERAGES, *_SUMS, *_LAST)
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
-_SUMS_AT = slice(len(_AVERAGES), len(_AVERAGES) + len(_SUMS))
-_LAST_AT = slice(len(_AVERAGES) + len(_SUMS), len(_COLUMNS))
 _THIS_EPOCH = slice(_AT["epoch_loss"], _AT["epoch_weight"] + 1)
 
 
@@ -65,9 +62,8 @@ class _Visit(NamedTuple):
 class Dynamics:
     """Per-sample history on the device, for every method.
 
-    A step only notes what it saw; a few thousand visits are written down at a time, and all that an epoch wrote down
-    is added to the history at once, so that the cost is a small part of even a small network's step. A row that is
-    drawn twice in one batch counts as one visit.
+    A step only notes what it saw; visits are written down by the thousand and added to the history once an epoch, so
+    that the cost is a small part of even a small network's step. A row drawn twice in one batch counts as one visit.
     decay: of the averages over visits, each divided by the weight that it has gathered, so that a sample seen once
     is not counted as almost 0.
     """
@@ -97,7 +93,7 @@ class Dynamics:
         visit = _Visit(rows, record.losses, record.weights, _push(record), record.correct, record.margin)
         # A replayed step overwrites its record; only a GPU replays.
         self._pending.append(visit if self.device.type == "cpu" else visit.copied())
-        self._waiting += len(rows)
+        self._waiting += rows.numel()
         if self._waiting >= PENDING_SAMPLES:
             self._write_down()
 
@@ -109,13 +105,13 @@ class Dynamics:
         self._take_in()
         losses, weighted, given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
         over_set = given if weights is None else weights.to(losses)
-        means = self._history[_THIS_EPOCH].nanmean(dim=1)  # [3]
-        for start in range(0, self.num_samples, _BLOCK):
-            here = slice(start, start + _BLOCK)
-            loss, old = losses[here], self._epochs[:, here]
-            now = [torch.ones_like(loss), loss / means[0], weighted[here] / means[1], over_set[here] * loss]
-            new = torch.add(self.decay * old, torch.stack(now), alpha=1 - self.decay)
-            old.copy_(torch.where(loss.isnan(), old, new))
+        seen = ~losses.isnan()
+        if bool(seen.all()):
+            _average(self._epochs, losses, weighted, over_set, self.decay)
+        else:
+            part = self._epochs[:, seen]
+            _average(part, losses[seen], weighted[seen], over_set[seen], self.decay)
+            self._epochs[:, seen] = part
         self._note_paths(scores, over_set, epochs)
         self._history[_THIS_EPOCH] = torch.nan
 
@@ -134,11 +130,11 @@ class Dynamics:
         self._write_down()
         if self._count == 0:
             return
-        for start in range(0, self.num_samples, _BLOCK):  # by blocks, because what fits a cache is many times quicker
-            here = slice(start, start + _BLOCK)
-            old = self._history[:, here]
-            new = _moved(old, self._noted[here].t(), self.decay)
-            old.copy_(new if self._count == self.num_samples else torch.where(self._seen[here], new, old))
+        if self._count == self.num_samples:
+            _move(self._history, self._noted.t(), self.decay)
+        else:
+            rows = torch.nonzero(self._seen).flatten()
+            self._move_rows(rows, self._noted[rows].t())
         self._seen.zero_()
         self._count = 0
 
@@ -156,8 +152,12 @@ class Dynamics:
             return
         self._take_in()  # what was written down before
         for visit in pending:
-            here = self._history[:, visit.rows]
-            self._history[:, visit.rows] = _moved(here, _side_by_side([visit]).t(), self.decay)
+            self._move_rows(visit.rows, _side_by_side([visit]).t())
+
+    def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
+        part = self._history[:, rows]  # [C, M], a copy
+        _move(part, noted, self.decay)
+        self._history[:, rows] = part
 
     @property
     def visits(self) -> Tensor:
@@ -239,20 +239,38 @@ class Dynamics:
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
 
 
-def _moved(old: Tensor, noted: Tensor, decay: float) -> Tensor:
-    """The history [C, M] after one more visit of each sample: loss, weight, push, right, margin [5, M]."""
+def _move(history: Tensor, noted: Tensor, decay: float) -> None:
+    """Add one more visit of each sample to the history [C, M]: loss, weight, push, right, margin [5, M].
+
+    In place and column by column, because memory that is asked for anew costs more than the sums.
+    """
     losses, weights, push, right, margin = noted.contiguous()
-    judged = (~right.isnan()).float()
-    was, holds = old[_AT["right"]], right.nan_to_num(0.0)
     weighted = losses * weights
-    averages = torch.stack([torch.ones_like(losses), losses, weighted, weights, push.nan_to_num(0.0)])
-    more = [margin, torch.ones_like(losses), judged, holds, was * (judged - holds), (push > 0).float()]
-    last = [margin, torch.where(judged > 0, holds, was), losses, weighted, weights]
-    new = torch.empty_like(old)
-    torch.add(decay * old[: len(_AVERAGES)], averages, alpha=1 - decay, out=new[: len(_AVERAGES)])
-    torch.add(old[_SUMS_AT], torch.stack(more), out=new[_SUMS_AT])
-    torch.stack(last, out=new[_LAST_AT])
-    return new
+    known = ~right.isnan()
+    judged, holds = known.float(), right.nan_to_num(0.0)
+    column = {name: history[place] for name, place in _AT.items()}
+    history[: len(_AVERAGES)].mul_(decay)
+    column["gathered"].add_(1 - decay)
+    averaged = {"loss": losses, "weighted_loss": weighted, "weight": weights, "push": push.nan_to_num(0.0)}
+    for name, now in averaged.items():
+        column[name].add_(now, alpha=1 - decay)
+    column["forgotten"].addcmul_(column["right"], judged - holds)  # before what was right is overwritten
+    summed = {"margin_sum": margin, "visits": 1, "judged": judged, "learned": holds, "pushed_up": push > 0}
+    for name, more in summed.items():
+        column[name].add_(more)
+    column["right"].copy_(torch.where(known, holds, column["right"]))
+    last = {"margin": margin, "epoch_loss": losses, "epoch_weighted_loss": weighted, "epoch_weight": weights}
+    for name, value in last.items():
+        column[name].copy_(value)
+
+
+def _average(epochs: Tensor, losses: Tensor, weighted: Tensor, over_set: Tensor, decay: float) -> None:
+    """Add one more epoch, in which every sample was seen, to the averages over epochs [4, M], in place."""
+    epochs.mul_(decay)
+    epochs[0].add_(1 - decay)
+    epochs[1].add_(losses / losses.mean(), alpha=1 - decay)
+    epochs[2].add_(weighted / weighted.mean(), alpha=1 - decay)
+    epochs[3].addcmul_(over_set, losses, value=1 - decay)
 
 
 def _side_by_side(visits: Sequence[_Visit]) -> Tensor:
@@ -268,11 +286,8 @@ def _joined(parts: Sequence[Tensor | None], visits: Sequence[_Visit], losses: Te
     """The parts one after the other, NaN where a step had none."""  # [M]
     if all(part is None for part in parts):
         return torch.full_like(losses, torch.nan)
-    known = [
-        torch.full_like(visit.losses, torch.nan) if part is None else part
-        for part, visit in zip(parts, visits, strict=True)
-    ]
-    return torch.cat(known).float()
+    pairs = zip(parts, visits, strict=True)
+    return torch.cat([torch.full_like(v.losses, torch.nan) if part is None else part for part, v in pairs]).float()
 
 
 def _push(record: StepRecord) -> Tensor | None:
