@@ -1,7 +1,9 @@
 """FORML on tables beside plain training, reweighing and fairlearn's ExponentiatedGradient: Adult and COMPAS.
 
 Every seed draws its own validation, exemplar and (COMPAS) test rows. Networks are those that `fairweight train`
-chooses, and the best epoch is chosen on validation. So were FORML's settings; test is reported once.
+chooses, and the best epoch is chosen on validation. FORML's strength and rate were settled by trying some fifty
+configurations on seeds 0 to 9 with validation and test both in view, so the record is of later seeds. Adult's test
+rows are the published ones, the same for every seed: there the choice has seen them.
 
     python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
     python benchmarks/tabular.py --page                                          # docs/your-own-data.md from the record
@@ -141,7 +143,12 @@ def record_of(found: list[dict[str, Any]], command: str) -> dict[str, Any]:
             rows[title] = {"means": means, "seeds": by_seed}
         settings[setting] = {"rows": rows, "aim": _aim(runs), "forml": runs[0]["method_options"]}
     origin = {**provenance(), "command": command}
-    return {"kind": "tabular", "name": "tabular", **origin, "exponentiated_gradient_bound": BOUND, "settings": settings}
+    remark = (
+        "FORML's strength and rate were settled on seeds 0 to 9 with validation and test in view (some fifty "
+        "configurations); Adult's test rows are the same for every seed."
+    )
+    told = {"remark": remark, "exponentiated_gradient_bound": BOUND}
+    return {"kind": "tabular", "name": "tabular", **origin, **told, "settings": settings}
 
 
 def _aim(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -202,6 +209,7 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--data", help="The folder that holds adult/ and compas/.")
     words.add_argument("--seeds", type=int, default=10)
+    words.add_argument("--first-seed", type=int, default=10, help="Settings were settled on seeds 0 to 9.")
     words.add_argument("--processes", type=int, default=2)
     words.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     words.add_argument("--done", type=Path, help="A file of finished runs, one JSON line each: goes on from there.")
@@ -214,7 +222,12 @@ def main() -> None:
     if given.done and given.done.is_file():
         found = [json.loads(line) for line in given.done.read_text().splitlines()]
     there = {(r["setting"], r["seed"]) for r in found}
-    tasks = [(s, k) for k in range(given.seeds) for s in given.settings if (s, k) not in there]
+    tasks = [
+        (s, k)
+        for k in range(given.first_seed, given.first_seed + given.seeds)
+        for s in given.settings
+        if (s, k) not in there
+    ]
     with concurrent.futures.ProcessPoolExecutor(given.processes) as pool:
         waiting = {pool.submit(one, setting, seed, given.data): (setting, seed) for setting, seed in tasks}
         for done in concurrent.futures.as_completed(waiting):
@@ -223,7 +236,10 @@ def main() -> None:
                 with given.done.open("a") as file:
                     file.write(json.dumps(found[-1]) + "\n")
             print(f"{len(found)} of {len(there) + len(tasks)}: {waiting[done]}", flush=True)
-    command = f"python benchmarks/tabular.py --data FOLDER --seeds {given.seeds} --processes {given.processes}"
+    command = (
+        f"python benchmarks/tabular.py --data FOLDER --seeds {given.seeds} --first-seed {given.first_seed} "
+        f"--processes {given.processes}"
+    )
     record = record_of(found, command)
     path = ROOT / "records" / f"{record['date'][:10]}_tabular" / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
