@@ -36,7 +36,8 @@ class FitOptions:
 
     per_cell: exemplars of each label (and group) in an exemplar batch. clip_norm: largest norm of the gradient.
     accumulate: batches per optimizer step. autocast: such as torch.bfloat16. capture: replay whole steps as a CUDA
-    graph where that works. checkpoint_every: seconds between saves within an epoch.
+    graph where that works. compile: torch.compile the step, a minute that long runs on a GPU win back.
+    checkpoint_every: seconds between saves within an epoch.
     """
 
     batch_size: int = 128
@@ -47,6 +48,7 @@ class FitOptions:
     accumulate: int = 1
     autocast: torch.dtype | None = None
     capture: bool = True
+    compile: bool = False
     checkpoint_every: float = 30.0
 
     def __post_init__(self) -> None:

@@ -55,7 +55,7 @@ class Training:
                 f"{type(reweighter).__name__} was made for {reweighter.num_samples} samples and train has "
                 f"{len(train)}; give num_samples=len(train)."
             )
-        if reweighter.model is not model:
+        if unwrap(reweighter.model) is not unwrap(model):
             raise BadInput(f"{type(reweighter).__name__} was made for another model; make it with the model you train.")
         if epochs < 1:
             raise BadInput(f"epochs={epochs}; train for at least 1.")
@@ -117,6 +117,8 @@ class Training:
             self.log.add("resume" if step else "start", step, epochs=self.epochs, **self._identity())
         for observer in self.observers:
             observer.on_start(self.epochs, len(self.sampler), step)
+        if self.options.compile:
+            self.reweighter.compile()
         taker = self._taker()
         self.model.train()
         spent = self.seconds
@@ -198,15 +200,17 @@ class Training:
         exemplar = None
         if self.draws is not None and self.exemplar is not None:
             exemplar = self.draws.batch(self.exemplar, step).to(self.device)
-        casting: AbstractContextManager[Any] = nullcontext()
-        if self.options.autocast is not None:
-            casting = torch.autocast(self.device.type, dtype=self.options.autocast)
         try:
-            with casting:
+            with self._casting():
                 return taker(batch, exemplar, step)
         except LossNotFinite as error:
             self._not_finite(step, str(error))
             raise AssertionError from error
+
+    def _casting(self) -> AbstractContextManager[Any]:
+        if self.options.autocast is None:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.options.autocast)
 
     def _not_finite(self, step: int, what: str) -> None:
         rows = self._rows(step)[:8].tolist()
@@ -240,10 +244,14 @@ class Training:
             self.dynamics.on_epoch(scores, self.epochs, self.reweighter.weights())
         if self.validation is not None:
             grouped = self.exemplar is not None and self.exemplar.groups is not None
-            summary["validation"] = validation_numbers(self.model, self.reweighter, self.validation, grouped=grouped)
+            with self._casting():
+                summary["validation"] = validation_numbers(
+                    self.model, self.reweighter, self.validation, grouped=grouped
+                )
         summary["seconds"] = round(self.seconds, 3)
         self.history.append(summary)
-        self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples))
+        with self._casting():
+            self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples))
         reasons = [reason for o in self.observers if (reason := o.on_epoch(epoch, summary))]
         if self.early is not None and self.early.improved:
             self.best = {k: v.detach().clone() for k, v in unwrap(self.model).state_dict().items()}

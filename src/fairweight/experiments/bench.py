@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.fx import GraphModule
 
 from fairweight.engine.captured import CapturedStep
 from fairweight.errors import FairweightError
@@ -53,12 +52,6 @@ class Timing:
         return asdict(self)
 
 
-def compiled(graph: GraphModule) -> Callable[..., Any]:
-    """A graph as torch.compile makes it, for one shape."""
-    made: Callable[..., Any] = torch.compile(graph, dynamic=False)
-    return made
-
-
 def _forml(**options: Any) -> Make:
     return lambda model, n: FORML(model, n, agreement_every=0, **options)
 
@@ -81,8 +74,8 @@ def ways(device: str) -> list[Way]:
             Way("forward", _forml(gradient="forward"), "graph"),
             Way("forward, traced", _forml(gradient="forward", trace=True), "graph"),
             Way("plain", Uniform, "compiled"),
-            Way("forward, traced", _forml(gradient="forward", trace=compiled), "compiled"),
-            Way("every=5, traced", _forml(gradient="forward", trace=compiled, every=5), "compiled", exact=False),
+            Way("forward, traced", _forml(gradient="forward", trace="compile"), "compiled"),
+            Way("every=5, traced", _forml(gradient="forward", trace="compile", every=5), "compiled", exact=False),
         ]
     return found
 
@@ -121,12 +114,12 @@ def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeat
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated() if on_gpu else 0
-    run = torch.compile(twin, dynamic=False) if way.regime == "compiled" and way.name == "plain" else twin
     optimizer = torch.optim.SGD(
         [p for p in twin.parameters() if p.requires_grad], lr=1e-5, momentum=0.9, nesterov=True, weight_decay=5e-4
     )
-    assert isinstance(run, nn.Module)
-    reweighter = way.make(run, len(batch))
+    reweighter = way.make(twin, len(batch))
+    if way.regime == "compiled":
+        reweighter.compile()
     captured = CapturedStep(reweighter, optimizer) if way.regime != "eager" else None
 
     def step() -> None:

@@ -25,6 +25,7 @@ from fairweight.experiments.opinions import opinions
 from fairweight.experiments.provenance import provenance
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
+from fairweight.experiments.speed import compiles, laid_out
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.types import Batch, Samples
@@ -71,10 +72,11 @@ def run(
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
 
     torch.manual_seed(spec.seed)
-    model = network_for(dataset.preprocessing, spec.network).to(device)
+    model = laid_out(network_for(dataset.preprocessing, spec.network), device)
     optimizer = optimizer_for(model, spec, device)
     reweighter = method_from(spec.method, spec.method_options, model, len(dataset.train))
     dynamics = Dynamics(len(dataset.train), device)
+    steps = spec.epochs * (len(dataset.train) // spec.batch_size)
     early = [EarlyStopping(**spec.early_stopping)] if spec.early_stopping else []
     record = fit(
         model,
@@ -96,6 +98,7 @@ def run(
             seed=spec.seed,
             clip_norm=spec.clip_norm,
             autocast=None if spec.autocast is None else getattr(torch, spec.autocast),
+            compile=compiles(model, device, steps),
         ),
     )
     test, exemplar = placed(dataset.test, device), placed(dataset.exemplar, device)

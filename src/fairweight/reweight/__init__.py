@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from fairweight import step as _step
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange
+from fairweight.metagradient.compiled import UsualShape
 from fairweight.metagradient.mode import Mode
 from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.types import Batch, Loss, Samples, StepRecord, Weighing
@@ -92,6 +93,11 @@ class Reweighter:
     ) -> StepRecord | None:
         """The whole of `backward` in the method's own way, or None to have it done step by step."""
         return None
+
+    def compile(self) -> None:
+        """Have the model's passes compiled for the batch shape that is usual; worth it for long runs on a GPU."""
+        if not isinstance(self.model, UsualShape):
+            self.model = UsualShape(self.model)
 
     def step(
         self,

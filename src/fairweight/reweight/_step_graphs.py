@@ -45,13 +45,7 @@ class StepGraphs:
 
     def suits(self, learner: _Learner, batch: Batch, exemplar: Batch) -> bool:
         """Whether this step can be done as a graph at all."""
-        if self.refusal is None and (
-            not isinstance(learner.form, Softmax)
-            or learner.at_rest
-            or getattr(learner, "_memory", None) is not None
-            or learner.look_ahead.direction != "gradient"
-            or learner.look_ahead.statistics != "batch"
-        ):
+        if self.refusal is None and not traceable(learner):
             self._refuse("traced steps have softmax weights, a bare look-ahead and no memory of directions")
         looks = learner.agreement_every > 0 and learner.steps % learner.agreement_every == 0
         return self.refusal is None and not looks and self._key in (None, _key(learner, batch, exemplar))
@@ -87,6 +81,17 @@ class StepGraphs:
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
         _log.info("the step's passes run one by one, not as one graph: %s", reason)
+
+
+def traceable(learner: _Learner) -> bool:
+    """Whether the method's options leave it a step that is one graph."""
+    return (
+        isinstance(learner.form, Softmax)
+        and not learner.at_rest
+        and getattr(learner, "_memory", None) is None
+        and learner.look_ahead.direction == "gradient"
+        and learner.look_ahead.statistics == "batch"
+    )
 
 
 def _key(learner: _Learner, batch: Batch, exemplar: Batch) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from fairweight.metagradient import (
     solve,
     weight_form,
 )
+from fairweight.metagradient.compiled import compiled
 from fairweight.metagradient.passes import predicted, trainable, unwrap
 from fairweight.metagradient.traced import TracedSolution
 from fairweight.objectives.mean import MeanLoss
@@ -32,7 +33,7 @@ from fairweight.reweight._agreement import agreement
 from fairweight.reweight._exemplar_learner import ExemplarLearner
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.reweight._score_step import AdaptiveStep, ScoreStep
-from fairweight.reweight._step_graphs import StepGraphs
+from fairweight.reweight._step_graphs import StepGraphs, traceable
 from fairweight.reweight._ties import Tie, TiedScores
 from fairweight.step import check_finite, margin
 from fairweight.types import Batch, Loss, StepRecord, Weighing
@@ -48,7 +49,8 @@ class FORML(ExemplarLearner):
     direction_memory: decay of a running average of the objective's gradient, 0 for none.
     agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
     every: scores move at every so-many-th step alone; the steps between cost what a plain step costs.
-    trace: run the passes of a step as one graph, the same arithmetic without repetition; or what compiles a graph.
+    trace: run the passes of a step as one graph, the same arithmetic without repetition; "compile" (torch.compile)
+    or a function of your own compiles that graph.
     """
 
     paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
@@ -69,7 +71,7 @@ class FORML(ExemplarLearner):
         direction_memory: float = 0.0,
         agreement_every: int = 100,
         every: int = 1,
-        trace: bool | Callable[[GraphModule], Callable[..., Any]] = False,
+        trace: bool | Literal["compile"] | Callable[[GraphModule], Callable[..., Any]] = False,
     ) -> None:
         super().__init__(
             model, num_samples, MeanLoss() + LossVariance() if objective is None else objective, gradient, loss=loss
@@ -94,7 +96,14 @@ class FORML(ExemplarLearner):
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
         self._memory = DirectionMemory(direction_memory) if direction_memory > 0 else None
-        self._graphs = None if trace is False else StepGraphs(None if trace is True else trace)
+        self._graphs = None if trace is False else StepGraphs(_compiling(trace))
+
+    def compile(self) -> None:
+        """Have the step traced and compiled; where it cannot be one graph, the model's passes."""
+        if traceable(self):
+            self._graphs = StepGraphs(compiled)
+        if self.every > 1 or not traceable(self):
+            super().compile()
 
     @property
     def scores(self) -> Tensor:
@@ -271,3 +280,14 @@ class FORML(ExemplarLearner):
             self._ties.load_state_dict(state["ties"])
         if self._memory is not None:
             self._memory.load_state_dict(state["memory"])
+
+
+def _compiling(
+    trace: Literal[True, "compile"] | Callable[[GraphModule], Callable[..., Any]],
+) -> Callable[[GraphModule], Callable[..., Any]] | None:
+    """What is done with a traced graph; None: it runs as it is."""
+    if trace is True:
+        return None
+    if isinstance(trace, str) and trace != "compile":
+        raise BadInput(f'trace={trace!r}: give True, "compile", or a function that compiles a graph.')
+    return compiled if isinstance(trace, str) else trace
