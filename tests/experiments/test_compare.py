@@ -6,7 +6,7 @@ import pytest
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.experiments._compare_text import text_of
-from fairweight.experiments.compare import Protocol, compare, prepare
+from fairweight.experiments.compare import Protocol, _command, compare, prepare
 from fairweight.experiments.source import dataset_for
 
 DATA = {"limit": 500, "split": {"test": 0.3, "validation": 0.2}, "corruptions": ["one-class:label=2,fraction=0.2"]}
@@ -121,3 +121,10 @@ def test_unknown_words_are_refused(prepared, tmp_path):
         Protocol("digits", select="test_accuracy")
     with pytest.raises(BadInput, match="at least 1"):
         compare(prepared, tmp_path, seeds=0)
+
+
+def test_the_command_of_a_record_says_nothing_of_places():
+    words = (
+        "fairweight compare mnist --out /home/me/x --corrupt one-class:label=2 --data-dir=/data --records r --seeds 5"
+    )
+    assert _command(words) == "fairweight compare mnist --corrupt one-class:label=2 --seeds 5"

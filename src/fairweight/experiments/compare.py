@@ -27,6 +27,7 @@ from fairweight.reweight import Reweighter
 
 BASELINE = "uniform"
 WITH_EXEMPLARS = "uniform-all"
+_PLACES = ("--out", "--records", "--data-dir")
 SELECT = ("accuracy", "loss", "objective", "tprd", "max_fnr", "last")
 
 
@@ -166,6 +167,7 @@ def compare(
             "wall_seconds": round(time.monotonic() - started, 1),
             "devices": [found["device"]],
             "commits": [found["commit"] or "unknown"],
+            "command": _command(found["command"]),
             **{key: found[key] for key in ("versions", "date")},
         }
     )
@@ -224,6 +226,18 @@ def _words(prepared: Prepared) -> str:
         f"{spec.network['name']}, {spec.optimizer} at {spec.lr:g}, batches of {spec.batch_size}, {spec.epochs} epochs "
         f"for every method; {chosen}; {split}"
     )
+
+
+def _command(words: str) -> str:
+    """The command without where things lie on this machine, which no number depends on."""
+    kept: list[str] = []
+    given = iter(words.split())
+    for word in given:
+        if word in _PLACES:
+            next(given, None)
+        elif word.partition("=")[0] not in _PLACES:
+            kept.append(word)
+    return " ".join(kept)
 
 
 def _content(dataset: Dataset) -> str:
