@@ -7,7 +7,7 @@ import torch
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.experiments import searched as module
-from fairweight.experiments.searched import searched
+from fairweight.experiments.searched import search_of, searched
 from fairweight.experiments.source import dataset_for
 
 
@@ -108,6 +108,46 @@ def test_searches_without_meaning_are_refused(tiny, tmp_path):
     with pytest.raises(UnknownName, match=r"experiments\.search"):
         searched(tiny.with_(search={"name": "luck"}), tmp_path / "a")
     with pytest.raises(BadInput, match="no option 'colour'"):
-        searched(tiny.with_(search={"name": "multiplier", "colour": 1}), tmp_path / "b")
-    with pytest.raises(BadInput, match="no option 'multipliers'"):
+        searched(tiny.with_(method="label-bias", search={"name": "multiplier", "colour": 1}), tmp_path / "b")
+    with pytest.raises(BadInput, match=r"no option 'multipliers'.*label-bias"):
         searched(tiny.with_(search={"name": "multiplier"}), tmp_path / "c")
+
+
+def test_multipliers_stay_within_a_training_without_being_told(label_bias, tmp_path):
+    options = {key: value for key, value in label_bias.method_options.items() if key != "online"}
+    told, untold = (
+        searched(
+            label_bias.with_(method_options=chosen, search={"name": "multiplier", "iterations": 2}), tmp_path / name
+        )
+        for name, chosen in (("told", label_bias.method_options), ("untold", options))
+    )
+    models = [(done.folder.path / "model.safetensors").read_bytes() for done in (told, untold)]
+    assert models[0] == models[1]
+
+
+def test_alpha_has_a_number_for_each_number_of_the_embedding(tiny, tmp_path):
+    options = {"embedding": "autoencoder", "dimension": 3, "embedding_steps": 5}
+    spec = tiny.with_(method="moew", method_options=options, search={"name": "alpha", "rounds": 1, "per_round": 1})
+    searched(spec, tmp_path / "run")
+    (asked,) = json.loads((tmp_path / "run" / "search.json").read_text())["asked"]
+    assert len(asked["options"]["alpha"]) == 3
+
+
+def test_other_rows_in_the_same_folder_start_the_search_anew(label_bias, tmp_path):
+    one, other = (dataset_for(label_bias.with_(data_seed=seed)) for seed in (1, 2))
+    searched(label_bias, tmp_path / "run", dataset=one)
+    again = searched(label_bias, tmp_path / "run", dataset=other)
+    assert not again.reused
+    assert searched(label_bias, tmp_path / "run", dataset=other).reused
+
+
+def test_the_search_of_a_method():
+    assert search_of("moew", {}) == {"name": "alpha", "rounds": 3, "per_round": 4}
+    assert search_of("moew", {}, {"rounds": 10}) == {"name": "alpha", "rounds": 10, "per_round": 4}
+    assert search_of("moew", {"alpha": [0.1, 0.2]}) == {}
+    assert search_of("label-bias", {}) == {}
+    assert search_of("label-bias", {}, {"name": "multiplier"}) == {"name": "multiplier"}
+    with pytest.raises(BadInput, match="leave one of them out"):
+        search_of("moew", {"alpha": [0.1]}, {"rounds": 2})
+    with pytest.raises(BadInput, match="say which"):
+        search_of("label-bias", {}, {"iterations": 3})

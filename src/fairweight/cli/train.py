@@ -81,6 +81,9 @@ def train(
     per_cell: Annotated[int | None, _flag("Exemplars of each cell in a step.")] = None,
     objective: Annotated[Text, _flag("Such as 'mean + 0.5 * variance'; see: fairweight list objectives.")] = None,
     option: Annotated[list[str] | None, _flag("An option of the method, name=value; repeat for more.")] = None,
+    search: Annotated[
+        list[str] | None, _flag("Many trainings, such as name=multiplier, iterations=15; see docs/methods.md.")
+    ] = None,
 ) -> None:
     """Train on a file, a folder or a named set: a model, a table by group, and a weight for every sample."""
     from fairweight.experiments.train import Wanted
@@ -106,6 +109,7 @@ def train(
         optimizer=optimizer, lr=lr, weight_decay=weight_decay, epochs=epochs, batch_size=batch_size, per_cell=per_cell,
         network=_set(name=network, hidden=_widths(hidden)) or None,
         method_options=_set(**assigned(option or [], "--option"), objective=objective) or None,
+        search=assigned(search or [], "--search") or None,
     )  # fmt: skip
     if patience is not None:
         training["early_stopping"] = {"metric": "objective", "patience": patience} if patience > 0 else {}

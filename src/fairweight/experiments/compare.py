@@ -20,6 +20,7 @@ from fairweight.experiments.defaults import knows_groups, with_defaults
 from fairweight.experiments.folder import RunFolder
 from fairweight.experiments.parallel import EngineName, run_all
 from fairweight.experiments.provenance import provenance
+from fairweight.experiments.searched import search_of
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import ACCURACY, MAX_FNR, TPRD
@@ -88,7 +89,7 @@ def prepare(
         kind = cast(type[Reweighter], catalog.load("reweight", name))
         reason = lacks(kind, dataset)
         if reason is None:
-            specs[name] = _spec(first.with_(method=name, search=dict(kind.search)), dataset, protocol, device)
+            specs[name] = _spec(first.with_(method=name, search=search_of(name, {})), dataset, protocol, device)
         else:
             left_out[name] = reason
         if name == BASELINE and _held_out(dataset):

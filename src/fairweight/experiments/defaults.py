@@ -99,8 +99,12 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
         stops = f", stops after {patience} without a better one" if patience < spec.epochs else ""
         epochs = f"up to {spec.epochs}{stops}; the best on validation ({metric}) is kept"
     cells = len(cells_of(dataset.exemplar))
+    search = {key: value for key, value in spec.search.items() if key != "name"}
+    searched = [f"{spec.search['name']} over many trainings"] if spec.search else []
+    searched += [f"{key} {_plain(value)}" for key, value in search.items()]
     return {
         "method": ", ".join(method),
+        **({"search": ", ".join(searched)} if searched else {}),
         "network": ", ".join([str(spec.network["name"]), *(f"{key} {_plain(v)}" for key, v in network.items())]),
         "optimizer": ", ".join(optimizer),
         "epochs": epochs,

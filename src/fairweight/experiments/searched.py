@@ -12,9 +12,10 @@ goes on from its file; of the candidates' folders only that of the best so far i
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,9 +34,12 @@ from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
+from fairweight.reweight import Reweighter
 from fairweight.reweight.label_bias import LabelBias
+from fairweight.reweight.moew import MOEW
 
 STATE = "search.json"
+_log = logging.getLogger("fairweight")
 
 
 def searched(
@@ -54,16 +58,15 @@ def searched(
     folder.make()
     if folder.finished and folder.holds(spec, dataset):
         return Result(spec, folder, folder.read(METRICS), reused=True)
-    if folder.finished or not folder.holds(spec):  # of another search, or other data, that stood here
+    dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
+    search = search_for(spec, dataset)
+    if folder.finished or not folder.holds(spec, dataset):  # of another search, or other data, that stood here
         for name in (METRICS, STATE):
             (folder.path / name).unlink(missing_ok=True)
         shutil.rmtree(folder.path / "candidates", ignore_errors=True)
-    dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
-    short = dict(spec.search.get("short", {}))
-    search = search_for(spec, dataset)
 
     def train(candidate: Candidate) -> dict[str, Any]:
-        one = _candidate_spec(spec, candidate, short)
+        one = _candidate_spec(spec, candidate, search)
         done = run(one, _place(folder, candidate.number), device=device, observers=observers, dataset=dataset)
         return {**_told(done, dataset, search.wanted(candidate)), "seconds": done.metrics["run"]["seconds"]}
 
@@ -72,13 +75,15 @@ def searched(
         for other in search.finished:
             if kept is None or other.candidate.number != kept.candidate.number:
                 shutil.rmtree(_place(folder, other.candidate.number), ignore_errors=True)
+        _log.info("%s: training %d of %d is done", spec.method, done, total)
         if report is not None:
             report(done, total)
 
-    folder.write(RUN, {"spec": spec.to_dict(), "fingerprint": spec.fingerprint})
+    found_data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
+    folder.write(RUN, {"spec": spec.to_dict(), "fingerprint": spec.fingerprint, "data": found_data})
     outcome = drive(search, train, folder.path / STATE, report=after)
     # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
-    best = run(_candidate_spec(spec, outcome.candidate, short), _place(folder, outcome.candidate.number),
+    best = run(_candidate_spec(spec, outcome.candidate, search), _place(folder, outcome.candidate.number),
                device=device, dataset=dataset)  # fmt: skip
     return _adopted(spec, folder, best, search)
 
@@ -87,9 +92,15 @@ def search_for(spec: Spec, dataset: Dataset) -> Search:
     """The search that the Spec names."""
     options = {key: value for key, value in spec.search.items() if key not in ("name", "short")}
     kind = cast(type[Search], catalog.load("experiments.search", str(spec.search.get("name"))))
+    if not _takes(spec.method, kind.gives):
+        others = ", ".join(name for name in catalog.names("reweight") if _takes(name, kind.gives))
+        raise BadInput(
+            f"{spec.method} has no option {kind.gives!r}, which the search {spec.search['name']} finds; "
+            f"choose {others}, or another search."
+        )
     known = [name for name in inspect.signature(kind).parameters if name not in ("args", "kwargs")]
     if "dimension" in known:
-        options.setdefault("dimension", len(dataset.label_names))
+        options.setdefault("dimension", _dimension(spec, dataset))
     if "seed" in known:
         options.setdefault("seed", spec.seed)
     strange = sorted(set(options) - set(known))
@@ -98,8 +109,37 @@ def search_for(spec: Spec, dataset: Dataset) -> Search:
     return kind(**options)
 
 
-def _candidate_spec(spec: Spec, candidate: Candidate, short: dict[str, Any]) -> Spec:
-    options = {**spec.method_options, **candidate.options}
+def search_of(method: str, options: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The Spec's search for a method: what was asked, over the method's own; none where its answer is given."""
+    own = cast(type[Reweighter], catalog.load("reweight", method)).search
+    whole = {**own, **(asked or {})}
+    if not whole:
+        return {}
+    if "name" not in whole:
+        names = ", ".join(catalog.names("experiments.search"))
+        raise BadInput(f"{method} has no search of its own; say which, such as --search name=multiplier: {names}.")
+    gives = cast(type[Search], catalog.load("experiments.search", str(whole["name"]))).gives
+    if gives not in options:
+        return whole
+    if asked:
+        raise BadInput(f"{gives} is given, and the search {whole['name']} would find it; leave one of them out.")
+    return {}
+
+
+def _takes(method: str, option: str) -> bool:
+    return option in inspect.signature(catalog.load("reweight", method)).parameters
+
+
+def _dimension(spec: Spec, dataset: Dataset) -> int:
+    """How many numbers α has: one a label, or one for each number of the embedding."""
+    if spec.method_options.get("embedding", "label") == "label":
+        return len(dataset.label_names)
+    return int(spec.method_options.get("dimension", inspect.signature(MOEW).parameters["dimension"].default))
+
+
+def _candidate_spec(spec: Spec, candidate: Candidate, search: Search) -> Spec:
+    options = {**search.holds, **spec.method_options, **candidate.options}
+    short = dict(spec.search.get("short", {}))
     whole = candidate.full or not short
     return spec.with_(search={}, method_options=options, **({} if whole else short))
 

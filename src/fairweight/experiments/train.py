@@ -18,6 +18,7 @@ from fairweight.experiments.folder import RunFolder
 from fairweight.experiments.method import method_from
 from fairweight.experiments.network import network_for, optimizer_for, scheduler_for
 from fairweight.experiments.run import Result, run
+from fairweight.experiments.searched import STATE, search_for, search_of, searched
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
 from fairweight.metrics import GroupTable
@@ -52,7 +53,7 @@ class Prepared:
     @property
     def baseline(self) -> Spec:
         """Plain training, in every other respect the same."""
-        return self.spec.with_(method=BASELINE, method_options={})
+        return self.spec.with_(method=BASELINE, method_options={}, search={})
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def prepare(
     )  # fmt: skip
     dataset = dataset_for(first, data_dir, download)
     spec = with_defaults(first, dataset, wanted.training, device)
+    spec = spec.with_(search=search_of(spec.method, spec.method_options, wanted.training.get("search")))
     return Prepared(dataset, spec, _tried(spec, dataset))
 
 
@@ -103,6 +105,8 @@ def _tried(spec: Spec, dataset: Dataset) -> int:
     optimizer = optimizer_for(model, spec, "cpu")
     scheduler_for(optimizer, spec)
     method_from(spec.method, spec.method_options, model, len(dataset.train))
+    if spec.search:
+        search_for(spec, dataset)
     return sum(p.numel() for p in model.parameters())
 
 
@@ -130,9 +134,10 @@ def run_into(spec: Spec, out: str | Path, dataset: Dataset, device: str, watchin
     path = Path(out)
     first = next((p for p in [path, *path.parents] if p.exists()), path)
     try:
-        return run(spec, path, device=device, dataset=dataset, observers=watching(spec.method))
+        how = searched if spec.search else run
+        return how(spec, path, device=device, dataset=dataset, observers=watching(spec.method))
     except (FairweightError, OSError):
-        if path.is_dir() and not RunFolder(path).resumable:
+        if path.is_dir() and not RunFolder(path).resumable and not (path / STATE).is_file():
             _remove(path, first)
         raise
 

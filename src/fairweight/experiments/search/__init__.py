@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fairweight.errors import BadCheckpoint, BadInput
 
@@ -43,6 +43,8 @@ class Search:
     """Proposes candidates from the results so far; subclasses write `propose` and `outcome`."""
 
     total: int  # how many trainings the search takes
+    gives: ClassVar[str] = ""  # the option of the method that it finds
+    holds: ClassVar[Mapping[str, Any]] = {}  # options that the method has in every candidate, unless told otherwise
 
     def __init__(self) -> None:
         self._asked: list[Candidate] = []

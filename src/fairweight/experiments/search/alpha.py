@@ -25,6 +25,8 @@ class AlphaSearch(Search):
     failed, and counts as the worst.
     """
 
+    gives = "alpha"
+
     def __init__(
         self,
         dimension: int,

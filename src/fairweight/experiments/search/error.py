@@ -15,6 +15,7 @@ class ErrorSearch(Search):
     """
 
     total = 2
+    gives = "errors"
 
     def settings(self) -> dict[str, Any]:
         """None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.experiments.search import Candidate, Finished, Search, best
@@ -17,6 +17,9 @@ class MultiplierSearch(Search):
     A result holds {"violation": LabelBias.violation(samples, predictions).tolist()}. keep: the "last" training is the
     outcome, as in the paper, or the "best", by {"loss": ...} on validation.
     """
+
+    gives = "multipliers"
+    holds: ClassVar = {"online": False}  # λ stays within a training
 
     def __init__(self, iterations: int = 15, *, rate: float = 1.0, keep: Literal["last", "best"] = "last") -> None:
         super().__init__()
