@@ -47,6 +47,10 @@ class ScoresMismatch(BadInput):
     """Saved scores belong to a training set of another length."""
 
 
+class NoLinearHead(BadInput):
+    """The model does not end in a linear layer, and that was asked for."""
+
+
 class NotDifferentiable(FairweightError):
     """No gradient mode works on this model."""
 

@@ -54,7 +54,15 @@ def backward(
     if record is not None:
         return record
     twice = mode.name == "double-backward"
-    done = forward(weigher.model, batch, weigher.loss, plain_kernels=mode.plain_kernels, twice=twice, check=check)
+    done = forward(
+        weigher.model,
+        batch,
+        weigher.loss,
+        plain_kernels=mode.plain_kernels,
+        twice=twice,
+        check=check,
+        layer=mode.layer,
+    )
     assert done.buffers is not None
     with torch.enable_grad(), taken_back(done.model, done.buffers, done.random):
         if check:
@@ -70,7 +78,8 @@ def backward(
         losses=done.losses.detach(),
         weights=made.weights.detach(),
         correct=predicted(logits) == batch.labels,
-        margin=margin(logits, batch.labels),
+        logits=logits,
+        labels=batch.labels,
         objective=made.objective,
         exemplar_losses=made.exemplar_losses,
         exemplar_groups=None if exemplar is None else exemplar.compared(),
@@ -105,16 +114,6 @@ def take_step(
     record = backward(weigher, batch, exemplar, optimizer, check=check)
     update(optimizer, clip_norm)
     return record
-
-
-def margin(logits: Tensor, labels: Tensor) -> Tensor:
-    """True logit minus the best other; for one logit, its signed value."""  # [B]
-    if logits.ndim == 1 or logits.shape[1] == 1:
-        flat = logits.reshape(-1)
-        return torch.where(labels > 0, flat, -flat)
-    true = logits.gather(1, labels[:, None]).squeeze(1)
-    others = logits.scatter(1, labels[:, None], -torch.inf)
-    return true - others.amax(dim=1)
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:

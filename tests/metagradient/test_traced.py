@@ -81,8 +81,10 @@ def pair(name, **options):
         {},
         {"look_ahead": fw.LookAhead(reverse=True), "tie": "label"},
         {"objective": fw.MaxLossDiscrepancy(), "score_step": fw.PlainStep(50.0)},
+        {"look_ahead": None},
+        {"scope": "head"},
     ],
-    ids=["default", "reverse, tied", "paper"],
+    ids=["default", "reverse, tied", "paper", "at rest", "head"],
 )
 def test_traced_equals_one_by_one(name, options):
     (a, forml_a, records_a), (b, forml_b, records_b) = pair(name, **options)
@@ -114,6 +116,23 @@ def test_fewer_operations_than_one_by_one():
     assert convolutions == 8
 
 
+@pytest.mark.parametrize(("name", "scope"), [("conv", "3"), ("resnet", "stages.7"), ("words", "layers"), ("mlp", "1")])
+def test_a_named_scope_traced_equals_one_by_one(name, scope):
+    (_, forml_a, records_a), (_, forml_b, records_b) = pair(name, scope=scope)
+    assert records_b[-1].mode == f"forward, traced, scope {forml_b.scope}"
+    assert records_a[-1].mode.endswith(f", scope {forml_a.scope}")
+    for x, y in zip(records_a, records_b, strict=True):
+        torch.testing.assert_close(x.gradient, y.gradient, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(forml_a.scores, forml_b.scores, rtol=1e-9, atol=1e-12)
+
+
+def test_the_head_needs_no_convolution_beyond_the_two_forward_passes():
+    (_, _, _), (_, forml, _) = pair("conv", scope="head")
+    names = [str(n.target) for n in forml._graphs._step._first.graph.nodes]
+    assert sum("convolution.default" in n for n in names) == 4  # two layers, train and exemplar
+    assert not any("convolution_backward" in n for n in names)
+
+
 def test_another_shape_runs_one_by_one():
     torch.manual_seed(0)
     model = fw.MLP(7, 4, (9,))
@@ -133,7 +152,7 @@ def test_another_shape_runs_one_by_one():
     [
         (lambda: nn.Sequential(nn.Linear(7, 8), nn.Dropout(0.3), nn.Linear(8, 4)), {}, "random numbers"),
         (lambda: nn.Linear(7, 4), {"form": "logit-scale"}, "softmax weights"),
-        (lambda: nn.Linear(7, 4), {"look_ahead": None}, "bare look-ahead"),
+        (lambda: nn.Linear(7, 4), {"look_ahead": fw.LookAhead(statistics="running")}, "bare look-ahead"),
         (lambda: nn.Linear(7, 4), {"direction_memory": 0.5}, "no memory"),
         (
             lambda: nn.Linear(7, 4),

@@ -31,6 +31,10 @@ SETTINGS = {
     "memory": {"direction_memory": 0.9, "gradient": "forward"},
     "difference": {"gradient": "difference"},
     "inverse square": {"form": "inverse-square"},
+    "head": {"scope": "head"},
+    "head, every second": {"scope": "head", "every": 2, "look_ahead": None, "tie": "label"},
+    "head with memory": {"scope": "head", "direction_memory": 0.5},
+    "block": {"scope": "2", "gradient": "forward"},
 }
 
 
@@ -118,6 +122,8 @@ def test_a_state_holds_tensors_and_plain_values_alone():
         ({"tie": "group"}, {"tie": "label"}, "another tie"),
         ({"tie": "cell"}, {"tie": "label"}, "another tie"),
         ({"tie": "cell"}, {}, "another tie"),
+        ({"scope": "head"}, {}, "another scope"),
+        ({}, {"scope": "head"}, "another scope"),
         ({}, {"score_step": PlainStep()}, "another score_step"),
         ({"score_step": PlainStep()}, {}, "another score_step"),
         ({}, {"direction_memory": 0.5}, "another direction_memory"),

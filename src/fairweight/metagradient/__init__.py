@@ -18,6 +18,7 @@ from fairweight.metagradient import double_backward
 from fairweight.metagradient.look_ahead import Displacement, ExemplarPoint, Rate, displaced, exemplar_point, slopes
 from fairweight.metagradient.mode import MODES, Mode, choose, tangent
 from fairweight.metagradient.passes import ForwardPass, Parameters, classification_loss, forward, virtual_forward
+from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.metagradient.weight_form import WeightForm, pull, weight_form
 from fairweight.types import Batch, Loss, Objective
 
@@ -28,6 +29,7 @@ __all__ = [
     "ExemplarPoint",
     "ForwardPass",
     "Mode",
+    "Scope",
     "Solution",
     "WeightForm",
     "batch_scores",
@@ -58,14 +60,13 @@ class DirectionMemory:
     def update(self, direction: Parameters) -> Parameters:
         """Take in one more gradient and give the average."""
         if self.weight is None:
-            self.sums = {name: torch.zeros_like(v) for name, v in direction.items()}
             self.weight = torch.zeros((), dtype=torch.float64, device=next(iter(direction.values())).device)
         self.weight = self.weight.to(next(iter(direction.values())).device)  # a loaded state may lie elsewhere
-        self.sums = {name: total.to(direction[name].device) for name, total in self.sums.items()}
         self.weight.mul_(self.decay).add_(1 - self.decay)
         for name, v in direction.items():
+            self.sums[name] = self.sums[name].to(v.device) if name in self.sums else torch.zeros_like(v)
             self.sums[name].mul_(self.decay).add_(v, alpha=1 - self.decay)
-        return {name: total / self.weight for name, total in self.sums.items()}
+        return {name: self.sums[name] / self.weight for name in direction}
 
     def state_dict(self) -> dict[str, Any]:
         """The sums so far."""
@@ -115,12 +116,14 @@ def solve(
             check_slope([gradient])
         return Solution(gradient, value, losses)
     labels = done.batch.labels
-    there = done.parameters
+    there, moving = done.parameters, displacement.moving(done.parameters)
     if not at_rest:
         with torch.enable_grad():
             total = form.total(scores.detach(), done.logits, done.losses, labels, done.loss)
-        there = displaced(done.parameters, slopes(total, done.parameters), displacement)
-    point = exemplar_point(done, there, exemplar, objective, running_statistics=running_statistics, check=check)
+        there = displaced(done.parameters, slopes(total, moving), displacement)
+    point = exemplar_point(
+        done, there, exemplar, objective, moving=moving, running_statistics=running_statistics, check=check
+    )
     if check:
         check_slope(point.direction.values())
     direction = point.direction if memory is None else memory.update(point.direction)
@@ -173,15 +176,20 @@ def score_gradient(
     reverse: bool = False,
     loss: Loss = classification_loss,
     form: str | WeightForm = "softmax",
+    scope: str | None = None,
 ) -> Tensor:
     """d objective(θ̃) / d score for each member of the batch; touches nothing.
 
     scores: [N], read at the batch's rows; or [B]. lr: a number, or one number or tensor per parameter name.
-    reverse: the look-ahead goes up the train loss instead of down.
+    reverse: the look-ahead goes up the train loss instead of down. scope: the virtual step moves this submodule
+    alone ("head": the last linear layer); all else stays.
     """  # [B]
-    chosen = choose(model, batch, loss, mode)
-    done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels)
-    displacement = Displacement.of(done.parameters, lr, reverse=reverse)
+    part = None if scope is None else Scope(model, scope)
+    if part is not None:
+        part.settle(model, batch, loss)
+    chosen = choose(model, batch, loss, mode, part)
+    done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels, layer=chosen.layer)
+    displacement = Displacement.of(done.parameters, lr, reverse=reverse).within(in_scope(done.parameters, part))
     own = batch_scores(scores, batch).detach()
     own = own.to(torch.promote_types(own.dtype, done.losses.dtype))
     return solve(done, exemplar, own, objective, displacement, chosen, weight_form(form)).gradient

@@ -42,10 +42,11 @@ def score_gradient(
     with torch.enable_grad():
         w = scores.detach().requires_grad_()
         total = form.total(w, done.logits, done.losses, done.batch.labels, done.loss)
+        moving = displacement.moving(done.parameters)
         slopes = torch.autograd.grad(
-            total, list(done.parameters.values()), create_graph=True, allow_unused=True, materialize_grads=True
+            total, list(moving.values()), create_graph=True, allow_unused=True, materialize_grads=True
         )
-        there = displaced(done.parameters, dict(zip(done.parameters, slopes, strict=True)), displacement)
+        there = displaced(done.parameters, dict(zip(moving, slopes, strict=True)), displacement)
 
         def backward(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             if check:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +37,15 @@ class Displacement:
         else:
             rates = dict.fromkeys(parameters, lr)
         return cls({name: -rate for name, rate in rates.items()} if reverse else rates)
+
+    def within(self, names: Collection[str]) -> Displacement:
+        """The same step with all parameters but these left where they are."""
+        scale = {name: rate for name, rate in self.scale.items() if name in names}
+        return Displacement(scale, self.offset)
+
+    def moving(self, parameters: Parameters) -> Parameters:
+        """Those of the parameters that the virtual step moves."""
+        return {name: p for name, p in parameters.items() if name in self.scale}
 
     def along(self, direction: Parameters) -> Parameters:
         """The direction as the virtual step scales it: what the pull is taken along."""
@@ -108,11 +117,13 @@ def exemplar_point(
     exemplar: Batch,
     objective: Objective,
     *,
+    moving: Collection[str] | None = None,
     running_statistics: bool = False,
     check: bool = True,
 ) -> ExemplarPoint:
-    """The objective on the exemplar batch at these parameters, and its gradient."""
-    there = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+    """The objective on the exemplar batch at these parameters, and its gradient by those that move (None: by all)."""
+    there = {name: p.detach().requires_grad_(moving is None or name in moving) for name, p in parameters.items()}
+    asked = {name: p for name, p in there.items() if p.requires_grad}
 
     def backward(logits: Tensor) -> ExemplarPoint:
         if check:
@@ -122,10 +133,10 @@ def exemplar_point(
         if check:
             check_value(value)
         if value.requires_grad:
-            found = torch.autograd.grad(value, list(there.values()), allow_unused=True, materialize_grads=True)
+            found = torch.autograd.grad(value, list(asked.values()), allow_unused=True, materialize_grads=True)
         else:  # an objective that is constant here, such as a clipped one
-            found = tuple(torch.zeros_like(p) for p in there.values())
-        return ExemplarPoint(value.detach(), losses.detach(), dict(zip(there, map(dense, found), strict=True)))
+            found = tuple(torch.zeros_like(p) for p in asked.values())
+        return ExemplarPoint(value.detach(), losses.detach(), dict(zip(asked, map(dense, found), strict=True)))
 
     with torch.enable_grad(), norms_frozen(done.model, running_statistics):
         return done.run(there, exemplar, backward)

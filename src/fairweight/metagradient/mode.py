@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable, UnknownName
-from fairweight.metagradient import difference, double_backward
+from fairweight.metagradient import difference, double_backward, head
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.look_ahead import dense
 from fairweight.metagradient.passes import (
@@ -23,6 +23,7 @@ from fairweight.metagradient.passes import (
     unwrap,
     virtual_forward,
 )
+from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
 
 MODES = ("auto", "forward", "difference", "double-backward")
@@ -45,6 +46,7 @@ class Mode:
     name: str
     plain_kernels: bool = False
     reason: str = ""
+    layer: nn.Linear | None = None  # of mode "head": the one that gives the logits
 
     def __str__(self) -> str:
         kernel = ", attention by elementary operations" if self.plain_kernels else ""
@@ -53,26 +55,33 @@ class Mode:
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
+    if mode.layer is not None:
+        return head.tangent(done, direction, mode.layer)
     ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
     return ways.get(mode.name, forward_tangent)(done, direction)
 
 
-def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str) -> Mode:
+def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope | None = None) -> Mode:
     """The mode to use for this model, found by trying it once on this batch; leaves everything as it was."""
     if asked not in MODES:
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
     if asked == "difference":
         return Mode("difference", reason="asked for")
+    trial = _Trial(model, batch, loss, scope)
     if asked == "double-backward":
-        return _double_backward(model, batch, loss)
-    first = _refusal(_try_forward, model, batch, loss, False)
+        return _double_backward(trial)
+    if asked == "auto" and scope is not None and scope.layer is not None:
+        mode = Mode("head", reason="the closed form of the last linear layer", layer=scope.layer)
+        if trial.refusal(lambda done, along: tangent(done, along, mode), layer=scope.layer) is None:
+            return _say(model, mode)
+    first = trial.refusal(forward_tangent)
     if first is None:
-        if asked == "auto" and _small(model) and not _refusal(_try_double, model, batch, loss, False):
+        if asked == "auto" and trial.small() and not trial.refusal(double_backward.tangent):
             return _say(
                 model, Mode("double-backward", reason="the model is so small that the number of operations decides")
             )
         return _say(model, Mode("forward", reason="every operator of the model has a forward-mode derivative"))
-    second = _refusal(_try_forward, model, batch, loss, True)
+    second = trial.refusal(forward_tangent, plain=True)
     if second is None:
         return _say(
             model,
@@ -82,69 +91,77 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str) -> Mode:
         raise NotDifferentiable(
             f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'."
         )
-    if second == _UNSEEN and not _refusal(_try_double, model, batch, loss, False):
+    shallow = scope is not None and scope.layer is not None  # differentiating twice costs next to nothing there
+    if (second == _UNSEEN or shallow) and not trial.refusal(double_backward.tangent):
         return _say(model, Mode("double-backward", reason=second))
     return _say(model, Mode("difference", reason=f"an operator has no forward-mode derivative ({second})"))
 
 
-def _double_backward(model: nn.Module, batch: Batch, loss: Loss) -> Mode:
+def _double_backward(trial: _Trial) -> Mode:
     for plain in (False, True):
-        refusal = _refusal(_try_double, model, batch, loss, plain)
+        refusal = trial.refusal(double_backward.tangent, plain=plain)
         if refusal is None:
             return Mode("double-backward", plain_kernels=plain, reason="asked for")
     raise NotDifferentiable(f"Double backward does not work on this model ({refusal}); use gradient='auto'.")
 
 
 def _say(model: nn.Module, mode: Mode) -> Mode:
-    if _said.get(model) != mode:
-        _said[model] = mode
+    told = replace(mode, layer=None)  # a model that is its own last layer would keep itself alive here
+    if _said.get(model) != told:
+        _said[model] = told
         _log.info("score gradient: %s; %s", mode, mode.reason)
     return mode
 
 
-def _small(model: nn.Module) -> bool:
-    parameters = trainable(unwrap(model))
-    on_cpu = next(iter(parameters.values())).device.type == "cpu"
-    return on_cpu and not compiled(model) and sum(p.numel() for p in parameters.values()) <= SMALL
+@dataclass(frozen=True)
+class _Trial:
+    """A model and a batch on which ways to take a tangent are tried."""
+
+    model: nn.Module
+    batch: Batch
+    loss: Loss
+    scope: Scope | None
+
+    def small(self) -> bool:
+        """Whether the parameters that move are so few that double backward is the fastest."""
+        parameters = in_scope(trainable(unwrap(self.model)), self.scope)
+        on_cpu = next(iter(parameters.values())).device.type == "cpu"
+        return on_cpu and not compiled(self.model) and sum(p.numel() for p in parameters.values()) <= SMALL
+
+    def refusal(
+        self,
+        tangent_of: Callable[[ForwardPass, Parameters], Tensor],
+        *,
+        plain: bool = False,
+        layer: nn.Linear | None = None,
+    ) -> str | None:
+        """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is."""
+        try:
+            done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain, layer=layer)
+            _compare(tangent_of, done, in_scope(done.parameters, self.scope))
+        except (NotImplementedError, RuntimeError, NotDifferentiable) as error:
+            by_torch = isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError)
+            if by_torch and not _UNSUPPORTED.search(str(error)):
+                raise
+            # raises what the model raises without derivatives
+            virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
+            return str(error).strip().split("\n")[0].rstrip(".")
+        return None
 
 
-def _refusal(
-    attempt: Callable[[nn.Module, Batch, Loss, bool], None], model: nn.Module, batch: Batch, loss: Loss, plain: bool
-) -> str | None:
-    """Why the attempt is not possible, in torch's words; an error of the model itself is raised as it is."""
-    try:
-        attempt(model, batch, loss, plain)
-    except (NotImplementedError, RuntimeError) as error:
-        if not isinstance(error, NotImplementedError) and not _UNSUPPORTED.search(str(error)):
-            raise
-        virtual_forward(model, batch, loss, plain_kernels=plain)  # raises what the model raises without derivatives
-        return str(error).strip().split("\n")[0].rstrip(".")
-    return None
-
-
-def _try_forward(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None:
-    _compare(forward_tangent, virtual_forward(model, batch, loss, plain_kernels=plain))
-
-
-def _try_double(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> None:
-    _compare(double_backward.tangent, virtual_forward(model, batch, loss, plain_kernels=plain))
-
-
-def _compare(tangent_of: Callable[[ForwardPass, Parameters], Tensor], done: ForwardPass) -> None:
+def _compare(tangent_of: Callable[[ForwardPass, Parameters], Tensor], done: ForwardPass, moving: Parameters) -> None:
     """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
 
     They differ where one of the two does not see what the other sees, and neither says so.
     """
     random = torch.Generator(done.device).manual_seed(0)
-    along = {
-        name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in done.parameters.items()
-    }
+    along = {name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()}
     moved = tangent_of(done, along)  # [B, K]
     u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
     slope = torch.autograd.grad(
-        done.logits, list(done.parameters.values()), u, allow_unused=True, materialize_grads=True
+        done.logits, list(moving.values()), u.to(done.logits.dtype), allow_unused=True, materialize_grads=True
     )
     back = sum(float((dense(s) * r).sum(dtype=torch.float64)) for s, r in zip(slope, along.values(), strict=True))
     ahead = float((u * moved).sum(dtype=torch.float64))
-    if abs(back - ahead) > _TOLERANCE.get(moved.dtype, 0.05) * max(abs(back), abs(ahead)):
+    if abs(back - ahead) > _TOLERANCE.get(done.logits.dtype, 0.05) * max(abs(back), abs(ahead)):
         raise NotImplementedError(_UNSEEN)

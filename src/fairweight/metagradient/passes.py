@@ -15,6 +15,8 @@ from torch.func import functional_call
 from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
 from fairweight.metagradient._setting import RandomState as RandomState
 from fairweight.metagradient._setting import kernels, taken_back
+from fairweight.metagradient._watched import Watched, hooks_are_seen
+from fairweight.metagradient.compiled import differentiable_again
 from fairweight.types import Batch, Loss, map_tensors
 
 Parameters = dict[str, Tensor]
@@ -181,6 +183,7 @@ class ForwardPass:
     random: RandomState | None  # as it was before the pass
     plain_kernels: bool = False
     buffers: Parameters | None = None  # as they were before the pass; None: as they are
+    watched: Watched | None = None  # the last linear layer in this pass, where it was asked for and can be seen
 
     @property
     def device(self) -> torch.device:
@@ -207,39 +210,55 @@ def forward(
     plain_kernels: bool = False,
     twice: bool = False,
     check: bool = True,
+    layer: nn.Linear | None = None,
 ) -> ForwardPass:
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
     twice: the graph will be differentiated twice, which torch.compile's cannot be, so its wrapper is left out.
+    layer: the one that gives the logits, whose input is to be kept.
     """
     inner = unwrap(model)
     model = getattr(model, "_orig_mod", model) if twice else model
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
-    with torch.enable_grad(), kernels(plain_kernels), taken_back(inner, buffers, random):
-        logits = call(model, batch.inputs, len(batch))
+    watched = Watched(layer) if layer is not None and hooks_are_seen(model) else None
+    again = differentiable_again() if compiled(model) else nullcontext()
+    with torch.enable_grad(), kernels(plain_kernels), taken_back(inner, buffers, random), again:
+        with nullcontext() if watched is None else watched.during():
+            logits = call(model, batch.inputs, len(batch))
+        if watched is not None:
+            watched.ends(logits)
         if check:
             check_labels(logits, batch.labels, "train")
         losses = per_sample(loss, logits, batch.labels)
         _check_graph(losses)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers)
+    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, watched)
 
 
 def virtual_forward(
-    model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss = classification_loss,
+    *,
+    plain_kernels: bool = False,
+    layer: nn.Linear | None = None,
 ) -> ForwardPass:
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
     inner = unwrap(model)
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
     replay = nullcontext() if random is None else random.replayed()
+    watched = Watched(layer) if layer is not None and hooks_are_seen(inner) else None
     with torch.enable_grad(), replay, kernels(plain_kernels):
-        logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is)
+        with nullcontext() if watched is None else watched.during():
+            logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is)
+        if watched is not None:
+            watched.ends(logits)
         check_labels(logits, batch.labels, "train")
         losses = per_sample(loss, logits, batch.labels)
         _check_graph(losses)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)
+    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, watched=watched)
 
 
 def _check_graph(losses: Tensor) -> None:

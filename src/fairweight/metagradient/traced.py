@@ -7,7 +7,7 @@ is left is a forward, two backwards, the exemplar passes and the tangents, which
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +72,14 @@ class TracedStep:
         loss: Loss,
         objective: Objective,
         compiling: Compile | None = None,
+        *,
+        moving: Collection[str] | None = None,
+        at_rest: bool = False,
     ) -> None:
         self.model = model
         self.names = list(parameters)
+        self.moving = [name for name in self.names if moving is None or name in moving]  # in the virtual step
+        self.at_rest = at_rest
         self._buffers = [name for name, _ in model.named_buffers()]
         whole = _trace(self, batch, exemplar, loss, objective)
         norms = _merge(whole, len(self.names), self._buffers)
@@ -87,7 +92,7 @@ class TracedStep:
     def solve(
         self, parameters: Parameters, scores: Tensor, rates: Sequence[Tensor], batch: Batch, exemplar: Batch
     ) -> TracedSolution:
-        """The score gradient at these parameters; nothing is moved."""
+        """The score gradient at these parameters, with a rate for each in the virtual step; nothing is moved."""
         buffers = dict(self.model.named_buffers())
         with torch.no_grad():
             out = self._first(
@@ -146,7 +151,7 @@ def _refill(batch: Batch, leaves: Sequence[Tensor]) -> Batch:
 def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objective: Objective) -> GraphModule:
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    names, buffer_names, model = step.names, step._buffers, step.model
+    names, moving, buffer_names, model = step.names, step.moving, step._buffers, step.model
     p_count, b_count = len(names), len(buffer_names)
     train_leaves, held_leaves = _leaves(batch), _leaves(exemplar)
 
@@ -155,8 +160,8 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
         parameters = dict(zip(names, rest[:p_count], strict=True))
         buffers = dict(zip(buffer_names, rest[p_count : p_count + b_count], strict=True))
         scores = rest[p_count + b_count]
-        rates = dict(zip(names, rest[p_count + b_count + 1 : 2 * p_count + b_count + 1], strict=True))
-        start = 2 * p_count + b_count + 1
+        start = p_count + b_count + 1 + len(moving)
+        rates = dict(zip(moving, rest[p_count + b_count + 1 : start], strict=True))
         train = _refill(batch, rest[start : start + len(train_leaves)])
         held = _refill(exemplar, rest[start + len(train_leaves) : -1])
         new_weights = rest[-1]
@@ -173,16 +178,17 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
         losses, loss_back = _pullback(lambda z: loss(z, train.labels), logits)
         weights = torch.softmax(scores, dim=0)
         (slope,) = back(*loss_back(weights.to(losses.dtype)))
-        there = {name: p - rates[name] * slope[name] for name, p in parameters.items()}
+        here = {name: parameters[name] for name in moving}
+        there = here if step.at_rest else {name: p - rates[name] * slope[name] for name, p in here.items()}
 
         def on_held(at: Parameters) -> tuple[Tensor, Tensor]:
-            found = loss(net(at, held.inputs, len(held)), held.labels)
+            found = loss(net({**parameters, **at}, held.inputs, len(held)), held.labels)
             return evaluate(objective, found, held), found
 
         value, held_back, held_losses = vjp(on_held, there, has_aux=True)  # type: ignore[misc]
         (direction,) = held_back(torch.ones_like(value))
         along = {name: rates[name] * v for name, v in direction.items()}
-        moved = jvp(on_train, (parameters,), (along,))[1]
+        moved = jvp(lambda at: on_train({**parameters, **at}), (here,), (along,))[1]
         (unit,) = loss_back(torch.ones_like(losses))
         pull = (unit * moved).reshape(len(train), -1).sum(dim=1)
         gradient = -weights * (pull - (weights * pull).sum())
@@ -194,7 +200,7 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
         *(p.detach() for n, p in model.named_parameters() if n in set(names)),
         *(b for _, b in model.named_buffers()),
         torch.zeros(len(batch), device=device),
-        *(torch.zeros((), device=device) for _ in names),
+        *(torch.zeros((), device=device) for _ in moving),
         *(t.clone() for t in (*train_leaves, *held_leaves)),  # a tensor given twice would be traced as one input
         torch.zeros(len(batch), device=device),
     ]

@@ -27,7 +27,8 @@ def agreement(
     pulls = []
     labels = done.batch.labels
     for half in halves(exemplar):
-        point = exemplar_point(done, done.parameters, exemplar.take(half), objective, check=False)
+        moving = displacement.scale.keys()
+        point = exemplar_point(done, done.parameters, exemplar.take(half), objective, moving=moving, check=False)
         moved = tangent(done, displacement.along(point.direction), mode)
         s = pull(done.logits.detach(), moved, labels, done.loss)
         centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fairweight.errors import BadInput, OneGroup, UnknownName
-from fairweight.metagradient import MODES, Mode, choose, classification_loss
+from fairweight.metagradient import MODES, Mode, Scope, choose, classification_loss
 from fairweight.objectives import Objective
 from fairweight.objectives.mean import MeanLoss
 from fairweight.reweight import Reweighter
@@ -35,6 +35,7 @@ class ExemplarLearner(Reweighter):
             raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
         self.objective = MeanLoss() if objective is None else objective
         self.gradient = gradient
+        self._scope: Scope | None = None  # what the virtual step moves; None: everything
         self._mode: Mode | None = None
         self._training: bool | None = None  # whether the model was in train mode when its mode was chosen
 
@@ -51,7 +52,7 @@ class ExemplarLearner(Reweighter):
             check_comparable(self.objective, exemplar)
         if self._mode is None or self._training not in (None, self.model.training):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative
-            self._mode = choose(self.model, batch, self.loss, self.gradient)
+            self._mode = choose(self.model, batch, self.loss, self.gradient, self._scope)
         self._training = self.model.training
         return self._mode
 

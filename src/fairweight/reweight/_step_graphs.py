@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from fairweight.errors import NotDifferentiable
+from fairweight.errors import BadInput, NotDifferentiable
+from fairweight.metagradient.compiled import compiled
 from fairweight.metagradient.look_ahead import Displacement
 from fairweight.metagradient.passes import Parameters, trainable, unwrap
 from fairweight.metagradient.traced import TracedStep
@@ -18,6 +19,8 @@ from fairweight.metagradient.weight_form import Softmax, WeightForm
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.types import Batch, Loss, Objective
 
+# Whether, and how, the passes of a step run as one graph: False, True, "compile", or what compiles the graph.
+Trace = bool | Literal["compile"] | Callable[[GraphModule], Callable[..., Any]]
 _log = logging.getLogger("fairweight")
 
 
@@ -46,17 +49,25 @@ class StepGraphs:
     def suits(self, learner: _Learner, batch: Batch, exemplar: Batch) -> bool:
         """Whether this step can be done as a graph at all."""
         if self.refusal is None and not traceable(learner):
-            self._refuse("traced steps have softmax weights, a bare look-ahead and no memory of directions")
+            self._refuse("traced steps have softmax weights, a bare look-ahead or none, and no memory of directions")
         looks = learner.agreement_every > 0 and learner.steps % learner.agreement_every == 0
         return self.refusal is None and not looks and self._key in (None, _key(learner, batch, exemplar))
 
-    def of(self, learner: _Learner, batch: Batch, exemplar: Batch) -> TracedStep | None:
+    def of(self, learner: _Learner, batch: Batch, exemplar: Batch, moving: Parameters) -> TracedStep | None:
         """The graphs, traced when they are first asked for; None where the model cannot be traced."""
         if self._step is None:
             inner = unwrap(learner.model)
             try:
                 self._step = TracedStep(
-                    inner, trainable(inner), batch, exemplar, learner.loss, learner.objective, self.compiling
+                    inner,
+                    trainable(inner),
+                    batch,
+                    exemplar,
+                    learner.loss,
+                    learner.objective,
+                    self.compiling,
+                    moving=moving,
+                    at_rest=learner.at_rest,
                 )
             except NotDifferentiable as error:
                 self._refuse(str(error))
@@ -83,11 +94,19 @@ class StepGraphs:
         _log.info("the step's passes run one by one, not as one graph: %s", reason)
 
 
+def compiling(trace: Trace) -> Callable[[GraphModule], Callable[..., Any]] | None:
+    """What is done with a traced graph; None: it runs as it is."""
+    if isinstance(trace, str) and trace != "compile":
+        raise BadInput(f'trace={trace!r}: give True, "compile", or a function that compiles a graph.')
+    if isinstance(trace, bool):
+        return None
+    return compiled if isinstance(trace, str) else trace
+
+
 def traceable(learner: _Learner) -> bool:
     """Whether the method's options leave it a step that is one graph."""
     return (
         isinstance(learner.form, Softmax)
-        and not learner.at_rest
         and getattr(learner, "_memory", None) is None
         and learner.look_ahead.direction == "gradient"
         and learner.look_ahead.statistics == "batch"

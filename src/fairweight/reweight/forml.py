@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule
 
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.metagradient import (
@@ -15,6 +14,7 @@ from fairweight.metagradient import (
     Displacement,
     ForwardPass,
     Mode,
+    Scope,
     Solution,
     WeightForm,
     check_slope,
@@ -24,7 +24,8 @@ from fairweight.metagradient import (
     weight_form,
 )
 from fairweight.metagradient.compiled import compiled
-from fairweight.metagradient.passes import predicted, trainable, unwrap
+from fairweight.metagradient.passes import Parameters, predicted, trainable, unwrap
+from fairweight.metagradient.scope import in_scope
 from fairweight.metagradient.traced import TracedSolution
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
@@ -33,9 +34,9 @@ from fairweight.reweight._agreement import agreement
 from fairweight.reweight._exemplar_learner import ExemplarLearner
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.reweight._score_step import AdaptiveStep, ScoreStep
-from fairweight.reweight._step_graphs import StepGraphs, traceable
+from fairweight.reweight._step_graphs import StepGraphs, Trace, compiling, traceable
 from fairweight.reweight._ties import Tie, TiedScores
-from fairweight.step import check_finite, margin
+from fairweight.step import check_finite
 from fairweight.types import Batch, Loss, StepRecord, Weighing
 from fairweight.types import Objective as ObjectiveFunction
 
@@ -49,6 +50,8 @@ class FORML(ExemplarLearner):
     direction_memory: decay of a running average of the objective's gradient, 0 for none.
     agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
     every: scores move at every so-many-th step alone; the steps between cost what a plain step costs.
+    scope: the virtual step and the pull are those of one submodule, by its name, or of "head", the last linear layer
+    (which needs neither a second pass nor a derivative of the rest); an approximation that costs little.
     trace: run the passes of a step as one graph, the same arithmetic without repetition; "compile" (torch.compile)
     or a function of your own compiles that graph.
     """
@@ -71,7 +74,8 @@ class FORML(ExemplarLearner):
         direction_memory: float = 0.0,
         agreement_every: int = 100,
         every: int = 1,
-        trace: bool | Literal["compile"] | Callable[[GraphModule], Callable[..., Any]] = False,
+        scope: str | None = None,
+        trace: Trace = False,
     ) -> None:
         super().__init__(
             model, num_samples, MeanLoss() + LossVariance() if objective is None else objective, gradient, loss=loss
@@ -89,6 +93,7 @@ class FORML(ExemplarLearner):
         self.score_step = AdaptiveStep() if score_step is None else score_step.fresh()
         self.form = weight_form(form)
         self.own = own
+        self._scope = None if scope is None else Scope(model, scope)
         self.agreement_every, self.every = agreement_every, every
         first = next(iter(trainable(unwrap(model)).values()))
         device, dtype = first.device, torch.promote_types(first.dtype, torch.float32)
@@ -96,7 +101,7 @@ class FORML(ExemplarLearner):
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
         self._memory = DirectionMemory(direction_memory) if direction_memory > 0 else None
-        self._graphs = None if trace is False else StepGraphs(_compiling(trace))
+        self._graphs = None if trace is False else StepGraphs(compiling(trace))
 
     def compile(self) -> None:
         """Have the step traced and compiled; where it cannot be one graph, the model's passes."""
@@ -118,7 +123,22 @@ class FORML(ExemplarLearner):
     def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode:
         """Check the rows too."""
         self.rows(batch, check)
-        return super().prepare(batch, exemplar, optimizer, check)
+        if self._scope is not None:
+            self._scope.settle(self.model, batch, self.loss)
+            if check:
+                self._scope.check_moved(optimizer, self._moving(trainable(unwrap(self.model))))
+        mode = super().prepare(batch, exemplar, optimizer, check)
+        if self._scope is not None and mode.name == "head" and mode.layer is None:  # a mode that was saved
+            mode = self._mode = replace(mode, layer=self._scope.layer)
+        return mode if self.phase == "move" else replace(mode, layer=None)
+
+    @property
+    def scope(self) -> str | None:
+        """What the virtual step moves, by its name in the model; None: everything."""
+        return None if self._scope is None else self._scope.name
+
+    def _moving(self, parameters: Parameters) -> Parameters:
+        return in_scope(parameters, self._scope)
 
     @property
     def phase(self) -> str:
@@ -163,7 +183,7 @@ class FORML(ExemplarLearner):
             pull=found.pull,
             gradient=found.gradient,
             agreement=agreed,
-            mode=str(self._mode),
+            mode=str(self._mode) + ("" if self.scope is None else f", scope {self.scope}"),
         )
 
     def whole(
@@ -180,12 +200,13 @@ class FORML(ExemplarLearner):
         rows = self.rows(batch, check=False)
         shared = None if self._ties is None else self._ties.of(batch, check)
         parameters = trainable(unwrap(self.model))
-        displacement = self.look_ahead.displacement(parameters, None, optimizer)
-        traced = self._graphs.of(self, batch, exemplar)
+        moving = self._moving(parameters)
+        displacement = self.look_ahead.displacement(moving, None, optimizer)
+        traced = self._graphs.of(self, batch, exemplar, moving)
         if traced is None:
             return None
         before = self._batch_scores(rows, shared)
-        found = traced.solve(parameters, before, self._graphs.rates(parameters, displacement), batch, exemplar)
+        found = traced.solve(parameters, before, self._graphs.rates(moving, displacement), batch, exemplar)
         if check:
             check_finite(found.losses, batch)
             check_slope([found.gradient])
@@ -201,13 +222,14 @@ class FORML(ExemplarLearner):
             losses=found.losses,
             weights=weights,
             correct=predicted(found.logits) == batch.labels,
-            margin=margin(found.logits, batch.labels),
+            logits=found.logits,
+            labels=batch.labels,
             objective=found.objective,
             exemplar_losses=found.exemplar_losses,
             exemplar_groups=exemplar.compared(),
             pull=found.pull,
             gradient=found.gradient,
-            mode="forward, traced",
+            mode="forward, traced" + ("" if self.scope is None else f", scope {self.scope}"),
         )
 
     def _batch_scores(self, rows: Tensor, shared: Tensor | None) -> Tensor:
@@ -215,11 +237,11 @@ class FORML(ExemplarLearner):
         return own if self._ties is None or shared is None else self.form.limit(own + self._ties.scores[shared])
 
     def _displacement(self, done: ForwardPass, scores: Tensor, optimizer: torch.optim.Optimizer) -> Displacement:
-        slope = None
+        slope, moving = None, self._moving(done.parameters)
         if self.look_ahead.direction == "optimizer":
             total = self.form.total(scores, done.logits, done.losses, done.batch.labels, done.loss)
-            slope = slopes(total, done.parameters)
-        return self.look_ahead.displacement(done.parameters, slope, optimizer)
+            slope = slopes(total, moving)
+        return self.look_ahead.displacement(moving, slope, optimizer)
 
     def _move(
         self, rows: Tensor, shared: Tensor | None, found: Solution | TracedSolution, before: Tensor, lr: float
@@ -248,6 +270,7 @@ class FORML(ExemplarLearner):
             "own": self._own.clone(),
             "visits": self._visits.clone(),
             "form": self.form.name,
+            "scope": None if self._scope is None else self._scope.asked,
             "score_step": self.score_step.state_dict(),
         }
         if self._ties is not None:
@@ -266,6 +289,7 @@ class FORML(ExemplarLearner):
         here = self.state_dict()
         for key, same in (
             ("form", here["form"] == state["form"]),
+            ("scope", here["scope"] == state.get("scope")),
             ("score_step", here["score_step"].keys() == state["score_step"].keys()),
             ("tie", here.get("ties", {}).get("tie") == state.get("ties", {}).get("tie")),
             ("direction_memory", ("memory" in here) == ("memory" in state)),
@@ -280,14 +304,3 @@ class FORML(ExemplarLearner):
             self._ties.load_state_dict(state["ties"])
         if self._memory is not None:
             self._memory.load_state_dict(state["memory"])
-
-
-def _compiling(
-    trace: Literal[True, "compile"] | Callable[[GraphModule], Callable[..., Any]],
-) -> Callable[[GraphModule], Callable[..., Any]] | None:
-    """What is done with a traced graph; None: it runs as it is."""
-    if trace is True:
-        return None
-    if isinstance(trace, str) and trace != "compile":
-        raise BadInput(f'trace={trace!r}: give True, "compile", or a function that compiles a graph.')
-    return compiled if isinstance(trace, str) else trace

@@ -1,0 +1,121 @@
+"""The part of a model that the virtual step moves, where that is not all of it."""
+
+from __future__ import annotations
+
+import difflib
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, NoLinearHead, UnknownName
+from fairweight.metagradient._watched import uncompiled
+from fairweight.metagradient.passes import Parameters, trainable, unwrap, virtual_forward
+from fairweight.types import Batch, Loss
+
+HEAD = "head"
+
+
+class Scope:
+    """A submodule by its name, or "head": the last layer with parameters that a pass goes through, if it is linear."""
+
+    def __init__(self, model: nn.Module, asked: str) -> None:
+        self.asked = asked
+        self.name = asked  # in full, once it is known
+        self._module: nn.Module | None = None
+        inner = unwrap(model)
+        if asked == HEAD:
+            if not any(isinstance(m, nn.Linear) for m in inner.modules()):
+                raise _no_head(inner, None)
+            return
+        self.name, self._module = _named(inner, asked)
+        self._check(inner)
+
+    @property
+    def layer(self) -> nn.Linear | None:
+        """The last linear layer, where that was asked for and has been found."""
+        return self._module if self.asked == HEAD and isinstance(self._module, nn.Linear) else None
+
+    def settle(self, model: nn.Module, batch: Batch, loss: Loss) -> None:
+        """Find the head by one pass that touches nothing; once."""
+        if self._module is not None:
+            return
+        inner = unwrap(model)
+        started: list[str] = []
+        with ExitStack() as hooks:
+            for name, module in inner.named_modules():
+                own = isinstance(module, nn.Linear) or next(module.parameters(recurse=False), None) is not None
+                if own and ".parametrizations." not in f".{name}.":  # those belong to the layer they make the weight of
+                    handle = module.register_forward_pre_hook(lambda *_, name=name: started.append(name))
+                    hooks.callback(handle.remove)
+            with uncompiled(inner):
+                virtual_forward(inner, batch, loss)
+        last = inner.get_submodule(started[-1]) if started else inner
+        if not isinstance(last, nn.Linear):
+            raise _no_head(inner, started[-1] if started else None)
+        self.name, self._module = started[-1], last
+        self._check(inner)
+
+    def within(self, parameters: Parameters) -> Parameters:
+        """Those of the parameters that lie in the scope."""
+        assert self._module is not None
+        own = {id(p) for p in self._module.parameters()}
+        return {name: p for name, p in parameters.items() if id(p) in own}
+
+    def check_moved(self, optimizer: torch.optim.Optimizer, parameters: Parameters) -> None:
+        """Refuse an optimizer that moves nothing in the scope."""
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if not any(id(p) in held for p in parameters.values()):
+            raise BadInput(
+                f"The optimizer holds no parameter of scope={self.asked!r} ({self.name}), so no virtual step could be "
+                "taken there; build it from model.parameters(), or choose another scope."
+            )
+
+    def _check(self, inner: nn.Module) -> None:
+        if not self.within(trainable(inner)):
+            raise BadInput(
+                f"scope={self.asked!r} ({self.name}) has no parameter that requires a gradient; unfreeze it, or name "
+                "a submodule that trains."
+            )
+
+
+def in_scope(names: Parameters, scope: Scope | None) -> Parameters:
+    """The parameters of the scope; all of them where there is none."""
+    return names if scope is None else scope.within(names)
+
+
+def _named(inner: nn.Module, asked: str) -> tuple[str, nn.Module]:
+    """The submodule of that full name, or the only one whose name ends in it."""
+    modules = {name: m for name, m in inner.named_modules() if name}
+    if asked in modules:
+        return asked, modules[asked]
+    ends = [name for name in modules if asked and name.endswith(f".{asked}")]
+    if len(ends) == 1:
+        return ends[0], modules[ends[0]]
+    if ends:
+        raise UnknownName(f"scope={asked!r} could be {_listed(ends)}; give more of the name.")
+    tails = {".".join(name.split(".")[k:]) for name in modules for k in range(name.count(".") + 1)}
+    near = difflib.get_close_matches(asked, sorted(tails), n=4, cutoff=0.5) or [n for n in modules if "." not in n]
+    raise UnknownName(
+        f"scope={asked!r} is no submodule of the model; near it: {_listed(near) or 'none'}. "
+        "scope='head' is its last linear layer, whatever its name."
+    )
+
+
+def _no_head(inner: nn.Module, last: str | None) -> NoLinearHead:
+    if last:
+        kind = type(inner.get_submodule(last)).__name__
+        where = f"its last layer is {last!r} ({kind}); give scope={last!r}, or scope=NAME with another"
+    else:
+        names = [name for name, m in inner.named_modules() if name and _trains(m)]
+        where = f"give scope=NAME with one of its submodules, such as {_listed(names[::-1]) or 'one with parameters'}"
+    return NoLinearHead(f"scope='head' needs a model that ends in a linear layer, and this one does not: {where}.")
+
+
+def _trains(module: nn.Module) -> bool:
+    own: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
+    return bool(own)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
