@@ -17,6 +17,7 @@ from fairweight.errors import BadInput, EmptyCell
 from fairweight.types import Batch, Cells, Samples
 
 _log = logging.getLogger("fairweight")
+AHEAD = 32  # steps whose exemplars are drawn at once: one copy to the device instead of many
 
 
 def generator(*key: int | str) -> torch.Generator:
@@ -94,7 +95,9 @@ class ExemplarSampler:
                 per_cell,
                 "; ".join(self.reused[:5]) + (" ..." if len(self.reused) > 5 else ""),
             )
-        self._members = [torch.nonzero(cells.index == k).flatten() for k in range(len(cells))]
+        index = cells.index.cpu()  # draws are made here and sent over many at a time
+        self._members = [torch.nonzero(index == k).flatten() for k in range(len(cells))]
+        self._ahead: tuple[int, Tensor] | None = None  # (number, rows [AHEAD, E]) of a stretch of steps
         self._passes: list[dict[int, Tensor]] = [{} for _ in self._members]  # the latest orders of each cell
         natural = torch.tensor(cells.counts, dtype=torch.float32)
         share = natural / natural.sum() * len(cells)  # mean 1 over a batch drawn evenly
@@ -106,6 +109,13 @@ class ExemplarSampler:
 
     def rows(self, step: int) -> Tensor:
         """The positions in the exemplar set drawn at this step, cell by cell."""  # [E]
+        stretch, place = divmod(step, AHEAD)
+        if self._ahead is None or self._ahead[0] != stretch:
+            drawn = torch.stack([self._drawn(s) for s in range(stretch * AHEAD, (stretch + 1) * AHEAD)])
+            self._ahead = (stretch, drawn.to(self.device))
+        return self._ahead[1][place]
+
+    def _drawn(self, step: int) -> Tensor:
         drawn = []
         for k, members in enumerate(self._members):
             turn, position = divmod(step * self.per_cell, len(members))
@@ -131,7 +141,7 @@ class ExemplarSampler:
     def _shuffled(self, k: int, turn: int) -> Tensor:
         members = self._members[k]
         order = torch.randperm(len(members), generator=generator("exemplar", self.seed, k, turn))
-        order = members[order].to(self.device)
+        order = members[order]
         taken = turn * len(members) % self.per_cell  # what earlier passes gave to the batch in which this one begins
         whole, tail = divmod(taken, len(members))
         if tail == 0:

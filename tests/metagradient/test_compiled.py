@@ -79,6 +79,13 @@ def test_one_shape_is_compiled_for(without_inductor: list[Any]) -> None:
     assert len(without_inductor) == 1
 
 
+def test_many_models_are_compiled_in_one_process(without_inductor: list[Any]) -> None:
+    """torch.compile stops at its eighth try at the same code; each model's call is code of its own."""
+    for _ in range(12):
+        UsualShape(net())(data(8).inputs)
+    assert len(without_inductor) == 12
+
+
 def test_a_model_that_does_not_compile_runs_as_it_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

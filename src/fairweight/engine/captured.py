@@ -25,7 +25,7 @@ class _Captured(NamedTuple):
 
 
 class CapturedStep:
-    """Takes steps by replay; those that cannot be replayed (another shape, a look at agreement) run as usual.
+    """Takes steps by replay; one of another shape runs as usual, as does a kind of step that cannot be captured.
 
     A change of learning rate captures anew. The record of a replay is overwritten by the next one.
     """
@@ -34,21 +34,27 @@ class CapturedStep:
         self, reweighter: Reweighter, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None
     ) -> None:
         self.reweighter, self.optimizer, self.clip_norm = reweighter, optimizer, clip_norm
-        self.refusal: str | None = None  # why steps are not captured
+        self.refusals: dict[str, str] = {}  # why steps are not captured, by kind of step
         self._shapes: tuple[Any, ...] = ()  # of the batches that are captured
         self._graphs: dict[str, _Captured] = {}  # by kind of step
         self._warm: dict[str, int] = {}
+        self._pool: Any = None  # memory that all graphs share: only one of them runs at a time
         self.captures = 0
+
+    @property
+    def refusal(self) -> str | None:
+        """Why steps are not captured; None where they are."""
+        return next(iter(self.refusals.values()), None)
 
     def __call__(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
         """One step."""
         every = getattr(self.reweighter, "agreement_every", 0)
         looks = every > 0 and self.reweighter.steps % every == 0
         shapes = tuple((tuple(t.shape), t.dtype) for t in _tensors(batch, exemplar))
-        if self.refusal is not None or looks or self._shapes not in ((), shapes):
+        phase = f"{self.reweighter.phase}, with a look at agreement" if looks else self.reweighter.phase
+        if phase in self.refusals or self._shapes not in ((), shapes):
             return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
         self._shapes = shapes
-        phase = self.reweighter.phase
         if self._warm.get(phase, 0) < WARM_UP:
             return self._warm_up(batch, exemplar, phase)
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
@@ -74,7 +80,7 @@ class CapturedStep:
             record = self._eager(batch, exemplar)
         torch.cuda.current_stream().wait_stream(side)
         if before is not None and not before.unchanged():
-            self._refuse("the model draws random numbers, such as dropout, which a replay would repeat")
+            self._refuse(phase, "the model draws random numbers, such as dropout, which a replay would repeat")
         self._warm[phase] = self._warm.get(phase, 0) + 1
         return record
 
@@ -83,13 +89,15 @@ class CapturedStep:
         static_exemplar = None if exemplar is None else _copy(exemplar)
         graph = torch.cuda.CUDAGraph()
         steps = self.reweighter.steps
+        self._graphs.pop(phase, None)  # its memory can be used again
+        self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, pool=self._pool):
                 record = self.reweighter.step(
                     static_batch, static_exemplar, self.optimizer, clip_norm=self.clip_norm, check=False
                 )
         except RuntimeError as error:
-            self._refuse(str(error).split("\n")[0])
+            self._refuse(phase, str(error).split("\n")[0])
             return None
         finally:
             self.reweighter.steps = steps  # a capture records the step and does not take it
@@ -98,10 +106,10 @@ class CapturedStep:
         self.captures += 1
         return made
 
-    def _refuse(self, reason: str) -> None:
-        self.refusal = reason
-        self._graphs.clear()
-        _log.info("steps run one by one, not as a CUDA graph: %s", reason)
+    def _refuse(self, phase: str, reason: str) -> None:
+        self.refusals[phase] = reason
+        self._graphs.pop(phase, None)
+        _log.info("%s: not as a CUDA graph: %s", phase, reason)
 
 
 def _copy(batch: Batch) -> Batch:

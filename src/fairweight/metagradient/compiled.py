@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 _log = logging.getLogger("fairweight")
+_numbers = itertools.count()
+
+
+def differentiable_again() -> AbstractContextManager[Any]:
+    """Has what is compiled inside keep its intermediate results: the score gradient goes backward twice over them."""
+    patched: AbstractContextManager[Any] = torch._functorch.config.patch(donated_buffer=False)
+    return patched
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +59,7 @@ class UsualShape(nn.Module):
         super().__init__()
         self._orig_mod = model  # where unwrap() looks, as in torch.compile's own wrapper
         self._usual: tuple[Any, ...] | None = None
-        self._call = compiled(lambda *args, **kwargs: model(*args, **kwargs))
+        self._call = compiled(_own_function(model))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's own forward pass."""
@@ -61,3 +71,13 @@ class UsualShape(nn.Module):
         if self._usual is None and self._orig_mod.training and torch.is_grad_enabled():
             self._usual = here
         return self._call(*args, **kwargs) if here == self._usual else self._orig_mod(*args, **kwargs)
+
+
+def _own_function(model: nn.Module) -> Callable[..., Any]:
+    """A call of the model with code of its own: torch.compile gives up on code that it has seen with many models."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    code = call.__code__.replace(co_name=f"call_{next(_numbers)}")
+    return types.FunctionType(code, call.__globals__, code.co_name, call.__defaults__, call.__closure__)
