@@ -9,6 +9,9 @@ from types import ModuleType
 
 from fairweight.errors import UnknownName
 
+# What users call the plug-ins of a folder, where it is not the folder's name.
+_CALLED = {"reweight": "methods", "data.sets": "data sets", "experiments.tables": "tables"}
+
 
 def names(package: str) -> list[str]:
     """The plug-ins in a folder of fairweight, such as "reweight", as users write them (with hyphens)."""
@@ -22,7 +25,8 @@ def module(package: str, name: str) -> ModuleType:
     known = names(package)
     plain = name.replace("_", "-")
     if plain not in known:
-        raise UnknownName(f"{name!r} is not one of fairweight's {package}; choose from: {', '.join(known)}.")
+        kind = _CALLED.get(package, package)
+        raise UnknownName(f"{name!r} is not one of fairweight's {kind}; choose from: {', '.join(known)}.")
     return importlib.import_module(f"fairweight.{package}.{plain.replace('-', '_')}")
 
 

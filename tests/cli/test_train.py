@@ -167,6 +167,34 @@ def test_predict_gives_what_the_run_said_of_its_test_rows(desk):
     assert re.search(r"^F +\d+", done.stdout, re.MULTILINE), "the table by group, where labels are known"
 
 
+def test_predict_names_the_group_and_prints_labels_as_json(desk):
+    table = fairweight(desk, "predict", "run", "people.csv", "--out", "p.csv").stdout
+    assert re.search(r"^sex +n +positives", table, re.MULTILINE)
+    found = json.loads(fairweight(desk, "predict", "run", "people.csv", "--json").stdout)
+    assert set(found["predicted"]) == {"high", "low"}
+    assert len(found["predicted"]) == found["rows"]
+    assert "predicted" not in json.loads(
+        fairweight(desk, "predict", "run", "people.csv", "--json", "--out", "p.csv").stdout
+    )
+
+
+def test_predict_names_image_files(tmp_path):
+    from PIL import Image
+
+    for place in range(40):
+        path = tmp_path / "all" / "ab"[place % 2] / f"{place}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 40 + 150 * (place % 2)).save(path)
+    words = ["train", "all", "--epochs", "1", "--no-baseline", "--out", "run"]
+    assert fairweight(tmp_path, *words).returncode == 0
+    assert fairweight(tmp_path, "predict", "run", "all", "--out", "p.csv").returncode == 0
+    assert set(pd.read_csv(tmp_path / "p.csv")["file"]) == {f"{'ab'[k % 2]}/{k}.png" for k in range(40)}
+    (tmp_path / "bad.png").write_text("no image")
+    refused = fairweight(tmp_path, "predict", "run", "bad.png")
+    assert refused.returncode == 2
+    assert "--unreadable" not in refused.stderr, "predict has no such flag"
+
+
 def test_predict_needs_neither_label_nor_group_and_prints_csv(desk):
     people(20, seed=5).drop(columns=["income", "sex"]).to_csv(desk / "new.csv", index=False)
     done = fairweight(desk, "predict", "run", "new.csv")

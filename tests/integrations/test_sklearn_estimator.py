@@ -238,13 +238,13 @@ def test_weights_lower_the_gap_that_the_exemplars_show():
 @pytest.mark.parametrize(
     ("options", "fitted", "error", "words"),
     [
-        ({"method": "formal"}, {}, UnknownName, "is not one of fairweight's reweight"),
+        ({"method": "formal"}, {}, UnknownName, "is not one of fairweight's methods"),
         ({"objective": "meen"}, {}, UnknownName, "objectives"),
         ({"method_options": {"tye": "cell"}}, {}, UnknownName, "has no option 'tye'"),
         ({"optimizer": "adamm"}, {}, UnknownName, "choose from: adam"),
         ({"module": lambda features, classes: "net"}, {}, BadInput, "not a torch.nn.Module"),
         ({"exemplar_fraction": 0}, {}, BadInput, "exemplar_fraction=0"),
-        ({}, {"sensitive_features": ["a"] * 300}, OneGroup, "1 group"),
+        ({}, {"sensitive_features": ["a"] * 300}, OneGroup, "one group only"),
         ({}, {"sensitive_features": [None] * 300}, BadInput, "holds no group"),
         ({}, {"sensitive_features": ["a"] * 3}, ValueError, "inconsistent numbers of samples"),
         ({}, {"sample_weight": np.zeros(300)}, ValueError, "non-zero number|0 for every sample"),

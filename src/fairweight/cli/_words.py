@@ -39,6 +39,7 @@ _FLAGS = (
     ("keep them by name if not", "--keep them if not"),
     ("1 (the positive class) is", "1 (the positive class; --positive names another) is"),
     ("max_categories", "--max-categories"),
+    ("raise max_classes", "raise --max-classes"),
     ("file_column", "--file-column"),
 )
 _ENCODING = re.compile(r"give encoding=(\S+?)\.")
@@ -57,8 +58,12 @@ def told(error: FairweightError) -> FairweightError:
 
 
 def listed(words: str | None) -> list[str]:
-    """The names in "a,b, c"."""
-    return [] if words is None else [word.strip() for word in words.split(",") if word.strip()]
+    """The names in "a,b, c"; one with a comma in it stands in double quotes, as in a CSV file."""
+    import csv
+
+    if words is None:
+        return []
+    return [word.strip() for word in next(csv.reader([words], skipinitialspace=True), []) if word.strip()]
 
 
 def assigned(entries: list[str], flag: str) -> dict[str, Any]:

@@ -34,7 +34,8 @@ def predict(
         print(note, file=sys.stderr)
     if json:
         table = None if found.table is None else found.table.to_dict()
-        print_json({"rows": len(found.chances), "out": None if out is None else str(out), "metrics": table})
+        where = {"predicted": found.predicted} if out is None else {"out": str(out)}
+        print_json({"rows": len(found.chances), **where, "metrics": table})
         return
     if out is None:
         found.to_pandas().to_csv(sys.stdout, index=False, float_format="%.6f")

@@ -43,6 +43,9 @@ def train(
     data_dir: Annotated[Path | None, _flag("Folder that named sets lie in; default: FAIRWEIGHT_DATA.")] = None,
     download: Annotated[bool, _flag("Fetch a named set that is not there.", "--download")] = False,
     positive: Annotated[Text, _flag("Of two labels, the one whose true positive rate counts.")] = None,
+    max_classes: Annotated[
+        int | None, _flag("More distinct labels than so many are refused as numbers or ids.")
+    ] = None,
     missing_labels: Annotated[Text, _flag("refuse or drop rows without a label.")] = None,
     missing_groups: Annotated[Text, _flag("unknown, group, drop or refuse: rows without a group.")] = None,
     small_groups: Annotated[Text, _flag("refuse, merge, drop or keep groups with too few rows of a label.")] = None,
@@ -89,7 +92,7 @@ def train(
     from fairweight.experiments.train import Wanted
 
     data = {
-        "labels": _set(positive=positive, missing=missing_labels),
+        "labels": _set(positive=positive, missing=missing_labels, max_classes=max_classes),
         "groups": _set(below=small_groups, floor=floor, missing=missing_groups, only=listed(only_groups) or None),
         "table": _set(
             numeric=listed(numeric) or None, categorical=listed(categorical) or None, drop=listed(drop) or None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def assemble(found: Found, request: Request) -> Pieces:
     columns = request.group if request.group is not None else found.group
     group_options = options.groups if options.groups is not None else found.groups
     names = found.parts["train"].names()
+    columns = _whole(columns, names)
     if source_column(names, label) in {source_column(names, column) for column in columns} and label in columns:
         raise BadInput(
             f"{label!r} is named as label and as group; leave the group out to compare the classes themselves."
@@ -77,7 +78,9 @@ def assemble(found: Found, request: Request) -> Pieces:
     notes += more
     notes += _counted(parts.marked["train"], labels.names, group_names)
     if "validation" in parts.marked and not _any_known(parts.marked["validation"]):
-        notes.append("Warning: no validation row has a group label; selection sees accuracy alone.")
+        notes.append(
+            "Warning: no validation row has a group label, so the best epoch is the one with the lowest mean loss."
+        )
     notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.marked.items()) + ".")
     spec = {
         "source": found.name,
@@ -92,6 +95,15 @@ def assemble(found: Found, request: Request) -> Pieces:
     }
     rows = {name: part.rows for name, part in parts.marked.items()}
     return Pieces(samples, rows, meaning, preprocessing, true_labels, tuple(notes), spec)
+
+
+def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+    """One column whose name has commas in it, where the names between them are no columns."""
+    if len(columns) < 2 or all(source_column(names, column) in names for column in columns):
+        return columns
+    asked = ",".join(columns)
+    found = next((name for name in names if ",".join(part.strip() for part in name.split(",")) == asked), None)
+    return columns if found is None else (found,)
 
 
 def _counted(train: Marked, label_names: tuple[str, ...], group_names: tuple[str, ...]) -> list[str]:

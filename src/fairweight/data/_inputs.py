@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,7 +26,7 @@ from fairweight.errors import UnreadableImage
 from fairweight.types import Batch
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
 Part: TypeAlias = "Batch | Streamed"
 Preprocessing: TypeAlias = "TablePreprocessing | ImagePreprocessing"
@@ -68,7 +68,9 @@ def _tables(
     if meaning.group and not options.table.group_in_inputs:
         notes.append(f"The group {','.join(meaning.group)!r} is kept out of the inputs.")
     plan = TablePreprocessing.fit(train, meaning, options.table, never, notes)
-    notes.append(f"Inputs: {len(plan.columns)} columns became {len(plan.feature_names)} numbers per row.")
+    columns, numbers = len(plan.columns), len(plan.feature_names)
+    notes.append(f"Inputs: {columns} column{'s' * (columns > 1)} became {numbers} number{'s' * (numbers > 1)} per row.")
+    notes += _copies(frames)
     samples: dict[str, Part] = {}
     for name, part in parts.marked.items():
         # Exemplars that stay in train would repeat train's notes.
@@ -76,6 +78,21 @@ def _tables(
         inputs = plan.transform(frames[name], notes if name != "train" else [], where)
         samples[name] = Batch(inputs, part.labels, part.groups, shares=shares if name == "exemplar" else None)
     return samples, plan, notes
+
+
+def _copies(frames: Mapping[str, pd.DataFrame]) -> list[str]:
+    """How many test rows stand in train, too, equal in every column: a model may know them by heart."""
+    from pandas.util import hash_pandas_object
+
+    columns = [name for name in frames["train"].columns if name in frames["test"].columns]
+    try:
+        train, test = (hash_pandas_object(frames[name][columns], index=False) for name in ("train", "test"))
+    except TypeError:  # lists and the like, which have no hash
+        return []
+    count = int(test.isin(set(train)).sum())
+    if count == 0:
+        return []
+    return [f"{count:,} of {len(test):,} test rows are equal to a row of train in every column."]
 
 
 def _images(

@@ -20,6 +20,7 @@ class New:
     labels: Tensor | None  # [N]
     groups: Tensor | None  # [N]
     notes: tuple[str, ...]
+    files: Texts | None = None  # of images that are files
 
     def __len__(self) -> int:
         return len(self.inputs)

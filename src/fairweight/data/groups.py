@@ -108,7 +108,7 @@ def _crossed(
         filled: dict[str, Texts] = {}
         for part, texts in found.items():
             if texts is None:
-                notes.append(f"{part.capitalize()} has no column {column!r}: its groups are not known.")
+                notes.append(f"{part.capitalize()} has no column {column!r}.")
             filled[part] = [None] * len(parts[part]) if texts is None else texts
         if options.missing == "group":
             filled = {part: ["missing" if text is None else text for text in texts] for part, texts in filled.items()}

@@ -23,14 +23,16 @@ def validation_numbers(
     """
     found = logits(model, samples)  # [N, K]
     losses = reweighter.loss(found, samples.labels.to(found.device))
-    groups = None if samples.groups is None else samples.groups.cpu()
+    # Rows whose groups are not known at all say how good the model is, and nothing of a gap.
+    unknown = samples.groups is not None and not bool((samples.groups >= 0).any())
+    groups = None if samples.groups is None or unknown else samples.groups.cpu()
     table = group_table(samples.labels.cpu(), predicted(found).cpu(), groups, missing="ignore")
     numbers = {
         "loss": float(losses.mean()),
-        "objective": _objective(reweighter, losses, samples, grouped),
+        "objective": float(losses.mean()) if unknown else _objective(reweighter, losses, samples, grouped),
         "accuracy": table.accuracy,
-        "tprd": table.tprd,
-        "max_fnr": table.max_fnr,
+        "tprd": math.nan if unknown else table.tprd,
+        "max_fnr": math.nan if unknown else table.max_fnr,
     }
     return {key: float(value) for key, value in numbers.items() if not math.isnan(value)}
 

@@ -92,12 +92,23 @@ class Differences:
         if lowered and (together := self._together()):
             found.append(together)
         sees = bool(self.dataset.spec.get("options", {}).get("table", {}).get("group_in_inputs"))
-        if self.dataset.kind == "table" and self.dataset.group_names and not sees and not lowered:
+        if (
+            self.dataset.kind == "table"
+            and self.dataset.group_names
+            and not sees
+            and not lowered
+            and self._trained_on()
+        ):
             found.append(
                 f"The model does not see {self._attribute()}, so weights can move its groups apart only through other "
                 "columns; --group-in-inputs gives them a grip, where using it is allowed."
             )
         return found
+
+    def _trained_on(self) -> bool:
+        """Whether train rows have the group at all: only then could the model be shown it."""
+        groups = self.dataset.train.groups
+        return groups is not None and bool((groups >= 0).any())
 
     def _together(self) -> str:
         """Says so where a gap fell because all groups' rates moved the same way."""

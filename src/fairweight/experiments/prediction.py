@@ -12,7 +12,7 @@ from torch import Tensor
 from fairweight.data import Preprocessing
 from fairweight.engine import state
 from fairweight.engine.predict import logits
-from fairweight.errors import BadInput, NoSpace
+from fairweight.errors import BadInput, NoSpace, UnreadableImage
 from fairweight.experiments.folder import METRICS, MODEL, RUN, RunFolder
 from fairweight.experiments.network import network_for
 from fairweight.experiments.spec import Spec
@@ -33,6 +33,7 @@ class Predictions:
     chances: Tensor  # [N, K]
     table: GroupTable | None
     notes: tuple[str, ...]
+    files: list[str | None] | None = None  # of images that are files
 
     @property
     def predicted(self) -> list[str]:
@@ -40,10 +41,13 @@ class Predictions:
         return [self.names[k] for k in self.chances.argmax(dim=1).tolist()]
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per row of the file, in its order: predicted, and the probability of each class."""
+        """A row per row of the file or image, in order: predicted, and the probability of each class."""
         import pandas as pd
 
-        columns: dict[str, Any] = {"row": range(len(self.chances)), "predicted": self.predicted}
+        columns: dict[str, Any] = {"row": range(len(self.chances))}
+        if self.files is not None:
+            columns["file"] = self.files
+        columns["predicted"] = self.predicted
         if len(self.names) <= MOST_CLASSES:
             columns |= {f"probability_{name}": self.chances[:, k].tolist() for k, name in enumerate(self.names)}
         else:
@@ -79,12 +83,16 @@ def predict_rows(run: str | Path, source: str | Path, device: str = "cpu") -> Pr
     except (OSError, RuntimeError, ValueError) as error:
         what = str(error).strip().split("\n")[0]
         raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
-    new = preprocessing.read(source)
+    try:
+        new = preprocessing.read(source)
+    except UnreadableImage as error:
+        said = str(error).replace("leave such images out with unreadable=drop", "take it away")  # no option here
+        raise UnreadableImage(said) from error
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
     found = logits(model.to(device), samples).cpu()
     chances = _chances(found)
     table = _table(preprocessing, new.labels, chances.argmax(dim=1), new.groups)
-    return Predictions(preprocessing.meaning.label_names, chances, table, new.notes)
+    return Predictions(preprocessing.meaning.label_names, chances, table, new.notes, new.files)
 
 
 def _chances(found: Tensor) -> Tensor:
@@ -104,11 +112,12 @@ def _table(
     meaning = preprocessing.meaning
     if meaning.group and (groups is None or not bool((groups >= 0).any())):
         return None
+    title = ", ".join(meaning.group)
     return group_table(
         labels,
         predictions,
-        groups,
+        None if groups is None else {title: groups},
         label_names=meaning.label_names,
-        group_names=meaning.group_names if groups is not None else None,
+        group_names=None if groups is None else {title: meaning.group_names},
         missing="ignore",
     )

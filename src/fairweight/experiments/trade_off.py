@@ -14,7 +14,7 @@ from typing import Any
 from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.engine import state
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, MissingGroups
 from fairweight.experiments.difference import Differences, in_points, table_of
 from fairweight.experiments.folder import FILES, RunFolder
 from fairweight.experiments.run import Result
@@ -159,6 +159,12 @@ def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float
     spec = prepared.spec
     if prepared.dataset.validation is None:
         raise BadInput("a trade-off is chosen on validation, and there are no validation rows; give --validation 0.1.")
+    groups = prepared.dataset.validation.groups
+    if groups is not None and not bool((groups >= 0).any()):
+        raise MissingGroups(
+            "a trade-off is chosen by the gap on validation, and no validation row has a group; give --validation a "
+            "file with groups."
+        )
     if any(not (s > 0 and math.isfinite(s)) for s in strengths):
         raise BadInput(f"--strengths {', '.join(f'{s:g}' for s in strengths)}: each must be above 0.")
     if not _has_objective(spec.method):

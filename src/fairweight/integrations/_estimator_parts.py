@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fairweight import catalog
-from fairweight.errors import BadInput, UnknownName
+from fairweight.errors import BadInput, OneGroup, UnknownName
 from fairweight.models.mlp import MLP
 from fairweight.objectives._words import objective_from
 from fairweight.reweight import Reweighter
@@ -59,6 +59,11 @@ def method_from(
     known = list(inspect.signature(kind).parameters)[2:]
     knows = train.groups is not None and bool((train.groups >= 0).any())
     options = suited_options(name, classes, groups=held.groups is not None, train_groups=knows)
+    if "objective" in options and held.groups is not None and len(set(held.groups.tolist()) - {-1}) < 2:
+        raise OneGroup(
+            "sensitive_features holds one group only; there is nothing to compare: give another column, or leave it "
+            "out to compare the classes."
+        )
     if "score_step" in options:
         options["score_step"] = AdaptiveStep(rate=options["score_step"]["rate"])
     options |= {} if objective is None else {"objective": objective}

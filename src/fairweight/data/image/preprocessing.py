@@ -40,6 +40,7 @@ class ImagePreprocessing:
     def read(self, source: str | Path) -> New:
         """The pixels of a new folder, list of files or parquet file, with labels and groups where it has them."""
         from fairweight.data.image.find import read_images
+        from fairweight.data.image.folder import FILE_COLUMNS
 
         size = (self.form.height or 1, self.form.width or 1) if self.resized else None
         channels: Literal[1, 3] = 1 if len(self.mean) == 1 else 3
@@ -50,7 +51,9 @@ class ImagePreprocessing:
         if pixels.shape[1:] != self.input_shape:
             ours, theirs = ("x".join(map(str, shape)) for shape in (pixels.shape[1:], self.input_shape))
             raise UnreadableImage(f"these images are {ours} and the model was trained on {theirs}; resize them.")
-        return New(torch.from_numpy(pixels), self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes))
+        files = next((rows.texts(name) for name in rows.names() if name.lower() in FILE_COLUMNS), None)
+        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows)
+        return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files)
 
     def input_module(self) -> nn.Module:
         """What a model puts before its first layer: uint8 to normalised floats, on the device."""

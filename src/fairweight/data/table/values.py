@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DATE_FORMATS = ("ISO8601", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%Y/%m/%d")
 _DATE_LIKE = re.compile(r"\s*(\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2})")
 _COMMA_NUMBER = re.compile(r"\s*-?\d+,\d+\s*")
+_INFINITE = ("inf", "infinity")  # no number to learn from, and no word either: missing among numbers
 _MOST = 0.95  # nineteen in twenty: a few stray words do not make a column of numbers one of categories
 
 
@@ -65,7 +66,10 @@ class Seen:
         there = self.values.dropna()
         if isinstance(kind, pd.CategoricalDtype) or len(there) == 0:
             return "category", ""
-        if int(np.isfinite(self.numbers).sum()) >= _MOST * len(there):
+        codes, distinct = self.factors
+        infinite = np.array([str(value).strip().lower().lstrip("+-") in _INFINITE for value in distinct], dtype=bool)
+        spelled = int(np.isfinite(self.numbers).sum()) + int(np.append(infinite, False)[codes].sum())
+        if spelled >= _MOST * len(there) and bool(np.isfinite(self.numbers).any()):
             return "number", self.number_form
         some = there.iloc[np.unique(np.linspace(0, len(there) - 1, 200).astype(int))]
         if sum(_DATE_LIKE.match(str(text)) is not None for text in some) < 0.8 * len(some):
