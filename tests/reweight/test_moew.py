@@ -39,6 +39,14 @@ def test_no_alpha_counts_all_alike():
     assert method.step(samples([0, 1, 1]), None, sgd(model)).weights.tolist() == pytest.approx([1 / 3] * 3)
 
 
+def test_training_without_alpha_is_said_to_be_plain(caplog):
+    MOEW(torch.nn.Linear(2, 2), 4).begin(Batch(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])))
+    assert "no alpha" in caplog.text
+    caplog.clear()
+    MOEW(torch.nn.Linear(2, 2), 4, alpha=[0.1, 0.2]).begin(Batch(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1])))
+    assert not caplog.text
+
+
 def test_two_classes_differ_by_at_most_2_1_in_the_unit_ball():
     """The largest ratio of two class weights lies near α = (.48, −.88)."""
     angle = torch.linspace(0, 2 * math.pi, 100_001, dtype=torch.float64)

@@ -19,6 +19,13 @@ class _Kind(StrEnum):
 
 _FOLDERS = {"methods": "reweight", "objectives": "objectives", "datasets": "data.sets", "tables": "experiments.tables"}
 
+_NEEDS = {
+    "train groups": "the group of each training sample",
+    "exemplar": "an exemplar batch at every step",
+    "exemplar groups": "the group of each exemplar",
+    "exemplar set": "the exemplar set",
+}
+
 
 def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: Json = False) -> None:
     """List the methods, objectives, named data sets or published tables, each with one sentence."""
@@ -26,12 +33,19 @@ def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: Js
 
     folder = _FOLDERS[kind]
     entries = {name: catalog.summary(folder, name) for name in catalog.names(folder)}
-    papers = {name: getattr(catalog.load(folder, name), "paper", "") for name in entries}
+    papers = {name: paper for name in entries if (paper := getattr(catalog.load(folder, name), "paper", ""))}
+    needs = {name: sorted(getattr(catalog.load(folder, name), "needs", ())) for name in entries if kind == "methods"}
     if json:
-        print_json({n: {"summary": s, **({"paper": papers[n]} if papers[n] else {})} for n, s in entries.items()})
+        more = {
+            name: {key: found[name] for key, found in (("paper", papers), ("needs", needs)) if name in found}
+            for name in entries
+        }
+        print_json({name: {"summary": sentence, **more[name]} for name, sentence in entries.items()})
         return
     width = max(map(len, entries), default=0) + 2
     for name, sentence in entries.items():
         print(f"{name:{width}s}{sentence}")
-        if papers[name]:
+        if name in papers:
             print(f"{'':{width}s}{papers[name]}")
+        if needs.get(name):
+            print(f"{'':{width}s}needs: {', '.join(_NEEDS[need] for need in needs[name])}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -14,6 +15,8 @@ from fairweight.reweight._autoencoder import autoencode
 from fairweight.reweight._cells import Through
 from fairweight.reweight._known import KnownWeights, rows_of
 from fairweight.types import Batch, Loss, Samples
+
+_log = logging.getLogger("fairweight")
 
 
 class MOEW(KnownWeights):
@@ -60,6 +63,11 @@ class MOEW(KnownWeights):
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         """Fit the autoencoder where one is asked for."""
         super().begin(train, exemplar)
+        if self.alpha is None:
+            _log.warning(
+                "MOEW was given no alpha, so every sample counts alike; AlphaSearch finds one over many trainings, as "
+                "`fairweight train --method moew` does."
+            )
         if self.embedding == "autoencoder" and self.alpha is not None and self._each is None:
             z = autoencode(train, self.dimension, steps=self.embedding_steps, seed=self.seed, device=self.device)
             placed = torch.zeros(self.num_samples, z.shape[1], device=z.device)
