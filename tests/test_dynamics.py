@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import fairweight as fw
 from fairweight.dynamics import PATH_NUMBERS, PENDING_SAMPLES, Dynamics
+from fairweight.dynamics.history import PENDING_LOGITS
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.types import StepRecord
 
@@ -22,7 +23,8 @@ def record(
     gradient: Tensor | None = None,
 ) -> StepRecord:
     weights = torch.full_like(losses, 1 / len(losses)) if weights is None else weights
-    return StepRecord((weights * losses).sum(), losses, weights, correct, margin, gradient=gradient)
+    seen = {} if margin is None else {"logits": margin, "labels": torch.ones_like(margin, dtype=torch.int64)}
+    return StepRecord((weights * losses).sum(), losses, weights, correct, gradient=gradient, **seen)
 
 
 class Twin:
@@ -196,6 +198,55 @@ def test_state_goes_on_bit_for_bit_from_the_middle_of_an_epoch() -> None:
         assert torch.equal(column.nan_to_num(-9), second.table()[name].nan_to_num(-9)), name
     with pytest.raises(ScoresMismatch, match="50 samples and this run has 49"):
         Dynamics(49).load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_margins_taken_together_equal_those_of_each_sample(classes: int) -> None:
+    generator = torch.Generator().manual_seed(classes)
+    dynamics = Dynamics(40)
+    logits = torch.randn(2, 40, classes, generator=generator)
+    labels = torch.randint(0, max(classes, 2), (40,), generator=generator)
+    wanted = torch.zeros(2, 40)
+    for visit in range(2):
+        for k, (z, y) in enumerate(zip(logits[visit].tolist(), labels.tolist(), strict=True)):
+            z = [0.0, z[0]] if classes == 1 else z
+            wanted[visit, k] = z[y] - max(other for at, other in enumerate(z) if at != y)
+        for rows in torch.randperm(40, generator=generator).split(16):
+            made = record(torch.ones(len(rows)))
+            made.logits, made.labels = logits[visit, rows], labels[rows]
+            torch.testing.assert_close(made.margin, wanted[visit, rows])
+            dynamics.on_step(rows, made)
+    torch.testing.assert_close(dynamics.table()["margin"], wanted[1])
+    torch.testing.assert_close(dynamics.table()["mean_margin"], wanted.mean(dim=0))
+
+
+def test_a_step_without_logits_leaves_the_margin_of_its_rows_unknown() -> None:
+    dynamics = Dynamics(4)
+    dynamics.on_step(torch.tensor([0, 1]), record(torch.ones(2), margin=torch.tensor([1.0, -2.0])))
+    dynamics.on_step(torch.tensor([2, 3]), record(torch.ones(2)))
+    margins = dynamics.table()["margin"]
+    assert margins[:2].tolist() == [1.0, -2.0]
+    assert bool(margins[2:].isnan().all())
+
+
+def test_many_logits_do_not_pile_up() -> None:
+    """A thousand classes: what waits is bounded by numbers, not by samples."""
+    dynamics = Dynamics(20_000)
+    logits = torch.zeros(1_000, 1_000)
+    for start in range(0, 20_000, 1_000):
+        made = record(torch.ones(1_000))
+        made.logits, made.labels = logits, torch.zeros(1_000, dtype=torch.int64)
+        dynamics.on_step(torch.arange(start, start + 1_000), made)
+        assert len(dynamics._pending) * logits.numel() <= PENDING_LOGITS
+    assert dynamics.visits.tolist() == [1] * 20_000
+
+
+def test_rows_that_are_overwritten_before_they_are_taken_in_are_refused() -> None:
+    dynamics, rows = Dynamics(4), torch.tensor([0, 1])
+    dynamics.on_step(rows, record(torch.ones(2)))
+    rows += 2
+    with pytest.raises(BadInput, match="a copy of them"):
+        dynamics.table()
 
 
 def test_a_decay_that_forgets_nothing_is_refused() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairweight.dynamics._visits import columns, in_memory_of_its_own
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.types import StepRecord
 
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
-PENDING_SAMPLES = 65_536  # visits that are gathered before they are taken in, all at once
+PENDING_SAMPLES = 65_536  # visits that are gathered before they are written down, all at once
+PENDING_LOGITS = 4_194_304  # and at most so many logits
 _LARGEST_HALF = 65_000.0
 
 # What is kept of each sample: averages over visits, then sums over visits, then what was last.
@@ -25,6 +26,7 @@ _AVERAGES = (
 )
 _SUMS = (
     "margin_sum",
+    "lead_sum",  # of the margin in probabilities
     "visits",
     "judged",  # visits at which it was known whether the prediction was right
     "learned",  # visits at which it was
@@ -41,22 +43,6 @@ _LAST = (
 _COLUMNS = (*_AVERAGES, *_SUMS, *_LAST)
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
 _THIS_EPOCH = slice(_AT["epoch_loss"], _AT["epoch_weight"] + 1)
-
-
-class _Visit(NamedTuple):
-    """What one step saw of its rows."""
-
-    rows: Tensor  # [B]
-    losses: Tensor  # [B]
-    weights: Tensor  # [B] sum to 1
-    push: Tensor | None  # [B]
-    correct: Tensor | None  # [B]
-    margin: Tensor | None  # [B]
-
-    def copied(self) -> _Visit:
-        """The same in memory of its own."""
-        copies: list[Any] = [None if part is None else part.clone() for part in self]
-        return _Visit(*copies)
 
 
 class Dynamics:
@@ -78,24 +64,28 @@ class Dynamics:
         self._history[_THIS_EPOCH] = torch.nan
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
-        # Visits that are not in the history yet, each row once: loss, weight, push, right, margin.
-        self._noted = torch.zeros(num_samples, 5, device=self.device)  # [N, 5]
+        # Visits that are not in the history yet, each row once: the columns of `_visits`.
+        self._noted = torch.zeros(6, num_samples, device=self.device)  # [6, N]
+        self._pushed = False  # whether any of them was pushed
         self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
         self._count = 0  # rows that are noted
-        self._pending: list[_Visit] = []
-        self._waiting = 0
+        # Rows of a step, how often they had been written to when they were given, and what the step left of them.
+        self._pending: list[tuple[Tensor, int, StepRecord]] = []
+        self._room = PENDING_SAMPLES  # steps that may wait
+        self._replays = self.device.type != "cpu"  # a replayed step overwrites its record; only a GPU replays
         self.score_path: list[Tensor] = []  # one [P] per epoch
         self.weight_path: list[Tensor] = []  # one [P] per epoch, or [1] where all weights are alike
         self._path_rows: Tensor | None = None
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
         """Take in one visit of these rows."""
-        visit = _Visit(rows, record.losses, record.weights, _push(record), record.correct, record.margin)
-        # A replayed step overwrites its record; only a GPU replays.
-        self._pending.append(visit if self.device.type == "cpu" else visit.copied())
-        self._waiting += rows.numel()
-        if self._waiting >= PENDING_SAMPLES:
+        if self._replays:
+            rows, record = rows.clone(), in_memory_of_its_own(record)
+        self._pending.append((rows, rows._version, record))
+        if len(self._pending) >= self._room:
             self._write_down()
+        elif len(self._pending) == 1:
+            self._room = _steps_at_once(record)
 
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
         """Note where scores and weights stand; epochs: how many there will be, to keep all paths within bounds.
@@ -131,28 +121,34 @@ class Dynamics:
         if self._count == 0:
             return
         if self._count == self.num_samples:
-            _move(self._history, self._noted.t(), self.decay)
+            _move(self._history, self._noted if self._pushed else self._noted[:-1], self.decay)
         else:
             rows = torch.nonzero(self._seen).flatten()
-            self._move_rows(rows, self._noted[rows].t())
+            self._move_rows(rows, self._noted[:, rows])
         self._seen.zero_()
-        self._count = 0
+        self._count, self._pushed = 0, False
 
     def _write_down(self) -> None:
         """The visits that wait, all at once; where a row is among them twice, each step goes into the history."""
-        pending, self._pending, self._waiting = self._pending, [], 0
+        pending, self._pending = self._pending, []
         if not pending:
             return
-        rows = torch.cat([visit.rows for visit in pending])  # [M]
-        seen = self._seen.clone()
-        seen[rows] = True
+        if any(rows._version != version for rows, version, _ in pending):
+            raise BadInput("the rows of a step were overwritten before its epoch ended; give on_step a copy of them.")
+        rows = torch.cat([visit[0] for visit in pending])  # [M]
+        seen = self._seen.clone().index_fill_(0, rows, True)
         if int(seen.sum()) == self._count + len(rows):
             self._seen, self._count = seen, self._count + len(rows)
-            self._noted.index_copy_(0, rows, _side_by_side(pending))
+            found = columns([record for _, _, record in pending])
+            for noted, column in zip(self._noted, found, strict=True):
+                if column is None:
+                    noted.index_fill_(0, rows, torch.nan)
+                else:
+                    noted.scatter_(0, rows, column)
             return
         self._take_in()  # what was written down before
-        for visit in pending:
-            self._move_rows(visit.rows, _side_by_side([visit]).t())
+        for rows, _, record in pending:
+            self._move_rows(rows, torch.stack(columns([record])))
 
     def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
         part = self._history[:, rows]  # [C, M], a copy
@@ -230,7 +226,7 @@ class Dynamics:
                 f"The saved history is of {state['history'].shape[1]} samples and this run has {self.num_samples}; "
                 "resume with the training set of that run."
             )
-        self._pending, self._waiting, self._count = [], 0, 0
+        self._pending, self._count = [], 0
         self._seen.zero_()
         self._history.copy_(state["history"])
         self._epochs.copy_(state["epochs"])
@@ -244,7 +240,7 @@ def _move(history: Tensor, noted: Tensor, decay: float) -> None:
 
     In place and column by column, because memory that is asked for anew costs more than the sums.
     """
-    losses, weights, push, right, margin = noted.contiguous()
+    losses, weights, push, right, margins = noted
     weighted = losses * weights
     known = ~right.isnan()
     judged, holds = known.float(), right.nan_to_num(0.0)
@@ -255,11 +251,11 @@ def _move(history: Tensor, noted: Tensor, decay: float) -> None:
     for name, now in averaged.items():
         column[name].add_(now, alpha=1 - decay)
     column["forgotten"].addcmul_(column["right"], judged - holds)  # before what was right is overwritten
-    summed = {"margin_sum": margin, "visits": 1, "judged": judged, "learned": holds, "pushed_up": push > 0}
+    summed = {"margin_sum": margins, "visits": 1, "judged": judged, "learned": holds, "pushed_up": push > 0}
     for name, more in summed.items():
         column[name].add_(more)
     column["right"].copy_(torch.where(known, holds, column["right"]))
-    last = {"margin": margin, "epoch_loss": losses, "epoch_weighted_loss": weighted, "epoch_weight": weights}
+    last = {"margin": margins, "epoch_loss": losses, "epoch_weighted_loss": weighted, "epoch_weight": weights}
     for name, value in last.items():
         column[name].copy_(value)
 
@@ -273,32 +269,11 @@ def _average(epochs: Tensor, losses: Tensor, weighted: Tensor, over_set: Tensor,
     epochs[3].addcmul_(over_set, losses, value=1 - decay)
 
 
-def _side_by_side(visits: Sequence[_Visit]) -> Tensor:
-    """Loss, weight times batch size, push, right and margin of each sample; NaN where not known."""  # [M, 5]
-    sizes = torch.tensor([len(visit.rows) for visit in visits], device=visits[0].rows.device)
-    losses = torch.cat([visit.losses for visit in visits]).float()
-    weights = torch.cat([visit.weights for visit in visits]).float() * sizes.repeat_interleave(sizes)
-    others = [_joined([visit[place] for visit in visits], visits, losses) for place in (3, 4, 5)]
-    return torch.stack([losses, weights, *others], dim=1)
-
-
-def _joined(parts: Sequence[Tensor | None], visits: Sequence[_Visit], losses: Tensor) -> Tensor:
-    """The parts one after the other, NaN where a step had none."""  # [M]
-    if all(part is None for part in parts):
-        return torch.full_like(losses, torch.nan)
-    pairs = zip(parts, visits, strict=True)
-    return torch.cat([torch.full_like(v.losses, torch.nan) if part is None else part for part, v in pairs]).float()
-
-
-def _push(record: StepRecord) -> Tensor | None:
-    """How much more weight the objective asks for each sample than for the batch, in units of the batch's spread."""
-    if record.gradient is not None:
-        asked = -record.gradient  # a lower objective by a higher score
-    elif record.pull is not None:
-        asked = record.pull - (record.weights * record.pull).sum()
-    else:
-        return None
-    return asked / asked.square().mean().sqrt().clamp(min=torch.finfo(asked.dtype).tiny)
+def _steps_at_once(record: StepRecord) -> int:
+    """How many steps like this one may wait."""
+    samples = max(1, len(record.losses))
+    logits = samples if record.logits is None else max(1, record.logits.numel())
+    return max(1, min(PENDING_SAMPLES // samples, PENDING_LOGITS // logits))
 
 
 def _half(values: Tensor) -> Tensor:
