@@ -194,12 +194,15 @@ class TestStreaming:
         data.train.take(torch.arange(4)).inputs.zero_()
         assert torch.equal(data.train.take(torch.arange(4)).inputs, before)
 
-    @pytest.mark.parametrize("budget", [8.0, 1e-9])
-    def test_prefetching_keeps_the_order(self, pictures, budget):
+    @pytest.mark.parametrize(("budget", "processes"), [(8.0, False), (1e-9, False), (1e-9, True)])
+    def test_reading_ahead_equals_reading(self, pictures, budget, processes):
         data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=budget)))
         order = [torch.randperm(len(data.train))[:7] for _ in range(12)]
-        for index, batch in zip(order, prefetch(data.train, order, workers=3, ahead=2), strict=True):
-            assert torch.equal(batch.inputs, data.train.take(index).inputs)
+        batches = prefetch(data.train, order, workers=2, ahead=2, processes=processes)
+        for index, batch in zip(order, batches, strict=True):
+            here = data.train.take(index)
+            assert torch.equal(batch.inputs, here.inputs)
+            assert torch.equal(batch.labels, here.labels)
             assert torch.equal(batch.rows, index)
 
     def test_prefetching_may_stop_early_and_passes_errors_on(self, pictures):

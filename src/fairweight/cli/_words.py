@@ -39,6 +39,10 @@ _FLAGS = (
     ("keep them by name if not", "--keep them if not"),
     ("1 (the positive class) is", "1 (the positive class; --positive names another) is"),
     ("max_categories", "--max-categories"),
+    (
+        "ImageOptions: give memory_gb above 0 and reader_processes from 0",
+        "give --memory-gb above 0 and --reader-processes from 0",
+    ),
     ("raise max_classes", "raise --max-classes"),
     ("file_column", "--file-column"),
 )

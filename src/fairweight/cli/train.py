@@ -64,6 +64,8 @@ def train(
     channels: Annotated[int | None, _flag("1 for grey images, 3 for coloured ones.")] = None,
     file_column: Annotated[Text, _flag("In a list of image files, the column that names them.")] = None,
     unreadable: Annotated[Text, _flag("refuse or drop images that cannot be decoded.")] = None,
+    memory_gb: Annotated[float | None, _flag("A part with more pixels streams from disk; default 8.")] = None,
+    reader_processes: Annotated[int | None, _flag("That read ahead where images stream; default: 2 threads.")] = None,
     test: Annotated[Text, _flag("Share of the rows for test, or a file; default 0.2 or the set's own.")] = None,
     validation: Annotated[Text, _flag("Share of the rows for validation, or a file; default 0.1.")] = None,
     split_column: Annotated[Text, _flag("A column that says train, validation, exemplar or test.")] = None,
@@ -99,7 +101,10 @@ def train(
             keep=listed(keep) or None, group_in_inputs=group_in_inputs or None, drop_leaks=drop_leaks or None,
             max_categories=max_categories, delimiter=_delimiter(delimiter), encoding=encoding,
         ),
-        "image": _set(size=image_size, channels=channels, file_column=file_column, unreadable=unreadable),
+        "image": _set(
+            size=image_size, channels=channels, file_column=file_column, unreadable=unreadable,
+            memory_gb=memory_gb, reader_processes=reader_processes,
+        ),
         "split": _set(
             test=None if test is None else share_or_file(test),
             validation=None if validation is None else share_or_file(validation), column=split_column,

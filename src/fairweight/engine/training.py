@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from fairweight.engine.log import Log
 from fairweight.engine.observers import EarlyStopping, Observer, Watch
 from fairweight.engine.options import Augment, FitOptions, Scheduler
 from fairweight.engine.predict import predict
+from fairweight.engine.reader import Reader
 from fairweight.engine.validation import validation_numbers
 from fairweight.errors import BadInput, LossNotFinite, MissingExemplar
 from fairweight.metagradient.passes import RandomState, trainable, unwrap
@@ -82,6 +83,7 @@ class Training:
         self.best: dict[str, Tensor] | None = None
         self.stopped = "interrupted"
         self.seconds = 0.0
+        self.reader = Reader(train, self._rows, len(self.sampler))
         self._weighted: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own
 
     def _identity(self) -> dict[str, Any]:
@@ -122,20 +124,21 @@ class Training:
         taker = self._taker()
         self.model.train()
         spent = self.seconds
-        while step < self.epochs * len(self.sampler) and self.stopped == "interrupted":
-            batch = self._batch(step)
-            record = self._take(taker, batch, step)
-            self.sums.add(step, batch, record)
-            if self.dynamics is not None and batch.rows is not None:
-                self.dynamics.on_step(batch.rows, record)
-            for observer in self.observers:
-                observer.on_step(step, record)
-            step += 1
-            self.seconds = spent + time.monotonic() - started
-            if step % len(self.sampler) == 0:
-                self._end_epoch(step)
-            elif self.checkpoint is not None and self.checkpoint.due():
-                self._keep(step)
+        with closing(self.reader):
+            while step < self.epochs * len(self.sampler) and self.stopped == "interrupted":
+                batch = self._batch(step)
+                record = self._take(taker, batch, step)
+                self.sums.add(step, batch, record)
+                if self.dynamics is not None and batch.rows is not None:
+                    self.dynamics.on_step(batch.rows, record)
+                for observer in self.observers:
+                    observer.on_step(step, record)
+                step += 1
+                self.seconds = spent + time.monotonic() - started
+                if step % len(self.sampler) == 0:
+                    self._end_epoch(step)
+                elif self.checkpoint is not None and self.checkpoint.due():
+                    self._keep(step)
         if self.stopped == "interrupted":
             self.stopped = "finished"
         if self.best is not None:
@@ -153,8 +156,7 @@ class Training:
         )
 
     def _batch(self, step: int) -> Batch:
-        rows = self._rows(step)
-        batch = self.train.take(rows).to(self.device)
+        batch = self.reader.batch(step).to(self.device)
         if self.augment is not None:
             stream = generator("augment", self.options.seed, step)
             batch = replace(batch, inputs=self.augment(batch.inputs, stream))
