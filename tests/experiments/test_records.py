@@ -168,8 +168,12 @@ def test_marked_places_are_replaced_and_nothing_else():
 def test_methods_show_what_they_cost_and_gave():
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 96.0, 1: 98.0}})}
     table = block("methods", found)
-    assert "| label-bias | mnist, full | LB | 2 | -1.50 ± 0.50 (p 0.2) | +1.50 ± 0.50 (p 0.2) | 1.0 |" in table
-    assert block("method-label-bias", found) == table
+    apart = "-1.50 [-7.85, +4.85] | +1.50 [-4.85, +7.85]"  # 0.5 · t with one degree of freedom, 12.71
+    assert f"| label-bias | mnist, full | LB | 2 | {apart} | 1.0 |" in table
+    assert block("method-label-bias", found) == (
+        "- mnist, full (LB), 2 seeds: TPRD -1.50 [-7.85, +4.85], accuracy +1.50 [-4.85, +7.85] points from Uniform, "
+        "1.0 times its time."
+    )
     assert block("method-focal", found) == "No record has it yet."
     assert "| mnist | full | Uniform | 2 |" in block("results", found)
 

@@ -148,33 +148,3 @@ def demo_table(record: Record) -> str:
 def _percent(entry: Mapping[str, Any]) -> dict[str, Any]:
     scaled = {key: None if entry.get(key) is None else 100 * entry[key] for key in ("mean", "standard_error")}
     return {**scaled, "n": entry["n"]}
-
-
-def method_table(found: Iterable[Record], method: str | None = None) -> str:
-    """What each method cost and gave in the records, against Uniform seed by seed; of one method where named."""
-    titles = ["method", "record", "row", "n", "TPRD from Uniform", "accuracy from Uniform", "time, × Uniform"]
-    lines = []
-    for record in found:
-        rows = {row["key"]: row for row in record["rows"]}
-        where = f"{record['table']}, {size_name(record)}" if record["kind"] == "reproduce" else record["name"]
-        for row in record["rows"]:
-            spec = row.get("spec")
-            other = next((rows[key] for key in row["against"] if key in rows), None)
-            if not spec or other is None or (method is not None and spec["method"] != method):
-                continue
-            apart = row["compared"][other["key"]]
-            if "tprd" not in apart or not apart["tprd"]["n"]:
-                continue
-            cells = [_difference(apart[key]) for key in ("tprd", "accuracy")]
-            cost = _cost(row, other)
-            lines.append(
-                (spec["method"], line([spec["method"], where, row["title"], apart["tprd"]["n"], *cells, cost]))
-            )
-    if not lines:
-        return ""
-    return "\n".join([heads(titles), *(text for _, text in sorted(lines, key=lambda entry: entry[0]))])
-
-
-def _cost(row: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    ours, theirs = (entry["beside"].get("seconds", {}).get("mean") for entry in (row, other))
-    return "–" if not ours or not theirs else f"{ours / theirs:.1f}"

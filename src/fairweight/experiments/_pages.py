@@ -10,7 +10,9 @@ from typing import Any
 
 from fairweight import catalog
 from fairweight.experiments import records
-from fairweight.experiments._markdown import compared_lines, demo_table, method_table, record_section
+from fairweight.experiments._gains import method_lines, methods_text
+from fairweight.experiments._label_bias_log import label_bias_text
+from fairweight.experiments._markdown import compared_lines, demo_table, record_section
 from fairweight.experiments._table_text import is_whole, size_name
 from fairweight.experiments.planned import FOLDER, planned
 from fairweight.experiments.verdict import PAIRED_TEST, TEST
@@ -61,9 +63,12 @@ def block(name: str, found: Mapping[str, Record]) -> str | None:
     if name == "results":
         return _headline(tables)
     if name == "methods":
-        return method_table(every) or _none("fairweight reproduce cifar10 --short")
+        return methods_text(every) or _none("fairweight compare digits --records records")
+    if name == "label-bias-notebook":
+        logs = [record for record in found.values() if record.get("kind") == "label bias"]
+        return label_bias_text(logs[-1]) if logs else _none("python benchmarks/label_bias_mnist.py")
     if name.startswith("method-"):
-        return method_table(every, name.removeprefix("method-")) or "No record has it yet."
+        return method_lines(every, name.removeprefix("method-")) or "No record has it yet."
     return None
 
 
