@@ -206,11 +206,13 @@ def test_margins_taken_together_equal_those_of_each_sample(classes: int) -> None
     dynamics = Dynamics(40)
     logits = torch.randn(2, 40, classes, generator=generator)
     labels = torch.randint(0, max(classes, 2), (40,), generator=generator)
-    wanted = torch.zeros(2, 40)
+    wanted, leads = torch.zeros(2, 40), torch.zeros(2, 40)
     for visit in range(2):
         for k, (z, y) in enumerate(zip(logits[visit].tolist(), labels.tolist(), strict=True)):
             z = [0.0, z[0]] if classes == 1 else z
             wanted[visit, k] = z[y] - max(other for at, other in enumerate(z) if at != y)
+            p = [math.exp(one) / sum(map(math.exp, z)) for one in z]
+            leads[visit, k] = p[y] - max(other for at, other in enumerate(p) if at != y)
         for rows in torch.randperm(40, generator=generator).split(16):
             made = record(torch.ones(len(rows)))
             made.logits, made.labels = logits[visit, rows], labels[rows]
@@ -218,6 +220,7 @@ def test_margins_taken_together_equal_those_of_each_sample(classes: int) -> None
             dynamics.on_step(rows, made)
     torch.testing.assert_close(dynamics.table()["margin"], wanted[1])
     torch.testing.assert_close(dynamics.table()["mean_margin"], wanted.mean(dim=0))
+    torch.testing.assert_close(dynamics.table()["mean_probability_margin"], leads.mean(dim=0))
 
 
 def test_a_step_without_logits_leaves_the_margin_of_its_rows_unknown() -> None:

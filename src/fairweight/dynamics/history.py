@@ -66,7 +66,6 @@ class Dynamics:
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
         # Visits that are not in the history yet, each row once: the columns of `_visits`.
         self._noted = torch.zeros(6, num_samples, device=self.device)  # [6, N]
-        self._pushed = False  # whether any of them was pushed
         self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
         self._count = 0  # rows that are noted
         # Rows of a step, how often they had been written to when they were given, and what the step left of them.
@@ -121,12 +120,12 @@ class Dynamics:
         if self._count == 0:
             return
         if self._count == self.num_samples:
-            _move(self._history, self._noted if self._pushed else self._noted[:-1], self.decay)
+            _move(self._history, self._noted, self.decay)
         else:
             rows = torch.nonzero(self._seen).flatten()
             self._move_rows(rows, self._noted[:, rows])
         self._seen.zero_()
-        self._count, self._pushed = 0, False
+        self._count = 0
 
     def _write_down(self) -> None:
         """The visits that wait, all at once; where a row is among them twice, each step goes into the history."""
@@ -139,8 +138,7 @@ class Dynamics:
         seen = self._seen.clone().index_fill_(0, rows, True)
         if int(seen.sum()) == self._count + len(rows):
             self._seen, self._count = seen, self._count + len(rows)
-            found = columns([record for _, _, record in pending])
-            for noted, column in zip(self._noted, found, strict=True):
+            for noted, column in zip(self._noted, columns([record for _, _, record in pending]), strict=True):
                 if column is None:
                     noted.index_fill_(0, rows, torch.nan)
                 else:
@@ -148,7 +146,9 @@ class Dynamics:
             return
         self._take_in()  # what was written down before
         for rows, _, record in pending:
-            self._move_rows(rows, torch.stack(columns([record])))
+            unknown = torch.full_like(record.losses, torch.nan, dtype=torch.float32)
+            found = [unknown if column is None else column for column in columns([record])]
+            self._move_rows(rows, torch.stack(found))
 
     def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
         part = self._history[:, rows]  # [C, M], a copy
@@ -188,6 +188,7 @@ class Dynamics:
         spread, and pushed_up at how many visits; NaN and 0 for methods without an objective.
         forgetting_events: right at one visit and wrong at the next; a sample never right counts every visit.
         margin, mean_margin: true logit minus the best other, at the last visit and over all visits.
+        mean_probability_margin: the same in probabilities, so that no visit of a sure network outweighs the others.
         """  # [N] each
         self._take_in()
         held = {name: self._history[place] for name, place in _AT.items()}
@@ -205,6 +206,7 @@ class Dynamics:
             "forgetting_events": torch.where(held["learned"] > 0, held["forgotten"], held["judged"]).int(),
             "margin": held["margin"].clone(),
             "mean_margin": held["margin_sum"] / visits,
+            "mean_probability_margin": held["lead_sum"] / visits,
             "visits": visits.int(),
         }
 
@@ -221,6 +223,8 @@ class Dynamics:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put it back."""
+        if len(state["history"]) != len(self._history):
+            raise ScoresMismatch("The saved history was written by another version; start the training afresh.")
         if state["history"].shape != self._history.shape:
             raise ScoresMismatch(
                 f"The saved history is of {state['history'].shape[1]} samples and this run has {self.num_samples}; "
@@ -236,11 +240,11 @@ class Dynamics:
 
 
 def _move(history: Tensor, noted: Tensor, decay: float) -> None:
-    """Add one more visit of each sample to the history [C, M]: loss, weight, push, right, margin [5, M].
+    """Add one more visit of each sample to the history [C, M]: loss, weight, right, margin, lead, push [6, M].
 
     In place and column by column, because memory that is asked for anew costs more than the sums.
     """
-    losses, weights, push, right, margins = noted
+    losses, weights, right, margins, leads, push = noted
     weighted = losses * weights
     known = ~right.isnan()
     judged, holds = known.float(), right.nan_to_num(0.0)
@@ -251,7 +255,8 @@ def _move(history: Tensor, noted: Tensor, decay: float) -> None:
     for name, now in averaged.items():
         column[name].add_(now, alpha=1 - decay)
     column["forgotten"].addcmul_(column["right"], judged - holds)  # before what was right is overwritten
-    summed = {"margin_sum": margins, "visits": 1, "judged": judged, "learned": holds, "pushed_up": push > 0}
+    summed = {"margin_sum": margins, "lead_sum": leads, "visits": 1}
+    summed |= {"judged": judged, "learned": holds, "pushed_up": push > 0}
     for name, more in summed.items():
         column[name].add_(more)
     column["right"].copy_(torch.where(known, holds, column["right"]))
