@@ -1,11 +1,13 @@
-"""FORML on tables beside plain training, reweighing and fairlearn's ExponentiatedGradient: Adult and COMPAS.
+r"""FORML on tables beside plain training, reweighing and fairlearn's ExponentiatedGradient: Adult and COMPAS.
 
 Every seed draws its own validation and exemplar rows. Test rows are the published ones (Adult), a fifth that was put
 aside once and that benchmarks/tabular_choice.py never reads (COMPAS, put aside), or drawn by every seed. Networks are
 those that `fairweight train` chooses, and the best epoch is chosen on validation.
 
     python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
-    python benchmarks/tabular.py --page                                          # docs/your-own-data.md from the record
+    python benchmarks/tabular.py --data FOLDER --name tabular_unseen --settings 'adult, test rows drawn by every seed' \
+        'compas, race in the inputs, test rows put aside'
+    python benchmarks/tabular.py --page                                         # docs/your-own-data.md from the records
 """
 
 from __future__ import annotations
@@ -123,7 +125,7 @@ def one(setting: str, seed: int, folder: str) -> dict[str, Any]:
     return found
 
 
-def record_of(found: list[dict[str, Any]], command: str) -> dict[str, Any]:
+def record_of(found: list[dict[str, Any]], name: str, command: str) -> dict[str, Any]:
     settings = {}
     for setting in SETTINGS:
         runs = sorted((r for r in found if r["setting"] == setting), key=lambda r: r["seed"])
@@ -142,7 +144,7 @@ def record_of(found: list[dict[str, Any]], command: str) -> dict[str, Any]:
         "come from earlier trials on seeds 0 to 9 in which test rows were in view."
     )
     told = {"remark": remark, "exponentiated_gradient_bound": BOUND}
-    return {"kind": "tabular", "name": "tabular", **origin, **told, "settings": settings}
+    return {"kind": "tabular", "name": name, **origin, **told, "settings": settings}
 
 
 def _aim(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -161,9 +163,9 @@ def page(record: dict[str, Any]) -> str:
     """The record as tables in markdown."""
     parts = []
     for setting, found in record["settings"].items():
-        n = len(next(iter(found["rows"].values()))["seeds"])
+        seeds = sorted(map(int, next(iter(found["rows"].values()))["seeds"]))
         lines = [
-            f"**{setting}**, {n} seeds, in points, mean ± standard error",
+            f"**{setting}**, seeds {seeds[0]} to {seeds[-1]}, in points, mean ± standard error",
             "",
             "| | accuracy | equal-opportunity gap (TPRD) | maxFNR | FPR gap | seconds |",
             "|---|---|---|---|---|---|",
@@ -188,15 +190,24 @@ def _text(mean: dict[str, Any], scale: float) -> str:
 
 
 def write_page(records: Path, path: Path) -> None:
-    """Put the newest record's tables between the marks of a page."""
-    newest = sorted(records.glob("*_tabular/record.json"))[-1]
-    record = json.loads(newest.read_text())
-    text = path.read_text()
-    start, end = "<!-- tabular -->\n", "<!-- /tabular -->"
-    before, _, rest = text.partition(start)
-    _, _, after = rest.partition(end)
-    source = f"From `records/{newest.parent.name}/record.json` ({record['device']}, commit {record['commit']})."
-    path.write_text(f"{before}{start}{page(record)}\n\n{source}\n{end}{after}")
+    """Put the newest records' tables between the marks of a page."""
+    path.write_text(with_records(path.read_text(), records))
+
+
+def with_records(text: str, records: Path) -> str:
+    """The page with the tables of the newest records: the choice of settings, and what they give."""
+    import tabular_choice
+
+    for name in ("tabular_choice", "tabular_unseen", "tabular"):
+        newest = sorted(records.glob(f"????-??-??_{name}/record.json"))[-1]
+        record = json.loads(newest.read_text())
+        source = f"From `records/{newest.parent.name}/record.json` ({record['device']}, commit {record['commit']})."
+        made = tabular_choice.page(record) if name == "tabular_choice" else page(record)
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(start)
+        _, _, after = rest.partition(end)
+        text = f"{before}{start}{made}\n\n{source}\n{end}{after}"
+    return text
 
 
 def main() -> None:
@@ -206,8 +217,9 @@ def main() -> None:
     words.add_argument("--first-seed", type=int, default=FIRST_SEED, help="Earlier ones were looked at in choosing.")
     words.add_argument("--processes", type=int, default=2)
     words.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    words.add_argument("--name", default="tabular", choices=("tabular", "tabular_unseen"), help="Of the record.")
     words.add_argument("--done", type=Path, help="A file of finished runs, one JSON line each: goes on from there.")
-    words.add_argument("--page", action="store_true", help="Only write the newest record into docs/your-own-data.md.")
+    words.add_argument("--page", action="store_true", help="Only write the newest records into docs/your-own-data.md.")
     given = words.parse_args()
     if given.page:
         write_page(ROOT / "records", ROOT / "docs" / "your-own-data.md")
@@ -230,12 +242,13 @@ def main() -> None:
                 with given.done.open("a") as file:
                     file.write(json.dumps(found[-1]) + "\n")
             print(f"{len(found)} of {len(there) + len(tasks)}: {waiting[done]}", flush=True)
+    settings = "" if given.settings == list(SETTINGS) else " --settings " + " ".join(f"'{s}'" for s in given.settings)
     command = (
         f"python benchmarks/tabular.py --data FOLDER --seeds {given.seeds} --first-seed {given.first_seed} "
-        f"--processes {given.processes}"
+        f"--processes {given.processes} --name {given.name}{settings}"
     )
-    record = record_of(found, command)
-    path = ROOT / "records" / f"{record['date'][:10]}_tabular" / "record.json"
+    record = record_of(found, given.name, command)
+    path = ROOT / "records" / f"{record['date'][:10]}_{given.name}" / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(page(record))
