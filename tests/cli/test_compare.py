@@ -57,11 +57,18 @@ def test_one_table_with_a_test_and_a_cost(fairweight, people, tmp_path):
     assert {row["key"] for row in json.loads(out)["rows"]} == {"uniform", "uniform-all", "forml", "proportion"}
 
 
-def test_a_method_that_lacks_groups_is_listed_with_the_reason(fairweight, people):
-    words = ["compare", people, "--label", "hired", "--group", "none", "--methods", "group-dro", "--seeds", "1"]
-    status, out, err = fairweight(*words, "--epochs", "1", "--jobs", "1")
+def test_a_method_that_lacks_groups_is_refused_by_name_and_left_out_of_all(fairweight, people, tmp_path):
+    words = ["compare", people, "--label", "hired", "--group", "none", "--seeds", "1", "--epochs", "1", "--jobs", "1"]
+    status, out, err = fairweight(*words, "--methods", "forml,group-dro")
+    assert (status, out) == (2, "")
+    assert "group-dro cannot be compared: it needs the group of each training sample" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+    status, out, err = fairweight(*words, "--methods", "all")
     assert status == 0, err
-    assert "Not run: group-dro: it needs the group of each training sample" in out
+    for method in ("group-dro", "proportion"):
+        assert f"Not run: {method}: it needs the group of each training sample" in out
+    assert "\nmoew " in out
 
 
 @pytest.mark.parametrize(

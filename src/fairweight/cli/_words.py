@@ -45,6 +45,8 @@ _FLAGS = (
     ),
     ("raise max_classes", "raise --max-classes"),
     ("file_column", "--file-column"),
+    ("give groups, or by='label'", "name its column with --group, or say --option by=label"),
+    ("give groups, or constraint='equal-recall'", "name it with --group, or say --option constraint=equal-recall"),
 )
 _ENCODING = re.compile(r"give encoding=(\S+?)\.")
 

@@ -9,7 +9,7 @@ import typer
 
 from fairweight.cli._options import Device, Json, Out, Seed, device_of, print_json
 from fairweight.cli._pool import DataDir, Download, Engine, Jobs, engine_of, quiet
-from fairweight.errors import RunsFailed
+from fairweight.errors import MissingGroups, RunsFailed
 
 
 def compare(
@@ -68,6 +68,9 @@ def compare(
     names = None if methods.strip() == "all" else [name.strip() for name in methods.split(",") if name.strip()]
     where = device_of(device)
     prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)
+    if names is not None and prepared.left_out:  # asked for by name; "all" takes what there is
+        method, reason = next(iter(prepared.left_out.items()))
+        raise MissingGroups(f"{method} cannot be compared: {reason}")
     record = run_methods(
         prepared,
         out,
