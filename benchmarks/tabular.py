@@ -5,7 +5,7 @@ aside once and that benchmarks/tabular_choice.py never reads (COMPAS, put aside)
 those that `fairweight train` chooses, and the best epoch is chosen on validation.
 
     python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
-    python benchmarks/tabular.py --data FOLDER --name tabular_unseen --settings 'adult, test rows drawn by every seed' \
+    python benchmarks/tabular.py --data FOLDER --name tabular_other_test --settings 'adult, test rows drawn by every seed' \
         'compas, race in the inputs, test rows put aside'
     python benchmarks/tabular.py --page                                         # docs/your-own-data.md from the records
 """
@@ -198,7 +198,7 @@ def with_records(text: str, records: Path) -> str:
     """The page with the tables of the newest records: the choice of settings, and what they give."""
     import tabular_choice
 
-    for name in ("tabular_choice", "tabular_unseen", "tabular"):
+    for name in ("tabular_choice", "tabular_other_test", "tabular"):
         newest = sorted(records.glob(f"????-??-??_{name}/record.json"))[-1]
         record = json.loads(newest.read_text())
         source = f"From `records/{newest.parent.name}/record.json` ({record['device']}, commit {record['commit']})."
@@ -217,7 +217,7 @@ def main() -> None:
     words.add_argument("--first-seed", type=int, default=FIRST_SEED, help="Earlier ones were looked at in choosing.")
     words.add_argument("--processes", type=int, default=2)
     words.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
-    words.add_argument("--name", default="tabular", choices=("tabular", "tabular_unseen"), help="Of the record.")
+    words.add_argument("--name", default="tabular", choices=("tabular", "tabular_other_test"), help="Of the record.")
     words.add_argument("--done", type=Path, help="A file of finished runs, one JSON line each: goes on from there.")
     words.add_argument("--page", action="store_true", help="Only write the newest records into docs/your-own-data.md.")
     given = words.parse_args()
