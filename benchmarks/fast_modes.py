@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from fast_modes_data import SETTINGS, Parts, Setting, drawn, quick, read
+from fast_modes_record import EXACT, MOMENTS, OTHER, PLAIN, summary, table
 from torch import Tensor, nn
 
 from fairweight.data.augment import Chain, Flip, Shift
@@ -35,7 +36,7 @@ from fairweight.engine.options import FitOptions
 from fairweight.engine.predict import predict
 from fairweight.experiments.bench import Way, measure
 from fairweight.experiments.provenance import provenance
-from fairweight.metagradient import Displacement, Mode, Scope, choose, classification_loss, solve, virtual_forward
+from fairweight.metagradient import Displacement, Mode, Scope, classification_loss, solve, virtual_forward
 from fairweight.metagradient.scope import in_scope
 from fairweight.metagradient.weight_form import Softmax
 from fairweight.reweight import Reweighter
@@ -44,7 +45,6 @@ from fairweight.reweight.uniform import Uniform
 from fairweight.sampling import ExemplarSampler, TrainSampler
 from fairweight.types import Batch, Cells, StepRecord
 
-PLAIN, EXACT, OTHER = "plain", "exact", "exact, another exemplar batch"
 MODES: dict[str, dict[str, Any]] = {
     EXACT: {},
     "every=2": {"every": 2},
@@ -56,9 +56,7 @@ MODES: dict[str, dict[str, Any]] = {
     "scope=head, every=5": {"scope": "head", "every": 5},
     "scope=head, look_ahead=None": {"scope": "head", "look_ahead": None},
 }
-MOMENTS = {"early": 0.05, "mid": 0.5, "late": 1.0}
 PROBES = 8  # batches on which pulls are compared at each moment
-MAY_COST = 1.3
 
 
 def made(setting: Setting, mode: str, model: nn.Module, count: int) -> Reweighter:
@@ -121,8 +119,7 @@ class Probe(Observer):
         if "scope" in options:
             scope = Scope(self.model, self.setting.block if options["scope"] == "block" else options["scope"])
             scope.settle(self.model, batch, classification_loss)
-            asked = "auto" if options["scope"] == "head" else "forward"
-            chosen = choose(self.model, batch, classification_loss, asked, scope)
+            chosen = chosen if scope.layer is None else Mode("head", layer=scope.layer)
         done = virtual_forward(self.model, batch, layer=chosen.layer)
         lr = float(self.optimizer.param_groups[0]["lr"])
         displacement = Displacement.of(done.parameters, lr).within(in_scope(done.parameters, scope))
@@ -205,69 +202,6 @@ def times(setting: Setting, parts: Parts, device: str, repeats: int) -> dict[str
     return {name: {"ms": statistics.median(r), "n": len(r), "refusal": None} for name, r in rounds.items()}
 
 
-def mean_of(values: list[float]) -> dict[str, float | int]:
-    """Mean, its standard error, and of how many."""
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return {"mean": round(statistics.fmean(values), 4), "se": round(error, 4), "n": len(values)}
-
-
-def summary(runs: list[dict[str, Any]], timed: dict[str, dict[str, Any]], choice: int) -> dict[str, Any]:
-    """What the runs say, and which mode the rule recommends."""
-    seeds = sorted({run["seed"] for run in runs})
-    chosen_on, reported = seeds[:choice], seeds[choice:]
-    by = {(run["mode"], run["seed"]): run for run in runs}
-    rows: dict[str, dict[str, Any]] = {}
-    for mode in (PLAIN, *MODES):
-        row: dict[str, Any] = {"options": MODES.get(mode, {}), "times_plain": timed[mode]["ms"] / timed[PLAIN]["ms"]}
-        row |= {"ms": timed[mode]["ms"], "n_timed": timed[mode]["n"], "refusal": timed[mode]["refusal"]}
-        own = [s for s in reported if (mode, s) in by]
-        for number in ("accuracy", "tprd") if own else ():
-            row[number] = mean_of([by[mode, s]["test"][number] for s in own])
-            for other in (PLAIN, EXACT):
-                paired = [by[mode, s]["test"][number] - by[other, s]["test"][number] for s in own if (other, s) in by]
-                if paired and mode != other:
-                    row[f"{number}_minus_{other}"] = mean_of(paired)
-        judged = [by[mode, s]["validation"] for s in chosen_on if (mode, s) in by]
-        if judged:
-            row["judged"] = statistics.fmean(v["tprd"] + 100 - v["accuracy"] for v in judged)
-        rows[mode] = row
-    looks = [run["correlations"] for run in runs if "correlations" in run]
-    correlations = {
-        name: {moment: mean_of([c for look in looks for c in look[moment][name]]) for moment in MOMENTS}
-        for name in (looks[0]["early"] if looks else ())
-    }
-    cheap = [m for m in MODES if "judged" in rows[m] and rows[m]["times_plain"] <= MAY_COST]
-    recommended = min(cheap, key=lambda m: rows[m]["judged"]) if cheap else None
-    about = {"chosen_on": chosen_on, "reported": reported, "recommended": recommended}
-    return {"rows": rows, "correlations": correlations, **about}
-
-
-def table(record: dict[str, Any]) -> str:
-    """For people, as Markdown."""
-
-    def number(value: dict[str, Any] | None, digits: int = 2) -> str:
-        return "–" if value is None else f"{value['mean']:.{digits}f} ± {value['se']:.{digits}f}"
-
-    lines = [
-        "| mode | × plain | rank correlation early / mid / late | accuracy | TPRD | TPRD − exact | TPRD − plain |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for mode, row in record["rows"].items():
-        base = record["correlations"].get(mode.split(", every")[0])
-        if mode == EXACT or mode.startswith("every"):
-            like = "1 (the same pull)" if mode != EXACT else "1"
-        else:
-            like = " / ".join(f"{base[m]['mean']:.2f}" for m in MOMENTS) if base else "–"
-        cells = [number(row.get(key)) for key in ("accuracy", "tprd", "tprd_minus_exact", "tprd_minus_plain")]
-        name = f"**{mode}**" if mode == record["recommended"] else mode
-        lines.append(f"| {name} | {row['times_plain']:.2f} | {like} | {' | '.join(cells)} |")
-    other = record["correlations"].get(OTHER)
-    if other:
-        like = " / ".join(f"{other[m]['mean']:.2f}" for m in MOMENTS)
-        lines.append(f"| {OTHER} | | {like} | | | | |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", choices=list(SETTINGS), default="mnist")
@@ -311,7 +245,7 @@ def main() -> None:
         "name": f"fast_modes_{given.set}" + ("_quick" if given.quick else ""),
         "set": given.set,
         "setting": about,
-        **summary(state["runs"], state["times"], given.choice),
+        **summary(MODES, state["runs"], state["times"], given.choice),
         "runs": state["runs"],
         **provenance(given.device),
         "command": f"python benchmarks/fast_modes.py --set {given.set} --data FOLDER --device {given.device} "

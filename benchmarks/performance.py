@@ -1,4 +1,4 @@
-"""docs/performance.md from the records of `fairweight bench`.
+"""docs/performance.md from the records of `fairweight bench` and of benchmarks/fast_modes.py.
 
 python benchmarks/performance.py
 """
@@ -9,6 +9,8 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+
+from fast_modes_record import EXACT, MAY_COST, OTHER, table
 
 ROOT = Path(__file__).parents[1]
 WORDS = """\
@@ -25,6 +27,19 @@ The exact step needs a forward pass (1), the look-ahead's backward (2), a forwar
 - **compiled**: compiled by torch.compile, then replayed. `FORML(trace=compile)` traces all passes of a step into one
   graph first, in which the forward pass stands once; forward mode alone would repeat it.
 - Multiples are of the plain step of the same regime and the same call.
+"""
+
+FAST = """\
+# Fast modes
+
+Off by default. `every=k`: scores move at every k-th step. `scope="head"`: the virtual step and the pull are those of
+the last linear layer, in closed form: the exemplars need a forward pass alone. `scope="NAME"`: those of a block.
+`look_ahead=None`: the objective's gradient is taken at θ instead of θ̃. They combine.
+
+Each row is FORML with its defaults beside plain training on the same seeds, a fifth of the train labels set to one
+class; accuracy and TPRD are of test, in points, mean ± standard error over seeds. Rank correlation (Spearman) is of
+the mode's pull with the exact pull on the same batches, after 5 % of the training, in the middle and at its end. The
+last row is how much two exact pulls agree that saw different exemplars: what the exact step itself is sure of.
 """
 
 
@@ -44,17 +59,47 @@ def rows(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def main() -> None:
+def fast(record: dict[str, Any]) -> list[str]:
+    """One set's fast modes."""
+    setting, chosen = record["setting"], record["recommended"]
+    many = f"{setting['train']:,} train samples, {setting['epochs']} epochs of batch {setting['batch']}"
+    where = f"{record['device']}, {setting['per_class']} exemplars per class and step"
+    row = record["rows"].get(chosen)
+    on, of = (", ".join(map(str, record[key])) for key in ("chosen_on", "reported"))
+    words = (
+        f"No mode costs at most {MAY_COST} × plain here."
+        if row is None
+        else f"Recommended: **{chosen}**, {row['times_plain']:.2f} × plain ({EXACT}: "
+        f"{record['rows'][EXACT]['times_plain']:.2f}). Of the modes that cost at most {MAY_COST} × plain it had the "
+        f"lowest TPRD + error on validation over seeds {on}, a rule written down before the numbers; the table is of "
+        f"seeds {of}."
+    )
+    return [
+        f"## {record['set']}, {setting['words']}, {many}; {where}\n",
+        table(record) + "\n",
+        f"{words} `scope=block` is `{setting['block']}`; n = {record['correlations'][OTHER]['early']['n']} batches per "
+        "correlation.\n",
+        f"`{record['command']}`; torch {record['versions']['torch']}; commit {record['commit']}.\n",
+    ]
+
+
+def page(records: Path) -> str:
+    """The page from the records under a folder."""
     parts = [WORDS]
-    for path in sorted((ROOT / "records").glob("*/record.json")):
-        record = json.loads(path.read_text())
+    found = [json.loads(path.read_text()) for path in sorted(records.glob("*/record.json"))]
+    for record in found:
         if record.get("kind") == "bench":
             precision = "bfloat16 autocast" if record["bf16"] else "float32"
             parts.append(f"## {record['model']}, {record['device']}, {precision}, {record['exemplars']} exemplars\n")
             parts.append("\n".join(rows(record)) + "\n")
             commits = ", ".join(record.get("commits", [record.get("commit") or "unknown"]))
             parts.append(f"`{record['command']}`; torch {record['versions']['torch']}; commit {commits}.\n")
-    (ROOT / "docs" / "performance.md").write_text("\n".join(parts))
+    modes = [part for record in found if record.get("kind") == "fast modes" for part in fast(record)]
+    return "\n".join([*parts, FAST, *modes] if modes else parts)
+
+
+def main() -> None:
+    (ROOT / "docs" / "performance.md").write_text(page(ROOT / "records"))
 
 
 if __name__ == "__main__":
