@@ -98,7 +98,7 @@ def one_run(spec: Spec, folder: Path, data_dir: str | None, folds: int) -> dict[
     weights = result.folder.read_weights()
     wrong = (weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy()
     found = {"fairweight": measured(wrong, -ranked_of(result.folder, weights)["rank"].to_numpy().astype(float))}
-    for name, sign in (("score", -1), ("ema_loss", 1), ("mean_margin", -1)):
+    for name, sign in (("score", -1), ("ema_loss", 1), ("mean_margin", -1), ("mean_probability_margin", -1)):
         values = weights[name].to_numpy(dtype=float)
         if not np.isnan(values).any():
             found[f"{name} alone"] = measured(wrong, sign * values)
@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--source", default="mnist", choices=("mnist", "digits"))
     parser.add_argument("--data-dir")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--folds", type=int, default=0, help="held-out trainings for cleanlab, 0 for none")
     parser.add_argument("--out", default="runs/suspects")
@@ -163,7 +164,7 @@ def main() -> None:
     for title, corruption in CORRUPTIONS.items():
         for method in ("forml", "uniform"):
             seeds: dict[str, dict[str, dict[str, float]]] = {}
-            for seed in range(asked.seeds):
+            for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
                 spec = spec_for(asked.source, corruption, method, seed, asked.epochs)
                 folder = Path(asked.out) / spec.folder_name
                 done = folder / "suspects.json"  # so that a benchmark that was stopped goes on
@@ -171,7 +172,7 @@ def main() -> None:
                     done.parent.mkdir(parents=True, exist_ok=True)
                     done.write_text(json.dumps(one_run(spec, folder, asked.data_dir, asked.folds)))
                 seeds[str(seed)] = json.loads(done.read_text())
-            names = list(seeds["0"])
+            names = list(seeds[str(asked.first_seed)])
             means = {
                 name: {key: Mean.of([s[name][key] for s in seeds.values()]).to_dict() for key in ("auc", "precision")}
                 for name in names
@@ -184,7 +185,8 @@ def main() -> None:
     about = provenance()
     if importlib.util.find_spec("cleanlab") is not None:
         about["versions"]["cleanlab"] = importlib.metadata.version("cleanlab")
-    words = f"--source {asked.source} --seeds {asked.seeds} --epochs {asked.epochs} --folds {asked.folds}"
+    words = f"--source {asked.source} --first-seed {asked.first_seed} --seeds {asked.seeds}"
+    words += f" --epochs {asked.epochs} --folds {asked.folds}"
     about["command"] = f"python benchmarks/suspects.py {words}"
     record = {
         "kind": "suspects",

@@ -28,10 +28,19 @@ def test_all_three_measures_count():
     assert low_third.index(1) == 2
 
 
-def test_without_scores_loss_and_margin_rank_alone():
-    found = suspicion(frame([np.nan] * 3, [1, 3, 2], [3, 1, 2]))
-    assert found["rank"].tolist() == [3, 1, 2]
+@pytest.mark.parametrize("score", [np.nan, 0.0])
+def test_without_scores_or_where_they_are_all_alike_the_margin_decides_and_the_loss_breaks_ties(score):
+    found = suspicion(frame([score] * 4, [1, 9, 2, 3], [3, 2, 1, 1]))
+    assert found["rank"].tolist() == [4, 3, 2, 1]
     assert found["suspicion"].between(0, 1).all()
+
+
+def test_the_margin_is_taken_in_probabilities_where_it_is_known():
+    weights = frame(margin=[-1.0, 5.0, 9.0])
+    assert suspicion(weights)["rank"].tolist() == [1, 2, 3]
+    found = suspicion(weights.assign(mean_probability_margin=[0.2, -0.3, 0.9]))
+    assert found["rank"].tolist() == [2, 1, 3]
+    assert found["suspected"].tolist() == [False, True, False]
 
 
 def test_the_lowest_point_of_the_path_counts_and_not_its_end():

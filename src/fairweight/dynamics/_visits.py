@@ -11,21 +11,21 @@ from torch import Tensor
 from fairweight.types import StepRecord, margin
 
 
-def columns(records: Sequence[StepRecord]) -> list[Tensor | None]:
-    """Loss, weight times batch size, right, margin, lead and push of each sample; NaN or None where not known.
+def columns(records: Sequence[StepRecord], sizes: Sequence[int]) -> list[Tensor | None]:
+    """Push, loss, weighted loss, weight times batch size, margin, lead and right; NaN or None where not known.
 
     The margin is in logits; the lead, the same in probabilities.
-    """  # 6 of [M]
+    """  # 7 of [M]
     losses = torch.cat([record.losses for record in records]).float()
     weights = torch.cat([record.weights for record in records]).float()
     start = 0
-    for size, alike in groupby(len(record.losses) for record in records):  # an epoch's steps but the last are alike
-        end = start + size * sum(1 for _ in alike)
+    for size, alike in groupby(sizes):  # all of an epoch's steps but the last are of one size
+        end = start + size * len(list(alike))
         weights[start:end].mul_(size)
         start = end
-    right = _joined([record.correct for record in records], records)
     push = _joined([_push(record) for record in records], records)
-    return [losses, weights, right, *_margins(records), push]
+    right = _joined([record.correct for record in records], records)
+    return [push, losses, losses * weights, weights, *_margins(records), right]
 
 
 def _margins(records: Sequence[StepRecord]) -> tuple[Tensor | None, Tensor | None]:

@@ -16,13 +16,19 @@ PENDING_SAMPLES = 65_536  # visits that are gathered before they are written dow
 PENDING_LOGITS = 4_194_304  # and at most so many logits
 _LARGEST_HALF = 65_000.0
 
-# What is kept of each sample: averages over visits, then sums over visits, then what was last.
+# What is kept of each sample. The columns of `_visits` come as push, loss, weighted loss, weight, margin, lead, right:
+# three runs of them go into three runs of these, each in one pass over memory.
 _AVERAGES = (
-    "gathered",  # weight that the averages have gathered
+    "push",  # of how much more weight the objective asked for than for the rest of the batch, in units of the batch
     "loss",
     "weighted_loss",  # of p_i B l_i
     "weight",  # of p_i B
-    "push",  # of how much more weight the objective asked for than for the rest of the batch, in units of the batch
+)
+_LAST = (
+    "epoch_loss",  # at the last visit of this epoch, NaN before it
+    "epoch_weighted_loss",
+    "epoch_weight",
+    "margin",  # at the last visit
 )
 _SUMS = (
     "margin_sum",
@@ -33,16 +39,11 @@ _SUMS = (
     "forgotten",  # visits at which it was not, after one at which it was
     "pushed_up",  # visits at which the objective asked for more weight
 )
-_LAST = (
-    "margin",  # at the last visit
-    "right",  # whether the prediction was right when that was last known
-    "epoch_loss",  # at the last visit of this epoch, NaN before it
-    "epoch_weighted_loss",
-    "epoch_weight",
-)
-_COLUMNS = (*_AVERAGES, *_SUMS, *_LAST)
+_COLUMNS = (*_AVERAGES, *_LAST, *_SUMS, "right")  # right: whether the prediction was, when that was last known
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
 _THIS_EPOCH = slice(_AT["epoch_loss"], _AT["epoch_weight"] + 1)
+_LAST_VISIT = slice(_AT["epoch_loss"], _AT["margin"] + 1)
+_MARGINS = slice(_AT["margin_sum"], _AT["lead_sum"] + 1)
 
 
 class Dynamics:
@@ -65,11 +66,11 @@ class Dynamics:
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
         # Visits that are not in the history yet, each row once: the columns of `_visits`.
-        self._noted = torch.zeros(6, num_samples, device=self.device)  # [6, N]
+        self._noted = torch.zeros(7, num_samples, device=self.device)  # [7, N]
         self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
         self._count = 0  # rows that are noted
-        # Rows of a step, how often they had been written to when they were given, and what the step left of them.
-        self._pending: list[tuple[Tensor, int, StepRecord]] = []
+        # Rows of a step, how often they had been written to when they were given, how many, and what was left of them.
+        self._pending: list[tuple[Tensor, int, int, StepRecord]] = []
         self._room = PENDING_SAMPLES  # steps that may wait
         self._replays = self.device.type != "cpu"  # a replayed step overwrites its record; only a GPU replays
         self.score_path: list[Tensor] = []  # one [P] per epoch
@@ -80,7 +81,7 @@ class Dynamics:
         """Take in one visit of these rows."""
         if self._replays:
             rows, record = rows.clone(), in_memory_of_its_own(record)
-        self._pending.append((rows, rows._version, record))
+        self._pending.append((rows, rows._version, len(rows), record))
         if len(self._pending) >= self._room:
             self._write_down()
         elif len(self._pending) == 1:
@@ -132,22 +133,23 @@ class Dynamics:
         pending, self._pending = self._pending, []
         if not pending:
             return
-        if any(rows._version != version for rows, version, _ in pending):
+        every, versions, sizes, records = zip(*pending, strict=True)
+        if versions != tuple([rows._version for rows in every]):
             raise BadInput("the rows of a step were overwritten before its epoch ended; give on_step a copy of them.")
-        rows = torch.cat([visit[0] for visit in pending])  # [M]
+        rows = torch.cat(every)  # [M]
         seen = self._seen.clone().index_fill_(0, rows, True)
         if int(seen.sum()) == self._count + len(rows):
             self._seen, self._count = seen, self._count + len(rows)
-            for noted, column in zip(self._noted, columns([record for _, _, record in pending]), strict=True):
+            for noted, column in zip(self._noted, columns(records, sizes), strict=True):
                 if column is None:
                     noted.index_fill_(0, rows, torch.nan)
                 else:
                     noted.scatter_(0, rows, column)
             return
         self._take_in()  # what was written down before
-        for rows, _, record in pending:
-            unknown = torch.full_like(record.losses, torch.nan, dtype=torch.float32)
-            found = [unknown if column is None else column for column in columns([record])]
+        for rows, _, size, record in pending:
+            unknown = torch.full((size,), torch.nan, device=self.device)
+            found = [unknown if column is None else column for column in columns([record], [size])]
             self._move_rows(rows, torch.stack(found))
 
     def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
@@ -192,7 +194,8 @@ class Dynamics:
         """  # [N] each
         self._take_in()
         held = {name: self._history[place] for name, place in _AT.items()}
-        gathered, visits = held["gathered"], held["visits"]
+        visits = held["visits"]
+        gathered = 1 - self.decay**visits  # weight that the averages have gathered
         pushed = bool((held["push"] != 0).any())
         return {
             "ema_loss": held["loss"] / gathered,  # 0 / 0 where never seen
@@ -240,29 +243,24 @@ class Dynamics:
 
 
 def _move(history: Tensor, noted: Tensor, decay: float) -> None:
-    """Add one more visit of each sample to the history [C, M]: loss, weight, right, margin, lead, push [6, M].
+    """Add one more visit of each sample, the columns of `_visits` [7, M], to the history [C, M].
 
-    In place and column by column, because memory that is asked for anew costs more than the sums.
+    In place, because memory that is asked for anew costs more than the sums; what was noted is used up.
     """
-    losses, weights, right, margins, leads, push = noted
-    weighted = losses * weights
+    push, right = noted[0], noted[6]
     known = ~right.isnan()
     judged, holds = known.float(), right.nan_to_num(0.0)
     column = {name: history[place] for name, place in _AT.items()}
-    history[: len(_AVERAGES)].mul_(decay)
-    column["gathered"].add_(1 - decay)
-    averaged = {"loss": losses, "weighted_loss": weighted, "weight": weights, "push": push.nan_to_num(0.0)}
-    for name, now in averaged.items():
-        column[name].add_(now, alpha=1 - decay)
+    column["pushed_up"].add_(push > 0)
+    push.nan_to_num_(0.0)
+    history[: len(_AVERAGES)].lerp_(noted[: len(_AVERAGES)], 1 - decay)
+    history[_LAST_VISIT].copy_(noted[1:5])
+    history[_MARGINS].add_(noted[4:6])
     column["forgotten"].addcmul_(column["right"], judged - holds)  # before what was right is overwritten
-    summed = {"margin_sum": margins, "lead_sum": leads, "visits": 1}
-    summed |= {"judged": judged, "learned": holds, "pushed_up": push > 0}
-    for name, more in summed.items():
-        column[name].add_(more)
+    column["visits"].add_(1)
+    column["judged"].add_(judged)
+    column["learned"].add_(holds)
     column["right"].copy_(torch.where(known, holds, column["right"]))
-    last = {"margin": margins, "epoch_loss": losses, "epoch_weighted_loss": weighted, "epoch_weight": weights}
-    for name, value in last.items():
-        column[name].copy_(value)
 
 
 def _average(epochs: Tensor, losses: Tensor, weighted: Tensor, over_set: Tensor, decay: float) -> None:

@@ -15,7 +15,10 @@ from fairweight.report.suspects import RULE, Detection, detection
 if TYPE_CHECKING:
     import pandas as pd
 
-_SHOWN = ("label", "group", "suggested", "predicted", "probability", "true_label", "score", "ema_loss", "mean_margin")
+_SHOWN = (
+    *("label", "group", "suggested", "predicted", "probability", "true_label"),
+    *("score", "ema_loss", "mean_probability_margin"),
+)
 
 
 @dataclass(frozen=True)

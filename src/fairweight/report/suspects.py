@@ -1,17 +1,18 @@
 """Labels that are probably wrong, by one rule.
 
 Each training sample has up to three ranks, from 0 (least suspect) to 1: by the lowest point of its score's path, by its
-average loss, and by its average margin over training. Its suspicion is the middle one of the three, so that one
-measure gone astray (a reversed look-ahead, an objective that asks for hard samples) does not decide; of two, their
-mean. Ties go to the higher mean of the ranks, then to the lower row. A sample is suspected where its average margin is
-below 0: over the whole of training the model preferred another label. Where classes overlap, such samples are hard
-cases as well as wrong labels.
+average loss, and by its average margin over training, in probabilities. Where a method learns scores, suspicion is the
+middle one of the three, so that one measure gone astray (a reversed look-ahead, an objective that asks for hard
+samples) does not decide. Where it learns none, two ranks have no middle, and the margin decides: it is bounded, while a
+loss is ruled by the few visits that went worst. Ties go to the higher mean of the ranks, then to the lower row. A
+sample is suspected where its average margin is below 0: over the whole of training the model preferred another label.
+Where classes overlap, such samples are hard cases as well as wrong labels.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from fairweight.errors import BadInput
 
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 RULE = (
     "the middle of three ranks: by the lowest point of the score's path, by the average loss and by the average "
-    "margin over training"
+    "probability margin over training; without scores, by that margin"
 )
+
+
+MARGINS = ("mean_probability_margin", "mean_margin")  # the first that the weights hold
 
 
 @dataclass(frozen=True)
@@ -57,30 +61,27 @@ def suspicion(weights: pd.DataFrame, lowest_scores: Numbers | None = None) -> pd
     import numpy as np
     import pandas as pd
 
-    measures = _measures(weights, lowest_scores)
-    if not measures:
+    scores = lowest_scores if lowest_scores is not None else _column(weights, "score")
+    if _known(scores) and np.nanmin(scores) == np.nanmax(scores):
+        scores = None  # all alike: they rank nobody
+    margin = next(filter(_known, (_column(weights, name) for name in MARGINS)), None)
+    loss = _column(weights, "ema_loss")
+    measures = [None if scores is None else -scores, loss, None if margin is None else -margin]
+    found = [values for values in measures if _known(values)]
+    if not found:
         raise BadInput("these weights hold no loss, margin or score to rank labels by; train with this version.")
-    ranks = np.stack([pd.Series(values).rank(na_option="top").to_numpy() for values in measures])  # [R, N]
+    ranks = np.stack([pd.Series(values).rank(na_option="top").to_numpy() for values in found])  # [R, N]
     ranks = (ranks - 0.5) / max(1, len(weights))
-    middle = np.median(ranks, axis=0)
+    middle = np.median(ranks, axis=0) if _known(scores) else ranks[-1]
     order = np.lexsort((np.arange(len(weights)), -ranks.mean(axis=0), -middle))
     place = np.empty(len(weights), dtype=np.int64)
     place[order] = np.arange(1, len(weights) + 1)
-    margin = weights["mean_margin"].to_numpy(dtype="float64") if "mean_margin" in weights else -measures[0]
-    return pd.DataFrame({"rank": place, "suspicion": middle, "suspected": margin < 0}, index=weights.index)
+    suspected = np.zeros(len(weights), dtype=bool) if margin is None else margin < 0
+    return pd.DataFrame({"rank": place, "suspicion": middle, "suspected": suspected}, index=weights.index)
 
 
-def _measures(weights: pd.DataFrame, lowest_scores: Numbers | None) -> list[Numbers]:
-    """Each measure that the run has, higher for more suspect."""
-    import numpy as np
-
-    found = []
-    scores = lowest_scores if lowest_scores is not None else _column(weights, "score")
-    if scores is not None and not np.isnan(scores).all():
-        found.append(-scores)
-    loss, margin = _column(weights, "ema_loss"), _column(weights, "mean_margin")
-    found += [values for values in (loss, None if margin is None else -margin) if values is not None]
-    return [values for values in found if not np.isnan(values).all()]
+def _known(values: Numbers | None) -> TypeGuard[Numbers]:
+    return values is not None and not bool((values != values).all())
 
 
 def _column(weights: pd.DataFrame, name: str) -> Numbers | None:
