@@ -136,3 +136,33 @@ def test_a_step_at_the_head_is_the_head_s_score_gradient():
     record = forml.step(train, exemplar, torch.optim.SGD(model.parameters(), 0.1))
     assert oracle.error(record.gradient, expected) < 1e-13
     assert forml.scope == "4"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("options", [{"scope": "head"}, {"scope": "head", "every": 2}, {"scope": "2"}], ids=str)
+def test_captured_as_a_cuda_graph(options, bf16):
+    from fairweight.engine.captured import CapturedStep
+
+    train = Batch(net.pictures(48).inputs.float(), net.pictures(48).labels, rows=torch.arange(48)).to("cuda")
+    exemplar = Batch(net.pictures(12, seed=4).inputs.float(), net.pictures(12).labels).to("cuda")
+    found = []
+    for captured in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 3)).cuda()
+        forml = fw.FORML(model, 48, agreement_every=0, **options)
+        optimizer = torch.optim.SGD(model.parameters(), 0.05)
+        take = CapturedStep(forml, optimizer)
+        for _ in range(12):
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=bf16):
+                if captured:
+                    take(train, exemplar)
+                else:
+                    forml.step(train, exemplar, optimizer)
+        if captured:
+            assert take.refusal is None
+            assert take.captures == forml.every
+        found.append([forml.scores, *model.parameters(), *model.buffers()])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=0.02 if bf16 else 1e-5)
