@@ -7,6 +7,7 @@ import torch
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.experiments import searched as module
+from fairweight.experiments._engine import Settings, perform
 from fairweight.experiments.searched import search_of, searched
 from fairweight.experiments.source import dataset_for
 
@@ -151,3 +152,11 @@ def test_the_search_of_a_method():
         search_of("moew", {"alpha": [0.1]}, {"rounds": 2})
     with pytest.raises(BadInput, match="say which"):
         search_of("label-bias", {}, {"iterations": 3})
+
+
+def test_progress_counts_over_all_trainings(tiny, tmp_path):
+    spec = tiny.with_(method="moew", search={"name": "alpha", "rounds": 1, "per_round": 3})
+    told = []
+    outcome = perform(spec, Settings(str(tmp_path), "cpu"), lambda _, epoch, epochs: told.append((epoch, epochs)))
+    assert outcome.error is None
+    assert told == [(epoch, 6) for epoch in range(1, 7)]  # three trainings of two epochs

@@ -15,7 +15,7 @@ from fairweight.data import Dataset
 from fairweight.engine.observers import Observer
 from fairweight.errors import BadInput, FairweightError
 from fairweight.experiments.run import run
-from fairweight.experiments.searched import searched
+from fairweight.experiments.searched import search_for, searched
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
 
@@ -99,16 +99,20 @@ class InProcess(Engine):
 class _Epochs(Observer):
     """Passes on how far a run is; counts over all trainings of a search."""
 
-    def __init__(self, fingerprint: str, tell: Callable[[str, int, int], None]) -> None:
-        self.fingerprint, self.tell = fingerprint, tell
-        self._epochs = 1
+    def __init__(self, fingerprint: str, tell: Callable[[str, int, int], None], trainings: int = 1) -> None:
+        self.fingerprint, self.tell, self.trainings = fingerprint, tell, trainings
+        self._epochs, self._done = 1, 0
 
     def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
         self._epochs = epochs
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
-        self.tell(self.fingerprint, epoch, self._epochs)
+        self.tell(self.fingerprint, self._done * self._epochs + epoch, self.trainings * self._epochs)
         return None
+
+    def on_training(self, done: int, total: int) -> None:
+        """One training of the search is over."""
+        self._done = done
 
 
 class DatasetMemory:
@@ -139,9 +143,13 @@ def perform(
         dataset = (memory or DatasetMemory()).get(spec, settings)  # first: what is not there leaves no folder behind
         place.mkdir(parents=True, exist_ok=True)
         with claimed(place):
-            how = searched if spec.search else run
-            observer = _Epochs(spec.fingerprint, tell)
-            done = how(spec, place, device=settings.device, observers=[observer], dataset=dataset)
+            if spec.search:
+                observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total)
+                done = searched(spec, place, device=settings.device, observers=[observer], dataset=dataset,
+                                report=observer.on_training)  # fmt: skip
+            else:
+                observer = _Epochs(spec.fingerprint, tell)
+                done = run(spec, place, device=settings.device, observers=[observer], dataset=dataset)
     except FairweightError as error:
         return Outcome(spec, place, error=str(error), cause=type(error).__name__, seconds=time.monotonic() - started)
     except Exception as error:  # of any kind: the others go on, and the trace is kept for whoever mends it
