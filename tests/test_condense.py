@@ -9,6 +9,7 @@ from fairweight.condense import (
     condense,
     correlation_with_recall,
     number_to_drop,
+    quotas,
     random_like,
     rule_named,
 )
@@ -106,7 +107,8 @@ def test_rules_are_known_by_both_names():
         "weighted-loss",
         "score",
     ]
-    assert list(ALSO) == ["N1", "N2", "N3", "N4", "N5"]
+    assert list(ALSO) == ["N1", "N2", "N3", "N4", "N5", "DROP"]
+    assert rule_named("DRoP") == rule_named("recall_quotas") == "recall-quotas"
     with pytest.raises(UnknownName, match="choose from: weighted-loss"):
         rule_named("best")
 
@@ -114,6 +116,50 @@ def test_rules_are_known_by_both_names():
 def test_a_rule_that_the_run_cannot_answer_is_refused():
     with pytest.raises(BadInput, match="no score, which the rule 'score' drops by"):
         condense(audits.weights(50, scores=False), 5, "score")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "recalls", "count", "goes"),
+    [
+        ((100, 100), (0.9, 0.7), 100, (75, 25)),  # kept 25 and 75: as 0.1 to 0.3
+        (
+            (100, 100),
+            (0.9, 0.5),
+            60,
+            (60, 0),
+        ),  # 1 to 5 asks for 117 of 100: full, the other has the rest
+        ((100, 300), (0.9, 0.9), 40, (10, 30)),  # alike in recall, alike in share
+        ((50, 50), (1.0, 1.0), 20, (10, 10)),  # nothing to tell them apart
+        ((50, 50, 100), (1.0, 0.5, 1.0), 60, (20, 0, 40)),  # recall 1 asks for nothing; what is left over goes alike
+        ((10, 10, 10), (0.5, 0.5, 0.5), 10, (4, 3, 3)),  # whole samples, no more and no fewer
+    ],
+)
+def test_quotas_of_hand_numbers(sizes, recalls, count, goes):
+    assert quotas(np.array(sizes, dtype=float), np.array(recalls), count).tolist() == list(goes)
+
+
+def test_quotas_keep_most_of_the_labels_of_low_recall_at_random_and_above_the_floor():
+    weights = frame(np.zeros(300), ["a"] * 100 + ["b"] * 100 + ["c"] * 100)
+    recall = {"a": 0.95, "b": 0.8, "c": 0.8}
+    found = condense(weights, 120, "DRoP", recall=recall, floor=10)
+    assert found.cells["after"].tolist() == [20, 80, 80]  # 180 kept, as 0.05 to 0.2 to 0.2
+    assert found.notes == ()
+    again, other = (condense(weights, 120, "DRoP", recall=recall, seed=seed).kept for seed in (0, 1))
+    assert np.array_equal(found.kept, again)
+    assert not np.array_equal(found.kept, other)
+    held = condense(weights, 120, "DRoP", recall={**recall, "a": 1.0}, floor=10)
+    assert held.cells["after"].tolist()[0] == 10
+    assert held.dropped == 120
+    assert any("would have left 0 of 100 samples with label=a; the floor keeps 10" in note for note in held.notes)
+
+
+def test_quotas_need_to_know_a_recall():
+    weights = frame(np.zeros(20), ["a"] * 10 + ["b"] * 10)
+    with pytest.raises(BadInput, match="give recall="):
+        condense(weights, 5, "DRoP")
+    with pytest.raises(BadInput, match="no label of the training set"):
+        condense(weights, 5, "DRoP", recall={"z": 0.5})
+    assert condense(weights, 6, "DRoP", recall={"a": 0.5}, floor=0).cells["after"].tolist() == [7, 7]
 
 
 @pytest.mark.parametrize(("words", "count"), [("10%", 100), (" 0.1 ", 100), ("500", 500), ("12.5 %", 125)])

@@ -37,10 +37,10 @@ class Twin:
     def on_step(self, rows: Tensor, done: StepRecord) -> None:
         assert done.correct is not None
         assert done.margin is not None
-        for k, row in enumerate(rows.tolist()):
-            weight = float(done.weights[k]) * len(rows)
-            visit = {"loss": float(done.losses[k]), "weight": weight, "margin": float(done.margin[k])}
-            self.seen.setdefault(row, []).append({**visit, "right": float(done.correct[k])})
+        columns = (rows, done.losses, done.weights * len(rows), done.margin, done.correct)
+        for row, loss, weight, margin, right in zip(*(column.tolist() for column in columns), strict=True):
+            visit = {"loss": loss, "weight": weight, "margin": margin, "right": float(right)}
+            self.seen.setdefault(row, []).append(visit)
 
     def ema(self, row: int, value: str) -> float:
         total = gathered = 0.0

@@ -12,6 +12,7 @@ say which normalisation. Each candidate has a name here:
 | loss | N5 | average of the loss, each epoch divided by its mean; no weight |
 | forgetting | | forgetting events |
 | score | | score, where the method learns one |
+| recall-quotas | DRoP | at random, from each label a quota: labels with a high recall on held-out data give most |
 
 A cell (label and group) never falls below the floor: its best samples are kept and the next lowest of other cells go.
 """
@@ -41,7 +42,9 @@ COLUMNS = {
     "forgetting": "forgetting_events",
     "score": "score",
 }
-ALSO = dict(zip(("N1", "N2", "N3", "N4", "N5"), COLUMNS, strict=False))
+QUOTAS = "recall-quotas"  # Vysogorets et al., ICLR 2025 (arXiv 2404.05579)
+RULES = (*COLUMNS, QUOTAS)
+ALSO = dict(zip(("N1", "N2", "N3", "N4", "N5"), COLUMNS, strict=False)) | {"DROP": QUOTAS}
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Condensed:
 def rule_named(name: str) -> str:
     """The rule of that name, also as N1 to N5."""
     found = ALSO.get(name.upper(), name.lower().replace("_", "-"))
-    if found not in COLUMNS:
-        raise UnknownName(f"{name!r} is no rule of condensation; choose from: {', '.join([*COLUMNS, *ALSO])}.")
+    if found not in RULES:
+        raise UnknownName(f"{name!r} is no rule of condensation; choose from: {', '.join([*RULES, *ALSO])}.")
     return found
 
 
@@ -91,14 +94,30 @@ def number_to_drop(words: str, total: int) -> int:
     return count
 
 
-def condense(weights: pd.DataFrame, count: int, rule: str = "weighted-loss", *, floor: int = FLOOR) -> Condensed:
-    """Drop so many of the lowest by a rule, and no cell below the floor; fewer go where the floor asks for it."""
+def condense(
+    weights: pd.DataFrame,
+    count: int,
+    rule: str = "weighted-loss",
+    *,
+    floor: int = FLOOR,
+    recall: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> Condensed:
+    """Drop so many of the lowest by a rule, and no cell below the floor; fewer go where the floor asks for it.
+
+    recall: of each label, on held-out samples, which recall-quotas asks for; seed: of what it draws.
+    """
     import numpy as np
 
     name = rule_named(rule)
     if floor < 0:
         raise BadInput(f"floor={floor}; give the number of samples of each cell that must stay, 0 for none.")
-    values = rule_values(weights, name)
+    if name != QUOTAS:
+        values = rule_values(weights, name)
+    elif recall is None:
+        raise BadInput(f"the rule {name!r} needs the recall of each label on held-out samples: give recall=.")
+    else:
+        values = quota_values(weights, count, recall, seed)
     order = lowest_first(weights, values)
     cells, names = cells_of(weights)
     free = _order_allowed(order, cells, len(names), floor)
@@ -126,6 +145,54 @@ def rule_values(weights: pd.DataFrame, rule: str) -> Array:
     if rule == "weighted-loss-by-class":
         means = weights.groupby("label", observed=True)[column].transform("mean").to_numpy(dtype=float)
         values = values / np.maximum(means, np.finfo(float).tiny)
+    return values
+
+
+def quotas(sizes: Array, recalls: Array, count: int) -> Array:
+    """How many samples of each label go: it keeps a share that grows with 1 − recall, and at most all it has.
+
+    What a full label cannot take goes to the others in the same proportion; labels of recall 1 keep something only
+    where the others are full, and alike.
+    """  # [K]
+    import numpy as np
+
+    keep = np.zeros(len(sizes))
+    for need in (1 - recalls, np.ones(len(sizes))):  # by recall, then what is left over evenly
+        while True:
+            left = sizes.sum() - count - keep.sum()
+            wanted = np.where(keep < sizes, need * sizes, 0.0)
+            if left <= 1e-9 or wanted.sum() <= 0:
+                break
+            given = keep + left * wanted / wanted.sum()
+            if (given <= sizes).all():
+                keep = given
+                break
+            keep = np.where(given >= sizes, sizes, keep)
+    goes = sizes - keep
+    whole = np.floor(goes + 1e-9)
+    for k in np.argsort(whole - goes, kind="stable")[: round(count - whole.sum())]:  # the largest remainders
+        whole[k] += 1
+    return whole.astype(np.int64)
+
+
+def quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float], seed: int) -> Array:
+    """A random order in which each label's quota stands below 1 and the rest of it above."""  # [N]
+    import numpy as np
+
+    labels = weights["label"].astype(str).to_numpy()
+    names = sorted(set(labels))
+    known = [recall[name] for name in names if name in recall]
+    if not known:
+        raise BadInput("no label of the training set has a known recall on held-out samples; choose another rule.")
+    recalls = np.array([recall.get(name, float(np.mean(known))) for name in names])  # a label not held out: the mean
+    members = [np.flatnonzero(labels == name) for name in names]
+    goes = quotas(np.array([len(found) for found in members], dtype=float), recalls, count)
+    generator = np.random.default_rng(seed)
+    values = np.empty(len(labels))
+    for found, quota in zip(members, goes, strict=True):
+        places = (generator.permutation(len(found)) + 0.5) / len(found)
+        share = quota / len(found)
+        values[found] = np.where(places < share, places / max(share, 1e-12), 1 + places)
     return values
 
 

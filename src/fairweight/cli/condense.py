@@ -18,7 +18,7 @@ def condense(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     drop: Annotated[str, typer.Option("--drop", help="How many go: 10%, 0.1, or a number of samples.")] = "10%",
     rule: Annotated[
-        str, typer.Option("--rule", help="N1 (the paper's) to N5, or a name; docs/audit.md has all.")
+        str, typer.Option("--rule", help="N1 (the paper's) to N5, DRoP, or a name; docs/audit.md has all.")
     ] = "weighted-loss",
     floor: Annotated[int, typer.Option("--floor", min=0, help="Samples of each cell that stay.")] = 10,
     retrain: Annotated[bool, typer.Option("--retrain", help="Train on what is kept, beside random sets.")] = False,
@@ -40,7 +40,7 @@ def condense(
     name = rule_named(rule)
     share = drop.strip().replace("%", "pct")
     where = out if out is not None else run / f"condensed_{name}_{share}"
-    written = condense_run(run, drop, name, floor, where)
+    written = condense_run(run, drop, name, floor, where, seed=seed)
     found = None
     if not json:
         _tell(written)

@@ -9,15 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairweight.condense import Condensed, condense, correlation_with_recall, number_to_drop, random_like
+from fairweight.condense import (
+    QUOTAS,
+    Condensed,
+    condense,
+    correlation_with_recall,
+    number_to_drop,
+    random_like,
+    rule_named,
+)
 from fairweight.engine.state import write_atomically
-from fairweight.errors import RunsFailed
+from fairweight.errors import MissingData, RunsFailed
 from fairweight.experiments._engine import Watcher
 from fairweight.experiments.auditing import finished
 from fairweight.experiments.folder import METRICS, RUN, RunFolder
 from fairweight.experiments.mean import Mean
 from fairweight.experiments.parallel import run_all
 from fairweight.experiments.spec import Spec
+from fairweight.metagradient.passes import predicted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,11 +68,13 @@ class Written:
         }
 
 
-def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | Path) -> Written:
+def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | Path, *, seed: int = 0) -> Written:
     """Choose by a run's history, and write the kept rows as parquet and as a plain list of source rows."""
     folder = finished(run)
     weights = folder.read_weights()
-    condensed = condense(weights, number_to_drop(drop, len(weights)), rule, floor=floor)
+    recall = held_out_recall(folder) if rule_named(rule) == QUOTAS else None
+    count = number_to_drop(drop, len(weights))
+    condensed = condense(weights, count, rule, floor=floor, recall=recall, seed=seed)
     where = Path(out)
     frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
     content = io.BytesIO()
@@ -73,6 +84,17 @@ def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | P
     written = Written(folder, where, condensed, correlation_with_recall(condensed, folder.read(METRICS)))
     RunFolder(where).write(SUMMARY, written.to_dict())
     return written
+
+
+def held_out_recall(folder: RunFolder) -> dict[str, float]:
+    """Recall of each label on the validation set, or on the exemplars where there is none; never on test."""
+    names = [str(name) for name in folder.read(METRICS)["labels"]]
+    try:
+        logits, labels, _ = folder.read_logits("validation")
+    except MissingData:
+        logits, labels, _ = folder.read_logits("exemplar")
+    right = predicted(logits) == labels
+    return {name: float(right[labels == k].double().mean()) for k, name in enumerate(names) if (labels == k).any()}
 
 
 def _write_list(path: Path, weights: pd.DataFrame, kept: Array) -> dict[str, str]:

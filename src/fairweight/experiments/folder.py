@@ -131,7 +131,10 @@ class RunFolder:
         path = self.path / LOGITS
         if not path.is_file():
             raise MissingData(f"{path} is not there; delete {self.path} and run the training again.")
-        kept = state.load(path)[part]
+        parts = state.load(path)
+        if part not in parts:
+            raise MissingData(f"the run in {self.path} has no {part} set; it has {', '.join(sorted(parts))}.")
+        kept = parts[part]
         return kept["logits"], kept["labels"], kept["groups"]
 
     def write_weights(
