@@ -5,8 +5,8 @@ aside once and that benchmarks/tabular_choice.py never reads (COMPAS, put aside)
 those that `fairweight train` chooses, and the best epoch is chosen on validation.
 
     python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
-    python benchmarks/tabular.py --data FOLDER --name tabular_other_test --settings 'adult, test rows drawn by every seed' \
-        'compas, race in the inputs, test rows put aside'
+    python benchmarks/tabular.py --data FOLDER --name tabular_other_test \
+        --settings 'adult, test rows drawn by every seed' 'compas, race in the inputs, test rows put aside'
     python benchmarks/tabular.py --page                                         # docs/your-own-data.md from the records
 """
 

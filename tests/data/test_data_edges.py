@@ -110,3 +110,15 @@ def test_a_label_with_many_values_may_be_allowed(tmp_path):
     assert refused.returncode == 2
     assert "raise --max-classes" in refused.stderr
     assert fairweight(tmp_path, *words, "--max-classes", "200").returncode == 0
+
+
+def test_names_that_differ_by_capitals_alone_are_named():
+    frame = people()
+    frame.loc[frame.index % 3 == 0, "sex"] = "f"
+    data = load(frame, label="income", group="sex")
+    assert data.group_names == ("F", "M", "f")
+    assert any("capitals alone" in note and "'F', 'f'" in note for note in data.notes)
+    frame = people()
+    frame.loc[frame.index % 3 == 0, "income"] = "High"
+    assert any("labels of 'income'" in note and "capitals" in note for note in load(frame, label="income").notes)
+    assert not any("capitals" in note for note in load(people(), label="income", group="sex").notes)

@@ -97,6 +97,18 @@ def unify(parts: dict[str, Texts]) -> dict[str, Texts]:
     return {name: [spelling[text] for text in texts] for name, texts in parts.items()}
 
 
+def twins(names: Iterable[str], what: str) -> list[str]:
+    """A warning where names differ by capitals alone: one value that was typed in two ways, most likely."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.casefold(), []).append(name)
+    alike = [same for same in found.values() if len(same) > 1]
+    if not alike:
+        return []
+    pairs = "; ".join(listing(same) for same in alike[:3])
+    return [f"Warning: {what} that differ by capitals alone count as different: {pairs}."]
+
+
 def columns_are(asked: str, names: Sequence[str]) -> str:
     """What there is instead of the column that was asked for, for a sentence."""
     close = difflib.get_close_matches(asked.lower(), [name.lower() for name in names], n=1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, columns_are, in_order, listing, to_number, unify
+from fairweight.data._texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.data.options import GroupOptions
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName
 
@@ -45,6 +45,7 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
     _check_names(names, columns, title)
+    notes += twins(names, f"groups of {title!r}")
     trained = {text for text in values["train"] if text is not None}
     unseen = [name for name in names if name not in trained]
     if trained and unseen:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, all_numbers, columns_are, in_order, listing, threshold, unify
+from fairweight.data._texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
 from fairweight.data.options import LabelOptions
 from fairweight.errors import BadLabel, MissingColumn, UnknownName
 
@@ -52,6 +52,7 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
         notes.append(f"Label {column!r}: 0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}.")
     else:
         notes.append(f"Label {column!r}: {len(names)} classes, {listing(names)}.")
+    notes += twins(names, f"labels of {column!r}")
     codes = {part: to_codes(values, names) for part, values in texts.items()}
     return Encoded(tuple(names), codes, keep, tuple(notes))
 

@@ -83,7 +83,7 @@ class TradeOff:
         return (
             f"Chosen on validation: the smallest TPRD among the points that give up at most {100 * self.give_up:g} "
             f"point{'' if self.give_up == 0.01 else 's'} of uniform's accuracy, which is {self.chosen.title}. "
-            "No test row was looked at before."
+            "Test rows played no part in the choice."
         )
 
     def to_dict(self) -> dict[str, Any]:
