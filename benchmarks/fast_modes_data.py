@@ -142,7 +142,9 @@ def pack(setting: Setting, folder: Path, out: Path) -> None:
     files = []
     for image in x:
         buffer = io.BytesIO()
-        Image.fromarray(image.permute(1, 2, 0).numpy()).save(buffer, "WEBP", lossless=True, quality=50)
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(
+            buffer, "WEBP", lossless=True, quality=0, method=2
+        )  # effort, not loss
         files.append(buffer.getvalue())
     np.savez(
         out,
