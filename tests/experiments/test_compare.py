@@ -6,6 +6,7 @@ import pytest
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.experiments._compare_text import text_of
+from fairweight.experiments._gains import method_lines, methods_text
 from fairweight.experiments.compare import Protocol, _command, compare, prepare
 from fairweight.experiments.source import dataset_for
 
@@ -128,3 +129,18 @@ def test_the_command_of_a_record_says_nothing_of_places():
         "fairweight compare mnist --out /home/me/x --corrupt one-class:label=2 --data-dir=/data --records r --seeds 5"
     )
     assert _command(words) == "fairweight compare mnist --corrupt one-class:label=2 --seeds 5"
+
+
+def test_the_methods_page_shows_the_record(record):
+    text = methods_text([{**record, "cost": {**record["cost"], "forml": 3.26}}])
+    forml, plain = row_of(record, "forml"), row_of(record, "uniform")
+    (line,) = [line for line in text.splitlines() if line.startswith("| forml |")]
+    assert line.startswith(f"| forml | 2 | {forml['means']['tprd']['mean']:.2f} ± ")
+    apart = [forml["seeds"][s]["accuracy"] - plain["seeds"][s]["accuracy"] for s in ("0", "1")]
+    reach = 12.706204736 * abs(apart[0] - apart[1]) / 2  # Student's t with one degree of freedom, times the error
+    mean = sum(apart) / 2
+    assert f"{mean:+.2f} [{mean - reach:+.2f}, {mean + reach:+.2f}] | 1 | 3.3 |" in line
+    assert "Not run: proportion: it needs the group" in text
+    assert record["command"] in text
+    assert method_lines([record], "forml").startswith(f"- {record['name']}, 2 seeds: TPRD ")
+    assert method_lines([record], "moew") == ""

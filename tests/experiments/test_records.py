@@ -199,3 +199,18 @@ def test_the_pages_of_this_repository_are_up_to_date():
     for path, text in pages(ROOT).items():
         assert path.is_file(), f"{path} is missing: make docs"
         assert path.read_text(encoding="utf-8") == text, f"{path} is out of date: make docs"
+
+
+def test_label_bias_stands_beside_its_notebook():
+    accuracy = {"mean": 96.0, "standard_error": 0.1, "n": 5, "sd": 0.22, "least": 95.7, "most": 96.3}
+    at = {"training": 1, "multiplier": {**accuracy, "mean": 0.0, "sd": 0.0}, "test_accuracy": accuracy}
+    published = {"test_accuracy": 94.07, "multiplier": 0.0, "p": 0.476}
+    run = {"settings": {"rate": 1.0}, "n": 5, "remark": "They agree."}
+    first = {**at, "test_tprd": accuracy, "published": published}
+    second = {**at, "training": 2, "test_tprd": accuracy}
+    log = {"kind": "label bias", "what": "LB", "device": "a device", "commits": ["abc"], "test": "a test"}
+    text = block("label-bias-notebook", {"x": {**log, "runs": [{**run, "trainings": [first, second]}]}})
+    assert "| 1 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | 0.000 | 94.07 | 0.48 |" in text
+    assert "| 2 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | – | – | – |" in text
+    assert "Rate 1, 5 seeds. They agree." in text
+    assert "No record yet" in block("label-bias-notebook", {})
