@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fairweight.cli._options import Device, Json, Seed, device_of, print_json
+from fairweight.cli._options import Device, Json, Seed, device_of, print_json, spare_threads
 from fairweight.errors import BadInput
 
 
@@ -31,6 +31,7 @@ def check(
     torch.manual_seed(seed)
     where = device_of(device)
     net = model_from(model).to(where)
+    spare_threads(sum(p.numel() for p in net.parameters()), where)
     size = _shape(shape)
 
     def made(count: int) -> object:
