@@ -139,7 +139,7 @@ def test_condense_writes_the_kept_rows_twice_and_says_what_went(runs):
     assert sorted(frame["row"]) == listed
     dropped = weights[~weights["row"].isin(listed)]
     assert dropped["ema_weighted_loss"].max() <= frame["value"].min() + 1e-12
-    for rule in ("N2", "N3", "N4", "N5", "forgetting", "score"):
+    for rule in ("N2", "N3", "N4", "N5", "forgetting", "score", "DRoP"):
         again = fairweight(runs, "condense", "forml", "--drop", "25", "--rule", rule, "--out", rule)
         assert again.returncode == 0, again.stderr
         assert "25 samples go" in again.stdout

@@ -120,3 +120,18 @@ def test_bad_files_are_refused_in_one_sentence(tmp_path, change, words, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()  # nothing half-written
+
+
+def test_a_column_may_have_a_comma_or_a_tag_in_its_name(tmp_path):
+    names = {"label": 'true "y"', "prediction": "said: <i>", "group": "sex,or not"}
+    frame = made().rename(columns=names)
+    frame.to_csv(tmp_path / "odd name, 1.csv", index=False)
+    frame.to_parquet(tmp_path / "odd name, 1.parquet")
+    pages = []
+    for kind in ("csv", "parquet"):
+        words = ("--label", names["label"], "--prediction", names["prediction"], "--group", names["group"])
+        done = fairweight(tmp_path, "audit", "--predictions", f"odd name, 1.{kind}", *words, "--out", kind)
+        assert done.returncode == 0, done.stderr
+        pages.append((tmp_path / kind / "report.html").read_text().replace(f"1.{kind}", "1"))
+    assert pages[0] == pages[1]
+    assert "<i>" not in pages[0]

@@ -46,6 +46,15 @@ def test_only_what_was_measured_is_said():
     assert "None" not in text
 
 
+def test_the_header_is_yaml_whatever_a_name_holds():
+    name = 'rocket \U0001f680, Zürich: "q" \x7f\x85\x9f\u2028\ufeff\t# {[ % @ &'
+    text = model_card(audits.audit(audits.table([0.7, 0.9])), name=name, data=name)
+    assert header(text)["model-index"][0]["name"] == name
+    head = text.split("---\n")[1]
+    assert "\\ud83d" not in head  # half a character is no YAML
+    assert all(c == "\n" or (c.isprintable() and c != "\ufeff") for c in head)
+
+
 def test_names_cannot_break_the_table_or_the_header():
     name = "a|b <img src=x> `c`\n---\nlicense: mit"
     made = audits.audit(audits.table([0.7, 0.9], group_names=[name, "M"]))

@@ -53,7 +53,7 @@ def test_small_groups_are_named_with_their_size_the_smallest_first():
     sizes = [2_000, 20, 8, 12, 16]
     found = [f for f in findings(audits.audit(audits.table([0.8] * 5, n=sizes))) if f.kind == "small group"]
     assert [f.numbers.get("n") for f in found] == [4, 6, 8, None]
-    assert "Group g2 has 4 test samples of the positive label" in found[0].sentence
+    assert "Group g2 has 4 samples of the positive label" in found[0].sentence
     assert "1 more groups have fewer than 30 such samples: g1" in found[3].sentence
     assert "small group" not in kinds(audits.audit(audits.table([0.8] * 5, n=2_000)))
 

@@ -113,8 +113,8 @@ def method_words(method: str) -> str:
 
 
 def source_name(spec: Spec) -> str:
-    """The source without the folders that it lies in."""
-    return Path(spec.source).name or spec.source
+    """The source without the folders that it lies in; bytes of a file's name that are no text are shown as ?."""
+    return (Path(spec.source).name or spec.source).encode(errors="replace").decode()
 
 
 def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +72,11 @@ def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | P
     """Choose by a run's history, and write the kept rows as parquet and as a plain list of source rows."""
     folder = finished(run)
     weights = folder.read_weights()
-    recall = held_out_recall(folder) if rule_named(rule) == QUOTAS else None
+    recall, words = held_out_recall(folder) if rule_named(rule) == QUOTAS else (None, "")
     count = number_to_drop(drop, len(weights))
     condensed = condense(weights, count, rule, floor=floor, recall=recall, seed=seed)
+    if words:
+        condensed = replace(condensed, notes=(words, *condensed.notes))
     where = Path(out)
     frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
     content = io.BytesIO()
@@ -86,15 +88,17 @@ def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | P
     return written
 
 
-def held_out_recall(folder: RunFolder) -> dict[str, float]:
-    """Recall of each label on the validation set, or on the exemplars where there is none; never on test."""
+def held_out_recall(folder: RunFolder) -> tuple[dict[str, float], str]:
+    """Recall of each label on the validation set, or on the exemplars where there is none, never on test; in words."""
     names = [str(name) for name in folder.read(METRICS)["labels"]]
     try:
-        logits, labels, _ = folder.read_logits("validation")
+        part, (logits, labels, _) = "validation samples", folder.read_logits("validation")
     except MissingData:
-        logits, labels, _ = folder.read_logits("exemplar")
+        part, (logits, labels, _) = "exemplars, as the run has no validation set", folder.read_logits("exemplar")
     right = predicted(logits) == labels
-    return {name: float(right[labels == k].double().mean()) for k, name in enumerate(names) if (labels == k).any()}
+    counts = {name: int((labels == k).sum()) for k, name in enumerate(names)}
+    recall = {name: float(right[labels == k].double().mean()) for k, name in enumerate(names) if counts[name]}
+    return recall, f"Recall by label is that on {len(labels):,} {part}; the rarest label has {min(counts.values())}."
 
 
 def _write_list(path: Path, weights: pd.DataFrame, kept: Array) -> dict[str, str]:

@@ -58,9 +58,10 @@ def audit_predictions(
         label_names={name: name for name in known},
         intervals=Intervals(seed=seed),
     )
-    facts = {"file": Path(file).name, "label": wanted, "prediction": said, "group": ", ".join(groups) or "the label"}
+    name = Path(file).name.encode(errors="replace").decode()  # bytes that are no text are shown as ?
+    facts = {"file": name, "label": wanted, "prediction": said, "group": ", ".join(groups) or "the label"}
     return Audit(
-        title=f"Audit of predictions: {Path(file).name}",
+        title=f"Audit of predictions: {name}",
         facts=facts,
         metrics=table.to_dict(),
         notes=tuple(notes),
@@ -84,6 +85,8 @@ def _groups(names: list[str], asked: str | None) -> list[str]:
         return ["group"] if "group" in names else []
     if asked.strip().lower() in ("", "none"):
         return []
+    if asked in names:  # a name may have a comma in it
+        return [asked]
     return [_column(names, name.strip(), (), "--group", "groups") for name in asked.split(",") if name.strip()]
 
 

@@ -41,7 +41,7 @@ def span(low: float | None, high: float | None, digits: int = 1, signed: bool = 
 
 def short(name: object, longest: int = LONGEST) -> str:
     """A name on one line and not too long."""
-    text = "".join(c if c.isprintable() else "�" for c in str(name))
+    text = "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in str(name))
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

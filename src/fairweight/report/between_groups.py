@@ -100,6 +100,10 @@ def _called(audit: Audit, name: object) -> str:
     return f"label {short(name)}" if audit.by_label else short(name)
 
 
+def _samples(audit: Audit) -> str:
+    return "samples" if audit.trained is None else "test samples"
+
+
 def _trials(group: Mapping[str, Any]) -> int:
     return int(group.get("n_positive", group["n"]))
 
@@ -110,7 +114,7 @@ def _small_groups(audit: Audit) -> list[Finding]:
     found = []
     for group in small[:3]:
         n = _trials(group)
-        what = "test samples" if audit.by_label or audit.has_cells else "test samples of the positive label"
+        what = _samples(audit) + ("" if audit.by_label or audit.has_cells else " of the positive label")
         numbers = {"n": n, "tpr": group["tpr"], "low": group["tpr_low"], "high": group["tpr_high"]}
         sentence = f"{named.capitalize()} {short(group['group'])} has {n:,} {what}"
         sentence += (
@@ -200,7 +204,9 @@ def _left_out(audit: Audit) -> list[Finding]:
     found = []
     if count := audit.metrics["n_missing"]:
         share = count / (count + audit.metrics["n"])
-        sentence = f"{count:,} test samples ({percent(share)}) have no known group and are left out of every number."
+        sentence = (
+            f"{count:,} {_samples(audit)} ({percent(share)}) have no known group and are left out of every number."
+        )
         found.append(Finding("missing groups", "look", sentence, {"n": count, "share": share}))
     for note in audit.notes:
         if note.startswith("Warning: "):
@@ -214,7 +220,7 @@ def _accuracy(audit: Audit) -> list[Finding]:
     low, high = metrics["intervals"]["accuracy"]
     worst = metrics["worst_group_accuracy"]
     name = "label" if audit.by_label else "group"
-    sentence = f"Accuracy is {percent(metrics['accuracy'])} {span(low, high)} on {metrics['n']:,} test samples"
+    sentence = f"Accuracy is {percent(metrics['accuracy'])} {span(low, high)} on {metrics['n']:,} {_samples(audit)}"
     sentence += f", and {percent(worst)} for the worst {name}." if known(worst) else "."
     numbers = {"accuracy": metrics["accuracy"], "low": low, "high": high, "worst": worst, "n": metrics["n"]}
     return [Finding("accuracy", "note", sentence, numbers)]

@@ -13,6 +13,7 @@ from fairweight.report.findings import findings
 from fairweight.report.tables import SUMMARY, group_columns, group_rows, summary_rows
 
 MOST_GROUPS = 30
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SPECIAL = re.compile(r"([\\`*_\[\]|<>~&$])")
 
 
@@ -29,7 +30,7 @@ def escaped(text: object) -> str:
 
 
 def _header(audit: Audit, data: str, name: str) -> str:
-    """Metadata that the Hugging Face Hub reads; JSON is YAML, so nothing in a name can break it."""
+    """Metadata that the Hugging Face Hub reads."""
     images = audit.trained is not None and audit.trained.kind == "image"
     task = "image-classification" if images else "tabular-classification"
     values: dict[str, Any] = {
@@ -49,8 +50,17 @@ def _header(audit: Audit, data: str, name: str) -> str:
             }
         ],
     }
-    lines = [f"{key}: {json.dumps(value)}" for key, value in values.items()]
+    lines = [f"{key}: {as_yaml(value)}" for key, value in values.items()]
     return "\n".join(["---", *lines, "---"])
+
+
+def as_yaml(value: Any) -> str:
+    """Plain values on one line of YAML: JSON, with the characters escaped that YAML calls unprintable.
+
+    JSON's own escapes would not do: it writes a character beyond the first 65,536 as two halves, which YAML takes for
+    two broken ones.
+    """
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _header_metrics(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
