@@ -52,7 +52,7 @@ SETTINGS = {
         "mnist", lambda: MLP(784, 10, (256, 256)), "MLP 256-256", "layers.3", 12_800, 2_000, 10_000, 10, 128, 10
     ),
     "cifar10": Setting(
-        "cifar10", _resnet, "ResNet-18, bfloat16", "stages.7", 20_000, 2_000, 5_000, 10, 128, 3, images=True
+        "cifar10", _resnet, "ResNet-18, bfloat16", "stages.7,head", 20_000, 2_000, 5_000, 10, 128, 3, images=True
     ),
 }
 

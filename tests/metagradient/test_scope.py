@@ -149,6 +149,7 @@ BLOCKS = {
         "3.0",
         ("3.0.weight", "3.0.bias"),
     ),
+    "two": (net.mlp, net.vectors, "0, head", ("0.weight", "0.bias", "4.weight", "4.bias")),
     "suffix": (
         lambda: nn.Sequential(nn.Identity(), net.Words()),
         net.words,
@@ -269,6 +270,7 @@ def test_names():
     assert Scope(model, "1.stages.7.norm1").name == "1.stages.7.norm1"
     with pytest.raises(UnknownName, match=r"scope='stage.7' is no submodule of the model; near it: .*stages\.7.*head"):
         Scope(model, "stage.7")
+    assert Scope(model, "stages.7, head").name == "1.stages.7,head"
     with pytest.raises(UnknownName, match=r"scope='norm1' could be 1\.stages\.0\.norm1.*give more of the name"):
         Scope(model, "norm1")
     for nothing in ("", ".", "zzzz"):

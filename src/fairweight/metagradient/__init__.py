@@ -181,7 +181,7 @@ def score_gradient(
     """d objective(θ̃) / d score for each member of the batch; touches nothing.
 
     scores: [N], read at the batch's rows; or [B]. lr: a number, or one number or tensor per parameter name.
-    reverse: the look-ahead goes up the train loss instead of down. scope: the virtual step moves this submodule
+    reverse: the look-ahead goes up the train loss instead of down. scope: the virtual step moves these submodules
     alone ("head": the last linear layer); all else stays.
     """  # [B]
     part = None if scope is None else Scope(model, scope)

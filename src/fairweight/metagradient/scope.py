@@ -17,28 +17,36 @@ HEAD = "head"
 
 
 class Scope:
-    """A submodule by its name, or "head": the last layer with parameters that a pass goes through, if it is linear."""
+    """Submodules by their names, with commas between; "head" is the last layer that a pass goes through, if linear."""
 
     def __init__(self, model: nn.Module, asked: str) -> None:
         self.asked = asked
-        self.name = asked  # in full, once it is known
-        self._module: nn.Module | None = None
+        self._modules: dict[str, nn.Module | None] = {}  # by full name; the head is found by the first pass
         inner = unwrap(model)
-        if asked == HEAD:
-            if not any(isinstance(m, nn.Linear) for m in inner.modules()):
-                raise _no_head(inner, None)
-            return
-        self.name, self._module = _named(inner, asked)
-        self._check(inner)
+        for part in (word.strip() for word in asked.split(",")):
+            if part == HEAD:
+                if not any(isinstance(m, nn.Linear) for m in inner.modules()):
+                    raise _no_head(inner, None)
+                self._modules[HEAD] = None
+            else:
+                name, module = _named(inner, part)
+                self._modules[name] = module
+                self._check(inner, name, module)
+
+    @property
+    def name(self) -> str:
+        """The names in full, as far as they are known."""
+        return ",".join(self._modules)
 
     @property
     def layer(self) -> nn.Linear | None:
-        """The last linear layer, where that was asked for and has been found."""
-        return self._module if self.asked == HEAD and isinstance(self._module, nn.Linear) else None
+        """The last linear layer, where that alone was asked for and has been found."""
+        found = next(iter(self._modules.values()))
+        return found if self.asked.strip() == HEAD and isinstance(found, nn.Linear) else None
 
     def settle(self, model: nn.Module, batch: Batch, loss: Loss) -> None:
         """Find the head by one pass that touches nothing; once."""
-        if self._module is not None:
+        if None not in self._modules.values():
             return
         inner = unwrap(model)
         started: list[str] = []
@@ -53,13 +61,13 @@ class Scope:
         last = inner.get_submodule(started[-1]) if started else inner
         if not isinstance(last, nn.Linear):
             raise _no_head(inner, started[-1] if started else None)
-        self.name, self._module = started[-1], last
-        self._check(inner)
+        self._check(inner, started[-1], last)
+        known = {name: module for name, module in self._modules.items() if module is not None}
+        self._modules = {**known, started[-1]: last}
 
     def within(self, parameters: Parameters) -> Parameters:
         """Those of the parameters that lie in the scope."""
-        assert self._module is not None
-        own = {id(p) for p in self._module.parameters()}
+        own = {id(p) for module in self._modules.values() if module is not None for p in module.parameters()}
         return {name: p for name, p in parameters.items() if id(p) in own}
 
     def check_moved(self, optimizer: torch.optim.Optimizer, parameters: Parameters) -> None:
@@ -71,11 +79,12 @@ class Scope:
                 "taken there; build it from model.parameters(), or choose another scope."
             )
 
-    def _check(self, inner: nn.Module) -> None:
-        if not self.within(trainable(inner)):
+    def _check(self, inner: nn.Module, name: str, module: nn.Module) -> None:
+        moving = {id(p) for p in trainable(inner).values()}
+        if not any(id(p) in moving for p in module.parameters()):
             raise BadInput(
-                f"scope={self.asked!r} ({self.name}) has no parameter that requires a gradient; unfreeze it, or name "
-                "a submodule that trains."
+                f"scope={self.asked!r}: {name} has no parameter that requires a gradient; unfreeze it, or name a "
+                "submodule that trains."
             )
 
 

@@ -50,8 +50,8 @@ class FORML(ExemplarLearner):
     direction_memory: decay of a running average of the objective's gradient, 0 for none.
     agreement_every: how often the two halves of the exemplar batch are compared, 0 for never.
     every: scores move at every so-many-th step alone; the steps between cost what a plain step costs.
-    scope: the virtual step and the pull are those of one submodule, by its name, or of "head", the last linear layer
-    (which needs neither a second pass nor a derivative of the rest); an approximation that costs little.
+    scope: the virtual step and the pull are those of submodules, by name ("layer4,fc"), or of "head", the last linear
+    layer (which needs neither a second pass nor a derivative of the rest); an approximation that costs little.
     trace: run the passes of a step as one graph, the same arithmetic without repetition; "compile" (torch.compile)
     or a function of your own compiles that graph.
     """
