@@ -36,16 +36,17 @@ class Reader:
 
     def __init__(self, samples: Samples, rows: Callable[[int], Tensor], per_epoch: int) -> None:
         self.samples, self.rows, self.per_epoch = samples, rows, per_epoch
+        self._slow = samples if isinstance(samples, Slow) else None  # asked once: the question costs microseconds
         self._ahead: ReadsAhead | None = None
         self._stream: Iterator[Batch] = iter(())
         self._next: int | None = None  # the step that the stream gives next
 
     def batch(self, step: int) -> Batch:
         """The samples of this step."""
-        if not isinstance(self.samples, Slow):
+        if self._slow is None:
             return self.samples.take(self.rows(step))
         if self._ahead is None:
-            self._ahead = self.samples.read_ahead()
+            self._ahead = self._slow.read_ahead()
         if step != self._next or step % self.per_epoch == 0:
             # The rows of the next epoch may depend on what is learned in this one: no reading beyond its end.
             end = (step // self.per_epoch + 1) * self.per_epoch
