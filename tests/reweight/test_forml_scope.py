@@ -116,6 +116,7 @@ def test_in_words_and_on_the_command_line(tmp_path):
     model = net.mlp()
     made = method_from("forml", {"scope": "head", "every": 2}, model, 5)
     assert made.scope == "head"
+    assert method_from("forml", {"scope": 2, "look_ahead": None}, model, 5).scope == "2"
     words = ("train", "digits", "--method", "forml", "--epochs", "1", "--out", "run", "--option")
     found = fairweight(tmp_path, *words, "scope=layr")
     assert found.returncode == 2

@@ -20,7 +20,7 @@ class Scope:
     """Submodules by their names, with commas between; "head" is the last layer that a pass goes through, if linear."""
 
     def __init__(self, model: nn.Module, asked: str) -> None:
-        self.asked = asked
+        self.asked = asked = str(asked)  # a layer of a Sequential may come as a number from a command line or a file
         self._modules: dict[str, nn.Module | None] = {}  # by full name; the head is found by the first pass
         inner = unwrap(model)
         for part in (word.strip() for word in asked.split(",")):
