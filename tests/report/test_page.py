@@ -155,7 +155,20 @@ def test_words_come_first_then_tables_with_the_baseline_beside():
     row = next(line for line in summary[1].split("<tr>") if "TPRD" in line)
     cells = [re.sub("<.*?>", "", cell) for cell in row.split("</td>")]
     assert cells[1] == "40.0 %"
-    assert re.fullmatch(r"-20\.0 \[-\d+\.\d, -\d+\.\d\]", cells[2]), cells[2]
+    assert re.fullmatch(r"−20\.0 \[−\d+\.\d, −\d+\.\d\]", cells[2]), cells[2]
+
+
+def test_long_names_and_long_numbers_are_kept_short_where_people_read_them_and_whole_in_the_data():
+    frame = audits.weights(40)
+    name = "x" * 400
+    columns = pd.DataFrame({"town": [name] * 40, "income": [0.1234567890123] * 40})
+    page = html(audits.audit(trained=audits.trained(frame, columns=columns)))
+    cards = page[page.index('<section id="extremes"') : page.index('<section id="samples"')]
+    assert name not in cards
+    assert "x" * 59 + "…" in cards
+    assert "<dd>0.12346</dd>" in cards
+    assert name in page
+    assert "0.1234567890123" in page
 
 
 def test_without_scores_the_page_says_what_is_missing():

@@ -96,7 +96,8 @@ def _metrics(audit: Audit) -> str:
     rows = []
     for row in summary_rows(audit):
         cells = [escaped(row["title"]), f"{row['value']} {row['interval']}".strip()]
-        rows.append(cells if audit.baseline is None else [*cells, row["before"], row["difference"]])
+        apart = f"{row['difference']} {row['difference_interval']}".strip()
+        rows.append(cells if audit.baseline is None else [*cells, row["before"], apart])
     groups = group_rows(audit)
     by_group = _table(
         [what.capitalize(), "n", *(escaped(title) for _, title in group_columns(audit))],

@@ -107,12 +107,17 @@
   const shown = columns.filter((column) => column.name !== "visits");
   const hasSample = source.length > 0 || Object.keys(data.images).length > 0;
 
+  // On the screen a value of the source is kept short; the search and the download have it whole.
+  const LONG = 60;
+  const tidy = (text) => (/^-?\d*\.\d{6,}(e[-+]?\d+)?$/.test(text) ? String(Number(Number(text).toPrecision(5)))
+    : text.length > LONG ? `${text.slice(0, LONG - 1)}…` : text);
+
   const sampleCell = (i) => {
     const cell = element("td", null, { class: source.length ? "sample words" : "sample", "data-title": "" });
     if (data.images[i]) {
       cell.append(element("img", null, { class: "thumb", src: data.images[i], alt: `row ${named.row.values[i]}` }));
     } else if (source.length) {
-      const line = (part) => part.map((column) => `${column.title} ${nameOf(column, i) || "–"}`).join(" · ");
+      const line = (part) => part.map((column) => `${column.title} ${tidy(nameOf(column, i)) || "–"}`).join(" · ");
       cell.append(element("span", line(source.slice(0, 5))));
       if (source.length > 5) {
         const more = element("details", null);
@@ -139,7 +144,9 @@
       if (hasSample) line.append(sampleCell(i));
       for (const column of shown) {
         const numeric = column.kind !== "name";
-        const cell = element("td", textFor(column, i), { "data-title": column.title, "data-name": column.name, class: numeric ? "num" : "" });
+        const text = textFor(column, i);
+        const cell = element("td", text.length > LONG ? null : text, { "data-title": column.title, "data-name": column.name, class: numeric ? "num" : "" });
+        if (text.length > LONG) cell.append(element("span", text, { class: "long", title: text }));
         if (column.name === "score" && data.path) cell.append(" ", element("span", pathOf(i), { class: "path" }));
         line.append(cell);
       }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairweight.report._words import change, known, number, percent, span
+from fairweight.report._words import change, known, number, percent, short, span
 from fairweight.report.audit import Audit, Trained
 from fairweight.report.movement import Movement
 from fairweight.report.why import Reasons, bars, levels
@@ -23,6 +24,8 @@ SUMMARY = {
     "tpr_std": "Standard deviation of true positive rates",
     "tpr_worst_tenth": "True positive rate of the worst tenth",
 }
+
+_MANY_DIGITS = re.compile(r"-?\d*\.\d{6,}(e[-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,13 @@ def summary_rows(audit: Audit) -> list[dict[str, str]]:
         if not known(value):
             continue
         low, high = audit.metrics["intervals"][name]
-        row = {"title": title, "value": percent(value), "interval": span(low, high), "before": "", "difference": ""}
+        row = {"title": title, "value": percent(value), "interval": span(low, high)}
+        row |= {"before": "", "difference": "", "difference_interval": ""}
         if audit.baseline is not None and known(audit.baseline.metrics.get(name)):
             row["before"] = percent(audit.baseline.metrics[name])
             apart = audit.baseline.differences.get(name)
-            limits = "" if apart is None else f" {span(apart['low'], apart['high'], signed=True)}"
-            row["difference"] = change(value - audit.baseline.metrics[name]) + limits
+            row["difference"] = change(value - audit.baseline.metrics[name])
+            row["difference_interval"] = "" if apart is None else span(apart["low"], apart["high"], signed=True)
         rows.append(row)
     return rows
 
@@ -150,4 +154,10 @@ def _fields(trained: Trained, place: int) -> list[tuple[str, str]]:
     if trained.columns is None:
         return []
     row = trained.columns.iloc[place]
-    return [(str(name), str(value)) for name, value in row.items() if value == value and value is not None][:40]
+    known_ones = [(name, value) for name, value in row.items() if value == value and value is not None]
+    return [(short(name), _tidy(str(value))) for name, value in known_ones][:40]
+
+
+def _tidy(text: str) -> str:
+    """A value of the source kept short: a number's digits that count, the beginning of a long text."""
+    return f"{float(text):.5g}" if _MANY_DIGITS.fullmatch(text) else short(text)
