@@ -40,4 +40,4 @@ def test_help_imports_no_torch():
 
 def test_the_core_imports_torch_and_the_standard_library_alone():
     loaded = loaded_after("import fairweight; fairweight.FORML, fairweight.fit, fairweight.MaxLossDiscrepancy")
-    assert not loaded & {"pandas", "pyarrow", "sklearn", "rich", "matplotlib", "plotly", "safetensors", "typer"}
+    assert not loaded & {"pandas", "pyarrow", "sklearn", "rich", "matplotlib", "safetensors", "typer"}
