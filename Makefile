@@ -39,6 +39,7 @@ unit: $(STAMP) browser
 docs: $(STAMP)
 	$(BIN)/python -m fairweight.experiments.records
 	$(BIN)/python benchmarks/choices.py page
+	$(BIN)/python benchmarks/tabular.py --page
 	$(BIN)/python benchmarks/performance.py
 
 lock: $(STAMP)

@@ -1,4 +1,4 @@
-"""What suits a method that learns scores, by what the data looks like; how it was settled: benchmarks/tabular.py."""
+"""What suits a method that learns scores, by what the data looks like; chosen by benchmarks/tabular_choice.py."""
 
 from __future__ import annotations
 
