@@ -7,7 +7,7 @@ import pytest
 from fairweight.errors import BadInput, UnknownName
 from fairweight.experiments._compare_text import text_of
 from fairweight.experiments._gains import method_lines, methods_text
-from fairweight.experiments.compare import Protocol, _command, compare, prepare
+from fairweight.experiments.compare import Protocol, _command, compare, costs, prepare
 from fairweight.experiments.source import dataset_for
 
 DATA = {"limit": 500, "split": {"test": 0.3, "validation": 0.2}, "corruptions": ["one-class:label=2,fraction=0.2"]}
@@ -68,8 +68,8 @@ def test_means_paired_tests_and_costs(record):
     assert forml["compared"]["uniform"]["accuracy"]["n"] == 2
     assert record["paired_test"] == "two-sided paired t-test over seeds"
     assert record["cost"]["uniform"] == 1.0
-    seconds = {key: sum(row_of(record, key)["seeds"][s]["seconds"] for s in "01") for key in ("forml", "uniform")}
-    assert record["cost"]["forml"] == pytest.approx(seconds["forml"] / seconds["uniform"])
+    ours, theirs = ([row_of(record, key)["seeds"][s]["seconds"] for s in "01"] for key in ("forml", "uniform"))
+    assert record["cost"]["forml"] == pytest.approx((ours[0] / theirs[0] + ours[1] / theirs[1]) / 2)
     text = text_of(record)
     assert "× 1.0" in text
     assert "paired t-test" in text
@@ -144,3 +144,12 @@ def test_the_methods_page_shows_the_record(record):
     assert record["command"] in text
     assert method_lines([record], "forml").startswith(f"- {record['name']}, 2 seeds: TPRD ")
     assert method_lines([record], "moew") == ""
+
+
+def test_a_busy_moment_does_not_change_the_cost():
+    plain = {str(seed): {"seconds": 2.0} for seed in range(5)}
+    twice = {seed: {"seconds": 4.0} for seed in plain}
+    plain["0"] = {"seconds": 20.0}  # the first run of all warms up
+    rows = [{"key": "uniform", "seeds": plain}, {"key": "forml", "seeds": twice}]
+    assert costs(rows) == {"uniform": 1.0, "forml": 2.0}
+    assert costs(rows[1:]) == {}

@@ -31,7 +31,7 @@ def _lines(record: Mapping[str, Any]) -> Iterator[str]:
     yield from textwrap.wrap(
         f"In %, mean ± standard error over {seeds} seeds, on test. In brackets: the p-value of a "
         f"{record['paired_test']} against uniform; of {max(0, len(record['rows']) - 1)} methods, one in twenty falls "
-        "below 0.05 by chance. Time: training time in multiples of uniform's.",
+        "below 0.05 by chance. Time: training time in multiples of uniform's, the median over seeds.",
         WIDTH,
     )
     for method, reason in record["left_out"].items():

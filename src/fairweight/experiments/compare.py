@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -198,16 +199,22 @@ def _row(key: str, spec: Spec, seeds: range, pool: Path, outcomes: Mapping[str, 
 
 
 def costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Each row's training time in multiples of Uniform's, over the seeds that both have."""
+    """Each row's training time in multiples of Uniform's: the median over the seeds that both have.
+
+    A sum would count the warm-up of the first run, which is Uniform's, and every busy moment of the machine.
+    """
     plain = next((row for row in rows if row["key"] == BASELINE), None)
     if plain is None:
         return {}
     found = {}
     for row in rows:
-        both = [seed for seed in row["seeds"] if seed in plain["seeds"]]
-        ours, theirs = (sum(r["seeds"][seed]["seconds"] for seed in both) for r in (row, plain))
-        if theirs > 0:
-            found[row["key"]] = ours / theirs
+        pairs = [
+            (ours["seconds"], plain["seeds"][seed]["seconds"])
+            for seed, ours in row["seeds"].items()
+            if seed in plain["seeds"]
+        ]
+        if ratios := [own / plain_own for own, plain_own in pairs if plain_own > 0]:
+            found[row["key"]] = statistics.median(ratios)
     return found
 
 
