@@ -59,6 +59,7 @@ def weights(n=200, *, labels=("no", "yes"), groups=("F", "M"), wrong=0.0, scores
             "forgetting_events": np.where(bad, 5, 0).astype("int32"),
             "margin": np.where(bad, -3.0, 3.0) + random.random(n),
             "mean_margin": np.where(bad, -3.0, 3.0) + random.random(n),
+            "mean_probability_margin": np.where(bad, -0.7, 0.7) + 0.2 * random.random(n),
             "visits": np.full(n, 5, dtype="int32"),
             "predicted": named(true, labels),
             "probability": np.where(bad, 0.02, 0.95),

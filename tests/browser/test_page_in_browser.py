@@ -176,12 +176,12 @@ def test_the_download_is_the_selection_in_its_order(browser, page, made):
         time.sleep(0.05)
     got = pd.read_csv(found[0], dtype={"label": str, "group": str, "town": str})
     frame = made.trained.weights.assign(town=made.trained.columns["town"], age=made.trained.columns["age"])
-    wanted = frame[frame["label"] == "no"].sort_values("mean_margin", kind="stable").reset_index(drop=True)
+    wanted = frame[frame["label"] == "no"].sort_values("mean_probability_margin", kind="stable").reset_index(drop=True)
     assert got["row"].tolist() == wanted["row"].tolist()
     assert got["town"].tolist() == wanted["town"].tolist()
     assert got["age"].tolist() == wanted["age"].tolist()
     assert got["group"].fillna("?").tolist() == wanted["group"].astype(object).fillna("?").tolist()
-    for name in ("score", "weight", "ema_loss", "mean_margin", "probability"):
+    for name in ("score", "weight", "ema_loss", "mean_margin", "mean_probability_margin", "probability"):
         np.testing.assert_allclose(got[name], wanted[name], rtol=2e-6)
     for name in ("forgetting_events", "visits", "pushed_up"):
         assert got[name].tolist() == wanted[name].tolist()

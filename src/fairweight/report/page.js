@@ -194,7 +194,8 @@
 
   const orders = () => {
     const offers = [["rank", false, "most suspect label"], ["weight", true, "weighted up most"], ["weight", false, "weighted down most"],
-      ["score", false, "lowest score"], ["ema_loss", true, "highest loss"], ["mean_margin", false, "lowest margin"],
+      ["score", false, "lowest score"], ["ema_loss", true, "highest loss"], ["mean_probability_margin", false, "lowest margin"],
+      ["mean_margin", false, "lowest logit margin"],
       ["forgetting_events", true, "forgotten most"], ["row", false, "row"]];
     const select = byId("order");
     select.append(element("option", "as sorted below", { value: "" }));
