@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ def benchmarks(monkeypatch):
     import tabular
     import tabular_choice
 
-    return tabular, tabular_choice
+    yield tabular, tabular_choice
+    for name in ("tabular", "tabular_choice", "tabular_sources"):  # plain names: nothing else is to find them
+        sys.modules.pop(name, None)
 
 
 def newest(name: str) -> dict:
