@@ -53,7 +53,7 @@ def backward(
     record = weigher.whole(batch, exemplar, optimizer, scale, check)
     if record is not None:
         return record
-    twice = mode.name == "double-backward"
+    twice = mode.name not in ("none", "head")  # the others find the slope of the loss before they find the weights
     done = forward(
         weigher.model,
         batch,

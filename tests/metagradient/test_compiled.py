@@ -60,11 +60,22 @@ def trained(make: Callable[[nn.Module, int], Any], quick: bool) -> dict[str, tor
     return found if method.scores is None else {**found, "scores": method.scores}
 
 
-@pytest.mark.parametrize("make", [Uniform, FORML, L2RW, MetaWeightNet, lambda m, n: FORML(m, n, every=2)])
-def test_a_compiled_run_is_the_run(make: Callable[[nn.Module, int], Any], without_inductor: list[Any]) -> None:
+@pytest.mark.parametrize(
+    ("make", "once"),
+    [
+        (Uniform, True),
+        (FORML, True),
+        (lambda m, n: FORML(m, n, every=2), True),
+        (L2RW, False),  # goes back through the forward pass twice, which a compiled one does not allow on a GPU
+        (MetaWeightNet, False),
+    ],
+)
+def test_a_compiled_run_is_the_run(
+    make: Callable[[nn.Module, int], Any], once: bool, without_inductor: list[Any]
+) -> None:
     """The same parameters, statistics and scores, with every last batch smaller than the others."""
     plain, quick = trained(make, quick=False), trained(make, quick=True)
-    assert without_inductor, "nothing was compiled"
+    assert bool(without_inductor) is once
     for name, value in plain.items():
         torch.testing.assert_close(quick[name], value, rtol=1e-4, atol=1e-6, msg=name)
 

@@ -6,7 +6,6 @@ import itertools
 import logging
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -14,12 +13,6 @@ from torch import Tensor, nn
 
 _log = logging.getLogger("fairweight")
 _numbers = itertools.count()
-
-
-def differentiable_again() -> AbstractContextManager[Any]:
-    """Has what is compiled inside keep its intermediate results: the score gradient goes backward twice over them."""
-    patched: AbstractContextManager[Any] = torch._functorch.config.patch(donated_buffer=False)
-    return patched
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

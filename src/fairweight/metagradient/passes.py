@@ -16,7 +16,6 @@ from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDiffere
 from fairweight.metagradient._setting import RandomState as RandomState
 from fairweight.metagradient._setting import kernels, taken_back
 from fairweight.metagradient._watched import Watched, hooks_are_seen
-from fairweight.metagradient.compiled import differentiable_again
 from fairweight.types import Batch, Loss, map_tensors
 
 Parameters = dict[str, Tensor]
@@ -35,7 +34,7 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def compiled(model: nn.Module) -> bool:
-    """Whether torch.compile wraps the module; its graphs cannot be differentiated twice."""
+    """Whether torch.compile wraps the module; its graphs may not be gone back through twice."""
     while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         model = model.module
     return isinstance(getattr(model, "_orig_mod", None), nn.Module)
@@ -214,7 +213,8 @@ def forward(
 ) -> ForwardPass:
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
-    twice: the graph will be differentiated twice, which torch.compile's cannot be, so its wrapper is left out.
+    twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
+    pass takes the memory of what was saved), so its wrapper is left out.
     layer: the one that gives the logits, whose input is to be kept.
     """
     inner = unwrap(model)
@@ -223,8 +223,7 @@ def forward(
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
     watched = Watched(layer) if layer is not None and hooks_are_seen(model) else None
-    again = differentiable_again() if compiled(model) else nullcontext()
-    with torch.enable_grad(), kernels(plain_kernels), taken_back(inner, buffers, random), again:
+    with torch.enable_grad(), kernels(plain_kernels), taken_back(inner, buffers, random):
         with nullcontext() if watched is None else watched.during():
             logits = call(model, batch.inputs, len(batch))
         if watched is not None:

@@ -130,7 +130,7 @@ class FORML(ExemplarLearner):
         mode = super().prepare(batch, exemplar, optimizer, check)
         if self._scope is not None and mode.name == "head" and mode.layer is None:  # a mode that was saved
             mode = self._mode = replace(mode, layer=self._scope.layer)
-        return mode if self.phase == "move" else replace(mode, layer=None)
+        return mode if self.phase == "move" else Mode("none")
 
     @property
     def scope(self) -> str | None:
