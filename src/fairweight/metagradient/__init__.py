@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite, RowsOutOfRange
-from fairweight.metagradient import double_backward
+from fairweight.metagradient import double_backward, head
 from fairweight.metagradient.look_ahead import Displacement, ExemplarPoint, Rate, displaced, exemplar_point, slopes
 from fairweight.metagradient.mode import MODES, Mode, choose, tangent
 from fairweight.metagradient.passes import ForwardPass, Parameters, classification_loss, forward, virtual_forward
@@ -44,6 +44,7 @@ __all__ = [
     "slopes",
     "solve",
     "tangent",
+    "train_slopes",
     "virtual_forward",
     "weight_form",
 ]
@@ -118,9 +119,7 @@ def solve(
     labels = done.batch.labels
     there, moving = done.parameters, displacement.moving(done.parameters)
     if not at_rest:
-        with torch.enable_grad():
-            total = form.total(scores.detach(), done.logits, done.losses, labels, done.loss)
-        there = displaced(done.parameters, slopes(total, moving), displacement)
+        there = displaced(done.parameters, train_slopes(done, scores, form, moving, mode), displacement)
     point = exemplar_point(
         done, there, exemplar, objective, moving=moving, running_statistics=running_statistics, check=check
     )
@@ -129,12 +128,19 @@ def solve(
     direction = point.direction if memory is None else memory.update(point.direction)
     moved = tangent(done, displacement.along(direction), mode)  # [B, K]
     logits = done.logits.detach()
-    return Solution(
-        form.gradient(scores, logits, moved, labels, done.loss),
-        point.value,
-        point.losses,
-        pull(logits, moved, labels, done.loss),
-    )
+    pulled = pull(logits, moved, labels, done.loss)
+    gradient = form.gradient(scores, logits, moved, labels, done.loss, pulled)
+    return Solution(gradient, point.value, point.losses, pulled)
+
+
+def train_slopes(done: ForwardPass, scores: Tensor, form: WeightForm, moving: Parameters, mode: Mode) -> Parameters:
+    """Gradient of the weighted train loss by the parameters that move; the graph is kept for the real step."""
+    labels, w = done.batch.labels, scores.detach()
+    if mode.layer is not None:
+        return head.slopes(done, moving, lambda z, losses: form.total(w, z, losses, labels, done.loss), mode.layer)
+    with torch.enable_grad():
+        total = form.total(w, done.logits, done.losses, labels, done.loss)
+    return slopes(total, moving)
 
 
 def check_slope(slope: Iterable[Tensor]) -> None:

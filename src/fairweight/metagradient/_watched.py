@@ -63,6 +63,12 @@ class Watched:
                 moved = h @ _full(weight).T
             return moved if bias is None else moved + _full(bias)
 
+    def slopes(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient by the layer's weight and bias, where that by its output is g."""  # [K, D], [K]
+        assert self.input is not None
+        with torch.autocast(g.device.type, enabled=False):
+            return g.T @ _full(self.input).to(g.dtype), g.sum(dim=0)
+
 
 def _full(t: Tensor) -> Tensor:
     return t.float() if t.dtype in (torch.bfloat16, torch.float16) else t

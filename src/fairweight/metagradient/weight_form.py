@@ -27,8 +27,16 @@ class WeightForm:
         """The weighted train loss."""  # []
         return (self.weights(scores) * losses).sum()
 
-    def gradient(self, scores: Tensor, logits: Tensor, tangent: Tensor, labels: Tensor, loss: Loss) -> Tensor:
-        """d objective / d scores, given how the logits move along the scaled direction.
+    def gradient(
+        self,
+        scores: Tensor,
+        logits: Tensor,
+        tangent: Tensor,
+        labels: Tensor,
+        loss: Loss,
+        pulled: Tensor | None = None,
+    ) -> Tensor:
+        """d objective / d scores, given how the logits move along the scaled direction (and the pull, where known).
 
         The objective changes by minus the change of the total along that direction, so the mixed
         derivative of the total is all that is needed: automatic differentiation of the last layer alone.
@@ -60,10 +68,18 @@ class Softmax(WeightForm):
         """Softmax over the batch."""  # [B]
         return torch.softmax(scores, dim=0)
 
-    def gradient(self, scores: Tensor, logits: Tensor, tangent: Tensor, labels: Tensor, loss: Loss) -> Tensor:
+    def gradient(
+        self,
+        scores: Tensor,
+        logits: Tensor,
+        tangent: Tensor,
+        labels: Tensor,
+        loss: Loss,
+        pulled: Tensor | None = None,
+    ) -> Tensor:
         """The closed form -p_i (s_i - sum_j p_j s_j), with s the pull."""  # [B]
         p = self.weights(scores.detach())
-        s = pull(logits, tangent, labels, loss)
+        s = pull(logits, tangent, labels, loss) if pulled is None else pulled
         return -p * (s - (p * s).sum())
 
 

@@ -19,8 +19,8 @@ from fairweight.metagradient import (
     WeightForm,
     check_slope,
     classification_loss,
-    slopes,
     solve,
+    train_slopes,
     weight_form,
 )
 from fairweight.metagradient.compiled import compiled
@@ -239,8 +239,8 @@ class FORML(ExemplarLearner):
     def _displacement(self, done: ForwardPass, scores: Tensor, optimizer: torch.optim.Optimizer) -> Displacement:
         slope, moving = None, self._moving(done.parameters)
         if self.look_ahead.direction == "optimizer":
-            total = self.form.total(scores, done.logits, done.losses, done.batch.labels, done.loss)
-            slope = slopes(total, moving)
+            assert self._mode is not None
+            slope = train_slopes(done, scores, self.form, moving, self._mode)
         return self.look_ahead.displacement(moving, slope, optimizer)
 
     def _move(
