@@ -215,6 +215,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9, help="start no run after so many")
     parser.add_argument("--quick", action="store_true", help="a shortened run, to see that it works")
     parser.add_argument("--out", type=Path, required=True, help="where finished runs are kept")
+    parser.add_argument("--again", help="time the steps again, and say in the record why")
     parser.add_argument("--records", type=Path, help="write the record under this folder")
     given = parser.parse_args()
     began = time.perf_counter()
@@ -227,7 +228,11 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     kept = given.out / f"{given.set}.json"
     state: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"runs": [], "times": {}}
+    about_now = provenance(given.device)
+    state["commits"] = list(dict.fromkeys([*state.get("commits", ()), about_now["commit"]]))
     pixels = read(setting, given.data)
+    if given.again:
+        state |= {"times": {}, "note": given.again}
     if not state["times"]:
         state["times"] = times(setting, drawn(setting, pixels, 0).to(given.device), given.device, given.repeats)
         kept.write_text(json.dumps(state))
@@ -248,7 +253,9 @@ def main() -> None:
         "setting": about,
         **summary(MODES, state["runs"], state["times"], choice),
         "runs": state["runs"],
-        **provenance(given.device),
+        **about_now,
+        "commits": state["commits"],
+        "note": state.get("note", ""),
         "command": f"python benchmarks/fast_modes.py --set {given.set} --data FOLDER --device {given.device} "
         f"--seeds {given.seeds} --choice {choice} --out FOLDER",
     }

@@ -79,7 +79,8 @@ def fast(record: dict[str, Any]) -> list[str]:
         table(record) + "\n",
         f"{words} `scope=block` is `{setting['block']}`; n = {record['correlations'][OTHER]['early']['n']} batches per "
         "correlation.\n",
-        f"`{record['command']}`; torch {record['versions']['torch']}; commit {record['commit']}.\n",
+        *([f"{record['note']}\n"] if record["note"] else []),
+        f"`{record['command']}`; torch {record['versions']['torch']}; commit {', '.join(record['commits'])}.\n",
     ]
 
 
