@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import BadInput, EmptyCell
-from fairweight.types import Batch, Cells, Samples
+from fairweight.types import Batch, Cells, Samples, sent
 
 _log = logging.getLogger("fairweight")
 AHEAD = 32  # steps whose exemplars are drawn at once: one copy to the device instead of many
@@ -59,7 +59,7 @@ class TrainSampler:
         epoch, position = divmod(step, len(self))
         if epoch != self._epoch:
             order = torch.randperm(self.num_samples, generator=generator("train", self.seed, epoch))
-            self._epoch, self._order = epoch, order.to(self.device)
+            self._epoch, self._order = epoch, sent(order, self.device)
         last = position == len(self) - 1 and not self.drop_last
         return self._order[position * self.batch_size : self.num_samples if last else (position + 1) * self.batch_size]
 
@@ -112,7 +112,7 @@ class ExemplarSampler:
         stretch, place = divmod(step, AHEAD)
         if self._ahead is None or self._ahead[0] != stretch:
             drawn = torch.stack([self._drawn(s) for s in range(stretch * AHEAD, (stretch + 1) * AHEAD)])
-            self._ahead = (stretch, drawn.to(self.device))
+            self._ahead = (stretch, sent(drawn, self.device))
         return self._ahead[1][place]
 
     def _drawn(self, step: int) -> Tensor:

@@ -31,6 +31,13 @@ def map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return inputs
 
 
+def sent(values: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on a device; a copy from memory to a GPU is begun and not waited for, so that steps follow closely."""
+    if values.device.type == "cpu" and torch.device(device).type == "cuda":
+        return values.pin_memory().to(device, non_blocking=True)
+    return values.to(device)
+
+
 @dataclass(frozen=True)
 class Batch:
     """Samples side by side; a whole set in memory is a Batch too.
@@ -63,7 +70,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        moved = {f.name: map_tensors(getattr(self, f.name), lambda t: t.to(device)) for f in fields(self)}
+        moved = {f.name: map_tensors(getattr(self, f.name), lambda t: sent(t, device)) for f in fields(self)}
         return Batch(**moved)
 
     def take(self, index: Tensor) -> Batch:

@@ -2,12 +2,19 @@
 
 import pytest
 import torch
+from torch import nn
 
 import fairweight as fw
+from fairweight.dynamics import Dynamics
+from fairweight.engine.fit import fit
+from fairweight.engine.observers import Observer
+from fairweight.engine.options import FitOptions
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # autograd's own thread meets cuBLAS before its context is there; torch sets it and says so
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
 ]
 
 
@@ -49,3 +56,54 @@ def test_captured_equals_eager(method, lrs):
 
 def test_dropout_is_not_captured():
     assert "random numbers" in train(True, dropout=0.3)[3].refusal
+
+
+class NoWaiting(Observer):
+    """Refuses whatever waits for the device, from the tenth step of an epoch to the last but one."""
+
+    def __init__(self, per_epoch):
+        self.per_epoch, self.watched = per_epoch, 0
+
+    def on_step(self, step, record):
+        place = step % self.per_epoch
+        watch = 10 <= place < self.per_epoch - 2 and step > self.per_epoch
+        torch.cuda.set_sync_debug_mode("error" if watch else "default")
+        self.watched += watch
+
+
+@pytest.mark.parametrize("method", ["forml", "uniform"])
+def test_a_run_never_waits_for_the_device(method):
+    from fairweight.data.augment import Chain, Flip, Shift
+
+    torch.manual_seed(0)
+    n, size = 2048, 16
+    images = torch.randint(0, 256, (n, 3, 8, 8), dtype=torch.uint8, device="cuda")
+    train = fw.Batch(images, torch.arange(n, device="cuda") % 5)
+    exemplar = train.take(torch.arange(200, device="cuda"))
+    model = nn.Sequential(Float(), nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 5))
+    model = model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    reweighter = fw.FORML(model, n, agreement_every=7) if method == "forml" else fw.Uniform(model, n)
+    watch = NoWaiting(n // size)
+    options = FitOptions(batch_size=size, per_cell=3)
+    try:
+        fit(
+            model,
+            optimizer,
+            reweighter,
+            train,
+            exemplar,
+            3,
+            [watch],
+            augment=Chain(Flip(), Shift(2)),
+            dynamics=Dynamics(n, "cuda"),
+            options=options,
+        )
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert watch.watched > n // size
+
+
+class Float(nn.Module):
+    def forward(self, images):
+        return images.float() / 255

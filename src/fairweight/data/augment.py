@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fairweight.errors import BadInput
+from fairweight.types import sent
 
 Augment: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -25,7 +26,7 @@ class Flip:
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """The images, some mirrored."""
         _check(inputs)
-        drawn = torch.rand(len(inputs), generator=generator, device=generator.device).to(inputs.device)
+        drawn = sent(torch.rand(len(inputs), generator=generator, device=generator.device), inputs.device)
         mirrored = (drawn < self.probability).view(-1, 1, 1, 1)
         return torch.where(mirrored, inputs.flip(-1), inputs)
 
@@ -43,7 +44,7 @@ class Shift:
         _check(inputs)
         count, channels, height, width = inputs.shape
         drawn = torch.randint(0, 2 * self.pixels + 1, (2, count), generator=generator, device=generator.device)
-        top, left = drawn.to(inputs.device)  # [B] each
+        top, left = sent(drawn, inputs.device)  # [B] each
         padded = functional.pad(inputs, [self.pixels] * 4)  # [B, C, H + 2p, W + 2p]
         rows = top[:, None] + torch.arange(height, device=inputs.device)  # [B, H]
         columns = left[:, None] + torch.arange(width, device=inputs.device)  # [B, W]

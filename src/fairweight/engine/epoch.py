@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairweight.types import Batch, StepRecord
+from fairweight.types import Batch, StepRecord, sent
 
 # loss, plain loss, right, samples, effective size, objective, steps with an objective, steps, agreement, looks
 _NUMBERS = 10
@@ -77,7 +77,7 @@ class EpochSums:
         effective = torch.where(squares > 0, 1 / (size * squares), 0.0).sum()
         has_objective, looked = steps[0].objective is not None, steps[0].agreement is not None
         known_numbers = torch.tensor([size * count, count * has_objective, count, count * looked], dtype=torch.float64)
-        seen, with_objective, taken, looks = known_numbers.to(self._sums.device)
+        seen, with_objective, taken, looks = sent(known_numbers, self._sums.device)
         self._sums += torch.stack(
             [
                 total([s.loss for s in steps]),
@@ -99,7 +99,7 @@ class EpochSums:
         finite = torch.isfinite(torch.stack([s.loss for s in steps]))  # [S]
         if has_objective:
             finite = finite & torch.isfinite(torch.stack([s.objective for s in steps if s.objective is not None]))
-        numbers = torch.tensor([s.number for s in steps], device=finite.device)
+        numbers = sent(torch.tensor([s.number for s in steps]), finite.device)
         first = torch.where(finite, torch.iinfo(torch.int64).max, numbers).min()
         earlier = torch.where(self._bad >= 0, torch.minimum(self._bad, first), first)
         self._bad = torch.where(finite.all(), self._bad, earlier)

@@ -28,7 +28,7 @@ from fairweight.metagradient.passes import RandomState, trainable, unwrap
 from fairweight.reweight import Reweighter
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.step import update
-from fairweight.types import Batch, Cells, RunRecord, Samples, StepRecord
+from fairweight.types import Batch, Cells, RunRecord, Samples, StepRecord, sent
 
 
 class Training:
@@ -170,7 +170,7 @@ class Training:
             if weights is not None:
                 stream = generator("weighted", self.options.seed, epoch)
                 drawn = torch.multinomial(weights.cpu().double(), len(self.train), replacement=True, generator=stream)
-            self._weighted = (epoch, drawn.to(self.train.labels.device))
+            self._weighted = (epoch, sent(drawn, self.train.labels.device))
         drawn = self._weighted[1]
         if len(drawn) == 0:
             return self.sampler.rows(step)
