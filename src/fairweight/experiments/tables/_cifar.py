@@ -21,7 +21,11 @@ OPTIONS = {
     ),
     **GUESSES,
     "decay": Option("0.1", ("0.1", "0.2"), "what the learning rate is multiplied by at 30, 60 and 80 % of the epochs"),
-    "schedule": Option("step", ("step", "cosine"), "how the learning rate falls"),
+    "schedule": Option(
+        "auto",
+        ("auto", "step", "cosine"),
+        "how the learning rate falls: in steps, or along a cosine where the schedule is shortened",
+    ),
     "random": Option("fixed", ("fixed", "redrawn", "uniform"), "how random weights are drawn"),
     "lb_measure": Option("train", ("train", "exemplar"), "where LB measures its violation"),
     "mwn": Option("normalised", ("normalised", "stable"), "which of the two published Meta-Weight-Nets"),
@@ -60,7 +64,7 @@ class CifarTable(Table):
             momentum=0.9,
             nesterov=True,
             weight_decay=5e-4,
-            schedule=step if plan.options["schedule"] == "step" else {"name": "cosine"},
+            schedule=step if in_steps(plan) else {"name": "cosine"},
             epochs=size.epochs,
             batch_size=128 if size.limit is None else 64,
             per_cell=int(plan.number("per_class")),
@@ -153,10 +157,15 @@ class CifarTable(Table):
         ]
 
 
+def in_steps(plan: Plan) -> bool:
+    """Whether the learning rate falls in steps: a few epochs at its height do not train a network."""
+    return plan.options["schedule"] == "step" or (plan.options["schedule"] == "auto" and plan.size.name == "paper")
+
+
 def sizes(seeds: int, limit: int) -> dict[str, Size]:
     """Quick, short and the paper's own."""
     quick = f"a network 4 wide on {limit} training images for 2 epochs: the code path, not the numbers."
-    short = "15 epochs in place of 200, the learning rate falling at the same shares of them."
+    short = "15 epochs in place of 200, the learning rate falling along a cosine."
     return {
         "quick": Size("quick", quick, seeds=2, epochs=2, limit=limit, network={"width": 4}),
         "short": Size("short", short, seeds=5, epochs=15),
