@@ -232,9 +232,14 @@ def test_autocast_takes_the_tangent_in_full_precision():
     assert oracle.error(moved, (features @ along["2.weight"].T + along["2.bias"]).detach()) < 0.01
 
 
-@pytest.mark.parametrize(
-    "wrap", [nn.DataParallel, partial(torch.compile, backend="eager")], ids=["parallel", "compile"]
-)
+WRAPPERS = {
+    "parallel": nn.DataParallel,
+    "compiled": partial(torch.compile, backend="eager"),
+    "compiled, backward too": partial(torch.compile, backend="aot_eager"),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_wrapped_models(wrap):
     torch.manual_seed(0)
     model = net.mlp()
@@ -246,9 +251,12 @@ def test_wrapped_models(wrap):
     with torch.no_grad():
         forml._own.copy_(SCORES)
     optimizer = torch.optim.SGD(model.parameters(), LR)
+    backs = []
+    model[0].weight.register_hook(lambda _: backs.append("body"))
     record = forml.step(batch, exemplar, optimizer)
     assert record.mode == "head, scope 4"
     assert oracle.error(record.gradient, expected) < 1e-5
+    assert len(backs) == 1  # in the real step alone
 
 
 def test_a_model_compiled_in_place():
