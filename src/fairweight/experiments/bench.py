@@ -14,6 +14,7 @@ from torch import nn
 
 from fairweight.engine.captured import CapturedStep
 from fairweight.errors import FairweightError
+from fairweight.experiments import peers
 from fairweight.reweight import Reweighter
 from fairweight.reweight.forml import FORML
 from fairweight.reweight.uniform import Uniform
@@ -56,6 +57,10 @@ def _forml(**options: Any) -> Make:
     return lambda model, n: FORML(model, n, agreement_every=0, **options)
 
 
+def _by(peer: type[FORML]) -> Make:
+    return lambda model, n: peer(model, n, agreement_every=0)
+
+
 def ways(device: str) -> list[Way]:
     """What is measured on a device; the plain step of each regime comes first."""
     found = [
@@ -67,6 +72,7 @@ def ways(device: str) -> list[Way]:
         Way("forward at θ (look_ahead=None)", _forml(gradient="forward", look_ahead=None), "eager", exact=False),
         Way("every=5, forward", _forml(gradient="forward", every=5), "eager", exact=False),
     ]
+    found += [Way(f"double backward by {peer.library}", _by(peer), "eager") for peer in peers.installed()]
     if device.startswith("cuda"):
         found += [
             Way("plain", Uniform, "graph"),
