@@ -25,8 +25,8 @@ The exact step needs a forward pass (1), the look-ahead's backward (2), a forwar
 - **eager**: passes one by one. On a GPU at these sizes the launches are what takes the time.
 - **graph**: the whole step, optimizer included, replayed as one CUDA graph (`fit` does this by itself on a GPU).
 - **compiled**: compiled by torch.compile, then replayed (`FitOptions(compile=True)`; `train` and `reproduce` do so by
-  themselves for long runs of convolutions on a GPU). `FORML(trace="compile")` traces all passes of a step into one graph
-  first, in which the forward pass stands once; forward mode alone would repeat it.
+  themselves for long runs of convolutions on a GPU). `FORML(trace="compile")` traces all passes of a step into one
+  graph first, in which the forward pass stands once; forward mode alone would repeat it.
 - **by higher, by torchopt**: the same step as those libraries' users write it; measured where they are installed.
 - Multiples are of the plain step of the same regime and the same call.
 """
