@@ -89,10 +89,12 @@ def cost(
         wait()
         return clock() - started
 
-    epoch(None)  # warms up
+    history = Timed(count, device, clock, wait)
+    for one in (None, history):  # warms up
+        epoch(one)
     plain, inside, outside = [], [], []
     for repeat in range(repeats):
-        history = Timed(count, device, clock, wait)
+        history.spent, history.calls = 0.0, 0
         order = (None, history) if repeat % 2 else (history, None)  # neither always goes first
         took = {one is None: epoch(one) for one in order}
         spent = history.spent - own * history.calls

@@ -39,10 +39,14 @@ def _margins(records: Sequence[StepRecord]) -> tuple[Tensor | None, Tensor | Non
 
 
 def _of_all(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    margins = margin(logits, labels).float()
     if logits.ndim == 1 or logits.shape[1] <= 2:
+        margins = margin(logits, labels).float()
         return margins, (margins / 2).tanh()  # of two, σ(m) − σ(−m)
-    return margins, margin(logits.float().softmax(dim=1), labels)
+    values = logits.float()
+    true = values.gather(1, labels[:, None]).squeeze(1)
+    other = values.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
+    total = values.logsumexp(dim=1)
+    return true - other, (true - total).exp_().sub_((other - total).exp_())
 
 
 def _joined(parts: Sequence[Tensor | None], records: Sequence[StepRecord]) -> Tensor | None:

@@ -13,7 +13,7 @@ from fairweight.types import StepRecord
 
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
 PENDING_SAMPLES = 65_536  # visits that are gathered before they are written down, all at once
-PENDING_LOGITS = 4_194_304  # and at most so many logits
+PENDING_LOGITS = 200_000  # and at most so many logits: what stays in a cache is worked on in half the time
 _LARGEST_HALF = 65_000.0
 
 # What is kept of each sample. The columns of `_visits` come as push, loss, weighted loss, weight, margin, lead, right:
