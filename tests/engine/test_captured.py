@@ -18,11 +18,17 @@ pytestmark = [
 ]
 
 
-def train(captured, *, dropout=0.0, lrs=(0.05, 0.05), method="forml", steps=12):
+def convolutions():
+    """With batch norm: running statistics move in a replay as they do in a step."""
+    body = [nn.Unflatten(1, (1, 4, 5)), nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*body, nn.Linear(160, 5))
+
+
+def train(captured, *, dropout=0.0, lrs=(0.05, 0.05), method="forml", steps=12, network="mlp", cast=False):
     from fairweight.engine.captured import CapturedStep
 
     torch.manual_seed(0)
-    model = fw.MLP(20, 5, (32, 32), dropout).cuda()
+    model = (fw.MLP(20, 5, (32, 32), dropout) if network == "mlp" else convolutions()).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=lrs[0], momentum=0.9)
     n = 256
     inputs, labels = torch.randn(n, 20, device="cuda"), torch.arange(n, device="cuda") % 5
@@ -35,7 +41,8 @@ def train(captured, *, dropout=0.0, lrs=(0.05, 0.05), method="forml", steps=12):
         optimizer.param_groups[0]["lr"] = lrs[0] if step < steps // 2 else lrs[1]
         rows = sampler.rows(step)
         batch = fw.Batch(inputs[rows], labels[rows], rows=rows)
-        record = take(batch, exemplar) if captured else reweighter.step(batch, exemplar, optimizer)
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=cast):
+            record = take(batch, exemplar) if captured else reweighter.step(batch, exemplar, optimizer)
         losses.append(float(record.loss))
     return model, reweighter, losses, take
 
@@ -52,6 +59,17 @@ def test_captured_equals_eager(method, lrs):
     if method == "forml":
         torch.testing.assert_close(a[1].scores, b[1].scores, rtol=1e-4, atol=1e-5)
         assert a[1].steps == b[1].steps
+
+
+@pytest.mark.parametrize("method", ["forml", "uniform"])
+@pytest.mark.parametrize("cast", [False, True])
+def test_batch_norm_and_autocast_are_replayed_as_they_run(method, cast):
+    a, b = (train(way, method=method, network="convolutions", cast=cast, steps=30) for way in (False, True))
+    assert b[3].refusal is None
+    close = {"rtol": 3e-2, "atol": 3e-2} if cast else {"rtol": 1e-4, "atol": 1e-5}  # bfloat16 has 8 bits
+    torch.testing.assert_close(torch.tensor(a[2]), torch.tensor(b[2]), **close)
+    for (name, x), y in zip(a[0].state_dict().items(), b[0].state_dict().values(), strict=True):
+        torch.testing.assert_close(x, y, **close, msg=name)
 
 
 def test_dropout_is_not_captured():
