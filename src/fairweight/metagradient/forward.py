@@ -9,13 +9,14 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
+from fairweight.metagradient._norm import NormTangents
 from fairweight.metagradient.passes import ForwardPass, Parameters
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """How the logits of the train batch move along the direction, at the pass's own parameters."""  # [B, K]
     _load_tables()
-    with torch.no_grad(), forward_ad.dual_level():
+    with torch.no_grad(), forward_ad.dual_level(), NormTangents():
         dual = {
             name: _dual(p.detach(), direction[name]) if name in direction else p.detach()
             for name, p in done.parameters.items()

@@ -17,6 +17,7 @@ from torch.func import functional_call, jvp, vjp
 from torch.fx import Graph, GraphModule, Node
 
 from fairweight.errors import NotDifferentiable
+from fairweight.metagradient._norm import NormTangents
 from fairweight.metagradient._setting import kernels
 from fairweight.metagradient.look_ahead import evaluate
 from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
@@ -188,7 +189,8 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
         value, held_back, held_losses = vjp(on_held, there, has_aux=True)  # type: ignore[misc]
         (direction,) = held_back(torch.ones_like(value))
         along = {name: rates[name] * v for name, v in direction.items()}
-        moved = jvp(lambda at: on_train({**parameters, **at}), (here,), (along,))[1]
+        with NormTangents():
+            moved = jvp(lambda at: on_train({**parameters, **at}), (here,), (along,))[1]
         (unit,) = loss_back(torch.ones_like(losses))
         pull = (unit * moved).reshape(len(train), -1).sum(dim=1)
         gradient = -weights * (pull - (weights * pull).sum())
