@@ -9,8 +9,16 @@ from torch.func import functional_call, jvp
 
 import fairweight as fw
 from fairweight.metagradient._norm import NormTangents
+from fairweight.metagradient.forward import _load_tables
 from fairweight.metagradient.traced import TracedStep
 from fairweight.objectives.mean import MeanLoss
+
+
+@pytest.fixture(autouse=True)
+def tables() -> None:
+    """torch warns about its own code when it first differentiates forward."""
+    _load_tables()
+
 
 SHAPES = {"rows": (7, 3), "series": (4, 3, 5), "images": (4, 3, 5, 6), "volumes": (3, 3, 2, 4, 2)}
 NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
