@@ -86,6 +86,27 @@ def fast(record: dict[str, Any]) -> list[str]:
     ]
 
 
+GROWTH = """\
+# Growth
+
+A step touches the scores of its own batch alone: its time does not depend on how many there are, and is linear in the
+batch. A score takes 4 bytes; what histories keep per sample is in [audit.md](audit.md).
+
+![Time of a step against the number of scores and the batch](growth.png)
+"""
+
+
+def growth(record: dict[str, Any]) -> list[str]:
+    """Time against scores and batch."""
+    lines = ["| scores | batch | ms (median) | memory of the scores |", "|---|---|---|---|"]
+    for r in (*record["samples"], *record["batch"]):
+        size = f"{r['score_bytes'] / 2**20:,.1f} MiB"
+        lines.append(f"| {r['samples']:,} | {r['batch']} | {r['median_ms']:.2f} | {size} |")
+    where = f"MLP 64-256-256-10, forward mode, {record['device']}"
+    told = f"`{record['command']}`; {where}; torch {record['versions']['torch']}; commit {record['commit']}.\n"
+    return [GROWTH, "\n".join(lines) + "\n", told]
+
+
 def page(records: Path) -> str:
     """The page from the records under a folder."""
     parts = [WORDS]
@@ -98,7 +119,8 @@ def page(records: Path) -> str:
             commits = ", ".join(record.get("commits", [record.get("commit") or "unknown"]))
             parts.append(f"`{record['command']}`; torch {record['versions']['torch']}; commit {commits}.\n")
     modes = [part for record in found if record.get("kind") == "fast modes" for part in fast(record)]
-    return "\n".join([*parts, FAST, *modes] if modes else parts)
+    grown = [part for record in found if record.get("kind") == "growth" for part in growth(record)]
+    return "\n".join([*parts, *([FAST, *modes] if modes else []), *grown])
 
 
 def main() -> None:

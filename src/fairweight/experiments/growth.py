@@ -57,7 +57,8 @@ def draw(found: dict[str, list[dict[str, Any]]], path: Path) -> Path:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
     for axes, key, name in ((left, "samples", "scores"), (right, "batch", "training samples in a batch")):
         axes.plot([f[key] for f in found[key]], [f["median_ms"] for f in found[key]], "o-", color="#2a6f97")
-        axes.set(xlabel=name, ylabel="median time of a step, ms", ylim=(0, None))
+        axes.set(xlabel=name, ylabel="median time of a step, ms")
+        axes.set_ylim(0, 1.1 * max(f["median_ms"] for f in found[key]))
         axes.spines[["top", "right"]].set_visible(False)
     left.set_xscale("log")
     path.parent.mkdir(parents=True, exist_ok=True)
