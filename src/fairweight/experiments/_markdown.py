@@ -7,6 +7,7 @@ from typing import Any
 
 from fairweight.experiments._table_text import in_digits, mean_text, size_line, size_name
 from fairweight.experiments.numbers import BESIDE
+from fairweight.experiments.planned import planned
 
 Record = Mapping[str, Any]
 
@@ -31,7 +32,7 @@ def compared_lines(entry: Mapping[str, Any]) -> str:
 
 def record_section(record: Record) -> str:
     """One table: ours beside printed, what stands beside it, differences seed by seed, and where it comes from."""
-    parts = [f"## {record['table']}, {size_name(record)}", f"{record['title']} {size_line(record)}"]
+    parts = [f"## {', '.join(_name(record))}", f"{record['title']} {size_line(record)}"]
     parts += [_main_table(record), _beside_table(record), _paired_table(record), _closed_table(record)]
     parts += [_front_table(record)]
     parts += ["\n".join(f"- {remark}" for remark in record["remarks"]), _source(record)]
@@ -148,3 +149,12 @@ def demo_table(record: Record) -> str:
 def _percent(entry: Mapping[str, Any]) -> dict[str, Any]:
     scaled = {key: None if entry.get(key) is None else 100 * entry[key] for key in ("mean", "standard_error")}
     return {**scaled, "n": entry["n"]}
+
+
+def _name(record: Record) -> list[str]:
+    """The table, its size, and the options that are not at their defaults: two sections must not share a name."""
+    options = planned(record["table"]).table.options
+    other = [
+        f"{key}={value}" for key, value in record["options"].items() if key in options and value != options[key].default
+    ]
+    return [record["table"], size_name(record), *other]

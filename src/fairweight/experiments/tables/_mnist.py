@@ -21,7 +21,8 @@ OPTIONS = {
     "lb_iterations": Option("15", (), "trainings of LB; the notebook has 100"),
 }
 REMARKS = (
-    "5,000 samples are held out of train: they choose every method's epoch, by accuracy, and serve as exemplars.",
+    "5,000 samples are held out of train and serve as exemplars; with selection=best they also choose every method's "
+    "epoch, by accuracy, with selection=last the last one counts.",
     "Adam at 1e-3, batches of 50 for 9 epochs: the 10,000 steps of LB's notebook on the 55,000 samples that remain.",
     "Layers start as torch starts them and inputs are standardised; the notebook's truncated normal is not copied.",
 )
