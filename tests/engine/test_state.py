@@ -53,24 +53,3 @@ def test_what_cannot_be_saved_is_named():
 def test_missing_file_is_a_sentence(tmp_path):
     with pytest.raises(BadCheckpoint, match="cannot be read"):
         state.load(tmp_path / "nothing")
-
-
-def test_saves_at_the_ends_of_epochs_take_a_tenth_of_the_time_at_most(tmp_path, monkeypatch):
-    from fairweight.engine import checkpoint as module
-
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-
-    def slow(tree, path):
-        now[0] += 2.0
-
-    monkeypatch.setattr(module.state, "save", slow)
-    kept = module.Checkpoint(tmp_path, {}, every=30.0)
-    assert kept.cheap()  # nothing has been kept yet
-    kept.save(1, {})
-    for passed, cheap in ((1.0, False), (18.0, False), (2.0, True)):
-        now[0] += passed
-        assert kept.cheap() is cheap, now[0]
-    now[0] += 30.0
-    assert kept.due()
-    assert kept.cheap()

@@ -10,7 +10,6 @@ from fairweight.engine import state
 from fairweight.errors import BadCheckpoint
 
 FILE = "checkpoint.safetensors"
-SHARE = 0.1  # of the time that saves at the ends of epochs may take: a large model's short epochs are not all kept
 
 
 class Checkpoint:
@@ -20,7 +19,6 @@ class Checkpoint:
         self.path = folder / FILE
         self.identity, self.every = identity, every
         self._last = time.monotonic()
-        self._took = 0.0  # seconds that the last save took
         self.step: int | None = None  # of the last save
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob(f".{FILE}.*.part"):
@@ -30,16 +28,10 @@ class Checkpoint:
         """Whether enough time has passed since the last save."""
         return time.monotonic() - self._last >= self.every
 
-    def cheap(self) -> bool:
-        """Whether a save now is a small part of the time since the last one, or due anyway."""
-        return self.due() or self._took <= SHARE * (time.monotonic() - self._last)
-
     def save(self, step: int, tree: dict[str, Any]) -> None:
         """Keep everything that the rest of the run depends on."""
-        started = time.monotonic()
         state.save({"identity": self.identity, "step": step, **tree}, self.path)
         self._last, self.step = time.monotonic(), step
-        self._took = self._last - started
 
     def load(self) -> dict[str, Any] | None:
         """What was kept, if anything; refused where it belongs to another run."""

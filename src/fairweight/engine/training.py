@@ -266,9 +266,7 @@ class Training:
             self.log.add("epoch", step, **summary)
             for warning in self.watch.warnings[self._logged_warnings() :]:
                 self.log.add("warning", step, text=warning)
-        over = step >= self.epochs * len(self.sampler) or self.stopped != "interrupted"
-        if over or (self.checkpoint is not None and self.checkpoint.cheap()):
-            self._keep(step)
+        self._keep(step)
 
     def _logged_warnings(self) -> int:
         count, self._warned = getattr(self, "_warned", 0), len(self.watch.warnings)
