@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,19 @@ FILE = "checkpoint.safetensors"
 
 
 class Checkpoint:
-    """One file in the run's folder, replaced whole each time."""
+    """One file in the run's folder, replaced whole each time.
+
+    A save copies what it is given and returns; a thread writes, because a disk takes longer than a GPU's epoch may.
+    At most one write is under way, and `close` waits for it.
+    """
 
     def __init__(self, folder: Path, identity: dict[str, Any], every: float = 30.0) -> None:
         self.path = folder / FILE
         self.identity, self.every = identity, every
         self._last = time.monotonic()
         self.step: int | None = None  # of the last save
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob(f".{FILE}.*.part"):
             stale.unlink()
@@ -30,8 +37,23 @@ class Checkpoint:
 
     def save(self, step: int, tree: dict[str, Any]) -> None:
         """Keep everything that the rest of the run depends on."""
-        state.save({"identity": self.identity, "step": step, **tree}, self.path)
+        copied = state.copied({"identity": self.identity, "step": step, **tree})
+        self.wait()
+        self._writing = self._writer.submit(state.write, copied, self.path)
         self._last, self.step = time.monotonic(), step
+
+    def wait(self) -> None:
+        """Until what was saved is on the disk; a write that failed is raised here."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def close(self) -> None:
+        """No more saves."""
+        try:
+            self.wait()
+        finally:
+            self._writer.shutdown()
 
     def load(self) -> dict[str, Any] | None:
         """What was kept, if anything; refused where it belongs to another run."""
@@ -49,6 +71,7 @@ class Checkpoint:
 
     def describe(self) -> str:
         """Where to go back to, for a message."""
+        self.wait()
         return (
             "no checkpoint was written"
             if self.step is None

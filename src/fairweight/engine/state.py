@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,13 +51,42 @@ def unflatten(tensors: dict[str, Tensor], skeleton: Any) -> Any:
     return items if kind == "list" else tuple(items)
 
 
+class Copied(NamedTuple):
+    """A tree as it stood at one moment, in memory of its own."""
+
+    tensors: dict[str, Tensor]
+    skeleton: Any
+
+
+def copied(tree: Any) -> Copied:
+    """The tree as it stands now, in the memory of the CPU; what happens to it afterwards does not show."""
+    tensors, skeleton = flatten(tree)
+    plain = {key: _on_cpu(t.detach()) for key, t in tensors.items()}
+    if any(t.is_cuda for t in tensors.values()):
+        torch.cuda.synchronize()  # once for all copies: they were not waited for
+    return Copied(plain, skeleton)
+
+
+def _on_cpu(tensor: Tensor) -> Tensor:
+    if not tensor.is_cuda:
+        return tensor.to("cpu", copy=True).contiguous()
+    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return there.copy_(tensor, non_blocking=True)
+
+
 def save(tree: Any, path: Path) -> None:
     """Write the tree so that a reader sees the old file or the new one, whole, whenever the writer is killed."""
-    from safetensors.torch import save as to_bytes
+    write(copied(tree), path)
 
-    tensors, skeleton = flatten(tree)
-    plain = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in tensors.items()}
-    write_atomically(path, to_bytes(plain, metadata={"tree": json.dumps(skeleton)}))
+
+def write(tree: Copied, path: Path) -> None:
+    """Write what was copied, whole or not at all."""
+    from safetensors.torch import save_file
+
+    with _beside(path) as part:
+        save_file(tree.tensors, part, metadata={"tree": json.dumps(tree.skeleton)})
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def load(path: Path) -> Any:
@@ -73,16 +104,22 @@ def load(path: Path) -> Any:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside, flush to the disk, then rename over."""
+    with _beside(path) as part, part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the place of the one at `path` once it is written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        yield part
+        part.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
 def move(tree: Any, device: torch.device | str) -> Any:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.dynamics import Dynamics
-from fairweight.engine import state
 from fairweight.engine.captured import CapturedStep
 from fairweight.engine.checkpoint import Checkpoint
 from fairweight.engine.epoch import EpochSums
@@ -22,9 +21,10 @@ from fairweight.engine.observers import EarlyStopping, Observer, Watch
 from fairweight.engine.options import Augment, FitOptions, Scheduler
 from fairweight.engine.predict import predict
 from fairweight.engine.reader import Reader
+from fairweight.engine.snapshot import restore, snapshot
 from fairweight.engine.validation import validation_numbers
 from fairweight.errors import BadInput, LossNotFinite, MissingExemplar
-from fairweight.metagradient.passes import RandomState, trainable, unwrap
+from fairweight.metagradient.passes import trainable, unwrap
 from fairweight.reweight import Reweighter
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.step import update
@@ -84,7 +84,7 @@ class Training:
         self.stopped = "interrupted"
         self.seconds = 0.0
         self.reader = Reader(train, self._rows, len(self.sampler))
-        self._weighted: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own
+        self.weighted: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -113,7 +113,7 @@ class Training:
         started = time.monotonic()
         torch.manual_seed(self.options.seed)
         self.reweighter.begin(self.train, self.exemplar)
-        step = self._restore() if self.resume else 0
+        step = self._restored_step() if self.resume else 0
         if self.log is not None:
             self.log.start(step)
             self.log.add("resume" if step else "start", step, epochs=self.epochs, **self._identity())
@@ -124,7 +124,7 @@ class Training:
         taker = self._taker()
         self.model.train()
         spent = self.seconds
-        with closing(self.reader):
+        with closing(self.reader), nullcontext() if self.checkpoint is None else closing(self.checkpoint):
             while step < self.epochs * len(self.sampler) and self.stopped == "interrupted":
                 batch = self._batch(step)
                 record = self._take(taker, batch, step)
@@ -155,6 +155,10 @@ class Training:
             seconds=self.seconds,
         )
 
+    def _restored_step(self) -> int:
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        return 0 if saved is None else restore(self, saved)
+
     def _batch(self, step: int) -> Batch:
         batch = self.reader.batch(step).to(self.device)
         if self.augment is not None:
@@ -164,14 +168,14 @@ class Training:
 
     def _rows(self, step: int) -> Tensor:
         epoch, position = divmod(step, len(self.sampler))
-        if self._weighted is None or self._weighted[0] != epoch:
+        if self.weighted is None or self.weighted[0] != epoch:
             weights = self.reweighter.sampling_weights()
             drawn = torch.empty(0, dtype=torch.int64)
             if weights is not None:
                 stream = generator("weighted", self.options.seed, epoch)
                 drawn = torch.multinomial(weights.cpu().double(), len(self.train), replacement=True, generator=stream)
-            self._weighted = (epoch, sent(drawn, self.train.labels.device))
-        drawn = self._weighted[1]
+            self.weighted = (epoch, sent(drawn, self.train.labels.device))
+        drawn = self.weighted[1]
         if len(drawn) == 0:
             return self.sampler.rows(step)
         return drawn[position * self.sampler.batch_size : (position + 1) * self.sampler.batch_size]
@@ -272,61 +276,6 @@ class Training:
         count, self._warned = getattr(self, "_warned", 0), len(self.watch.warnings)
         return count
 
-    # -- kept and put back ----------------------------------------------------------------------
-
     def _keep(self, step: int) -> None:
-        if self.checkpoint is None:
-            return
-        random = RandomState.now(self.device)
-        assert random is not None
-        self.checkpoint.save(
-            step,
-            {
-                "model": unwrap(self.model).state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
-                "gradients": self._gradients(step),
-                "reweighter": self.reweighter.state_dict(),
-                "random": [random.cpu, random.cuda],
-                "sums": self.sums.state_dict(),
-                "dynamics": None if self.dynamics is None else self.dynamics.state_dict(),
-                "observers": [o.state_dict() for o in self.observers],
-                "weighted": None if self._weighted is None else list(self._weighted),
-                "best": self.best,
-                "history": self.history,
-                "stopped": self.stopped,
-                "seconds": self.seconds,
-            },
-        )
-
-    def _gradients(self, step: int) -> dict[str, Tensor] | None:
-        """What has been gathered of an unfinished optimizer step."""
-        if self.options.accumulate == 1 or step % len(self.sampler) == 0:
-            return None
-        return {name: p.grad for name, p in unwrap(self.model).named_parameters() if p.grad is not None}
-
-    def _restore(self) -> int:
-        saved = None if self.checkpoint is None else self.checkpoint.load()
-        if saved is None:
-            return 0
-        saved = {key: state.move(value, self.device) if key != "random" else value for key, value in saved.items()}
-        unwrap(self.model).load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        if self.scheduler is not None and saved["scheduler"] is not None:
-            self.scheduler.load_state_dict(saved["scheduler"])
-        for name, p in unwrap(self.model).named_parameters():
-            p.grad = (saved["gradients"] or {}).get(name)
-        self.reweighter.load_state_dict(saved["reweighter"])
-        self.sums.load_state_dict(saved["sums"])
-        if self.dynamics is not None and saved["dynamics"] is not None:
-            self.dynamics.load_state_dict(saved["dynamics"])
-        if len(saved["observers"]) == len(self.observers):
-            for observer, kept in zip(self.observers, saved["observers"], strict=True):
-                observer.load_state_dict(kept)
-        if saved["weighted"] is not None:
-            self._weighted = (saved["weighted"][0], saved["weighted"][1].to(self.train.labels.device))
-        self.best, self.history = saved["best"], saved["history"]
-        self.stopped, self.seconds = saved["stopped"], float(saved["seconds"])
-        cpu, cuda = saved["random"]
-        RandomState(cpu, cuda, self.device).restore()
-        return int(saved["step"])
+        if self.checkpoint is not None:
+            self.checkpoint.save(step, snapshot(self, step))

@@ -1,0 +1,85 @@
+"""Saving goes on beside the training, and loses nothing by it."""
+
+import threading
+
+import pytest
+import torch
+
+import fairweight as fw
+from fairweight.engine import state
+from fairweight.engine.checkpoint import Checkpoint
+from fairweight.engine.snapshot import restore, snapshot
+from fairweight.engine.training import Training
+
+
+def test_a_save_holds_the_moment_it_was_asked_for(tmp_path, monkeypatch):
+    go_on, real = threading.Event(), state.write
+
+    def slow(tree, path):
+        assert go_on.wait(10)
+        real(tree, path)
+
+    monkeypatch.setattr(state, "write", slow)
+    checkpoint, weights = Checkpoint(tmp_path, {"run": 1}), torch.ones(3)
+    checkpoint.save(7, {"weights": weights})
+    weights.zero_()  # the training goes on while the disk is at work
+    assert not checkpoint.path.exists()
+    go_on.set()
+    checkpoint.close()
+    found = Checkpoint(tmp_path, {"run": 1}).load()
+    assert found is not None
+    assert found["step"] == 7
+    assert torch.equal(found["weights"], torch.ones(3))
+
+
+def test_saves_are_written_in_their_order(tmp_path):
+    checkpoint = Checkpoint(tmp_path, {})
+    for step in range(20):
+        checkpoint.save(step, {"weights": torch.full((1000,), float(step))})
+    checkpoint.close()
+    found = Checkpoint(tmp_path, {}).load()
+    assert found is not None
+    assert (found["step"], float(found["weights"][-1])) == (19, 19.0)
+
+
+def test_a_write_that_fails_stops_the_run(tmp_path, monkeypatch):
+    def no_room(tree, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state, "write", no_room)
+    model = torch.nn.Linear(3, 2)
+    train = fw.Batch(torch.randn(12, 3), torch.arange(12) % 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with pytest.raises(OSError, match="No space left"):
+        fw.fit(model, optimizer, fw.Uniform(model, 12), train, epochs=3, out=tmp_path)
+
+
+def test_no_thread_is_left_behind(tmp_path):
+    model = torch.nn.Linear(3, 2)
+    train = fw.Batch(torch.randn(12, 3), torch.arange(12) % 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    fw.fit(model, optimizer, fw.Uniform(model, 12), train, epochs=2, out=tmp_path)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
+
+
+def test_momentum_comes_back_in_the_order_of_its_parameter(tmp_path):
+    def training():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
+        model(torch.randn(1, 3, 5, 5))
+        model = model.to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        data = fw.Batch(torch.randn(12, 3, 5, 5), torch.arange(12) % 2)
+        uniform = fw.Uniform(model, 12)
+        return Training(
+            model, optimizer, uniform, data, None, 1, (), None, None, None, None, None, False, fw.FitOptions(6)
+        )
+
+    first, second = training(), training()
+    first.go()
+    state.save({**snapshot(first, 2), "step": 2}, tmp_path / "kept")
+    assert restore(second, state.load(tmp_path / "kept")) == 2
+    parameter, again = first.model[0].weight, second.model[0].weight
+    found = second.optimizer.state[again]["momentum_buffer"]
+    assert found.stride() == again.stride() != found.contiguous().stride()
+    assert torch.equal(found, first.optimizer.state[parameter]["momentum_buffer"])
