@@ -165,9 +165,9 @@ def in_steps(plan: Plan) -> bool:
 def sizes(seeds: int, limit: int) -> dict[str, Size]:
     """Quick, short and the paper's own."""
     quick = f"a network 4 wide on {limit} training images for 2 epochs: the code path, not the numbers."
-    short = "15 epochs in place of 200, the learning rate falling along a cosine."
+    short = "10 epochs in place of 200, the learning rate falling along a cosine."
     return {
         "quick": Size("quick", quick, seeds=2, epochs=2, limit=limit, network={"width": 4}),
-        "short": Size("short", short, seeds=5, epochs=15),
+        "short": Size("short", short, seeds=5, epochs=10),
         "paper": Size("paper", "the paper's own: 200 epochs.", seeds=seeds, epochs=200),
     }
