@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +14,13 @@ from fairweight.errors import BadInput
 from fairweight.types import sent
 
 Augment: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+
+
+class Places(NamedTuple):
+    """Where each row and column of the moved images comes from; an image's height or width stands for zeros."""
+
+    rows: Tensor  # [B, H]
+    columns: Tensor  # [B, W]
 
 
 class Flip:
@@ -25,10 +33,13 @@ class Flip:
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """The images, some mirrored."""
-        _check(inputs)
-        drawn = sent(torch.rand(len(inputs), generator=generator, device=generator.device), inputs.device)
-        mirrored = (drawn < self.probability).view(-1, 1, 1, 1)
-        return torch.where(mirrored, inputs.flip(-1), inputs)
+        return _moved(inputs, (self,), generator)
+
+    def move(self, places: Places, size: tuple[int, int], generator: torch.Generator) -> Places:
+        """The places, mirrored for some images."""
+        drawn = torch.rand(len(places.columns), generator=generator, device=generator.device)
+        mirrored = (drawn < self.probability)[:, None]
+        return places._replace(columns=torch.where(mirrored, places.columns.flip(1), places.columns))
 
 
 class Shift:
@@ -41,16 +52,18 @@ class Shift:
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """The images, each moved."""
-        _check(inputs)
-        count, channels, height, width = inputs.shape
-        drawn = torch.randint(0, 2 * self.pixels + 1, (2, count), generator=generator, device=generator.device)
-        top, left = sent(drawn, inputs.device)  # [B] each
-        padded = functional.pad(inputs, [self.pixels] * 4)  # [B, C, H + 2p, W + 2p]
-        rows = top[:, None] + torch.arange(height, device=inputs.device)  # [B, H]
-        columns = left[:, None] + torch.arange(width, device=inputs.device)  # [B, W]
-        # Two gathers move whole rows and columns: no loop over images, and no float copy of the batch.
-        tall = padded.gather(2, rows[:, None, :, None].expand(-1, channels, -1, padded.shape[3]))
-        return tall.gather(3, columns[:, None, None, :].expand(-1, channels, height, -1))
+        return _moved(inputs, (self,), generator)
+
+    def move(self, places: Places, size: tuple[int, int], generator: torch.Generator) -> Places:
+        """The places, moved for each image."""
+        count, where = len(places.rows), generator.device
+        starts = torch.randint(0, 2 * self.pixels + 1, (2, count), generator=generator, device=where)
+
+        def cropped(axis: Tensor, start: Tensor, length: int) -> Tensor:
+            around = functional.pad(axis, [self.pixels] * 2, value=length)  # [B, length + 2p]
+            return around.gather(1, start[:, None] + torch.arange(length, device=where))
+
+        return Places(cropped(places.rows, starts[0], size[0]), cropped(places.columns, starts[1], size[1]))
 
 
 class Chain:
@@ -61,11 +74,34 @@ class Chain:
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """The images after all steps."""
-        for step in self.steps:
-            inputs = step(inputs, generator)
+        for moving, steps in groupby(self.steps, key=lambda step: type(step) in (Flip, Shift)):
+            if moving:
+                inputs = _moved(inputs, [step for step in steps if isinstance(step, Flip | Shift)], generator)
+            else:
+                for step in steps:
+                    inputs = step(inputs, generator)
         return inputs
 
 
-def _check(inputs: Tensor) -> None:
+def _moved(inputs: Tensor, steps: Sequence[Flip | Shift], generator: torch.Generator) -> Tensor:
+    """The images after these steps: where pixels come from is worked out first, and the pixels are moved once.
+
+    On a GPU that is one copy of the places and four kernels, however many the steps; drawing and composing the places,
+    which are small, is the host's work.
+    """
     if inputs.ndim != 4:
         raise BadInput(f"augmentation takes images [B, C, H, W] and was given {tuple(inputs.shape)}.")
+    count, channels, height, width = inputs.shape
+    where = generator.device
+    places = Places(
+        torch.arange(height, device=where).expand(count, height), torch.arange(width, device=where).expand(count, width)
+    )
+    for step in steps:
+        places = step.move(places, (height, width), generator)
+    there = sent(torch.cat(places, dim=1), inputs.device)  # [B, H + W], one copy
+    rows, columns = there[:, :height], there[:, height:]
+    across = columns[:, None, None, :].expand(-1, channels, height, -1)  # [B, C, H, W]
+    if not any(isinstance(step, Shift) for step in steps):
+        return inputs.gather(3, across)
+    zeros_after = functional.pad(inputs, [0, 1, 0, 1])  # [B, C, H + 1, W + 1]
+    return zeros_after.gather(2, rows[:, None, :, None].expand(-1, channels, -1, width + 1)).gather(3, across)
