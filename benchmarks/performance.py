@@ -1,4 +1,4 @@
-"""docs/performance.md from the records of `fairweight bench` and of benchmarks/fast_modes.py.
+"""docs/performance.md from the records of `fairweight bench`, benchmarks/fast_modes.py and benchmarks/pipeline.py.
 
 python benchmarks/performance.py
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fast_modes_record import EXACT, MAY_COST, OTHER, table
+from pipeline_record import PIPELINE, words
 
 ROOT = Path(__file__).parents[1]
 WORDS = """\
@@ -120,7 +121,8 @@ def page(records: Path) -> str:
             parts.append(f"`{record['command']}`; torch {record['versions']['torch']}; commit {commits}.\n")
     modes = [part for record in found if record.get("kind") == "fast modes" for part in fast(record)]
     grown = [part for record in found if record.get("kind") == "growth" for part in growth(record)]
-    return "\n".join([*parts, *([FAST, *modes] if modes else []), *grown])
+    pipeline = [part for record in found if record.get("kind") == "pipeline" for part in words(record)]
+    return "\n".join([*parts, *([FAST, *modes] if modes else []), *([PIPELINE, *pipeline] if pipeline else []), *grown])
 
 
 def main() -> None:
