@@ -14,6 +14,7 @@ from fairweight.types import StepRecord
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
 PENDING_SAMPLES = 65_536  # visits that are gathered before they are written down, all at once
 PENDING_LOGITS = 200_000  # and at most so many logits: what stays in a cache is worked on in half the time
+PENDING_LOGITS_GPU = 8_000_000  # on a GPU more: writing down reads a number back, and the device waits for that
 _LARGEST_HALF = 65_000.0
 
 # What is kept of each sample. The columns of `_visits` come as push, loss, weighted loss, weight, margin, lead, right:
@@ -276,7 +277,8 @@ def _steps_at_once(record: StepRecord) -> int:
     """How many steps like this one may wait."""
     samples = max(1, len(record.losses))
     logits = samples if record.logits is None else max(1, record.logits.numel())
-    return max(1, min(PENDING_SAMPLES // samples, PENDING_LOGITS // logits))
+    room = PENDING_LOGITS_GPU if record.losses.is_cuda else PENDING_LOGITS
+    return max(1, min(PENDING_SAMPLES // samples, room // logits))
 
 
 def _half(values: Tensor) -> Tensor:
