@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairweight.dynamics._visits import columns, in_memory_of_its_own
+from fairweight.dynamics._visits import Visit, Visits, in_memory_of_its_own
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.types import StepRecord
 
@@ -17,7 +18,7 @@ PENDING_LOGITS = 200_000  # and at most so many logits: what stays in a cache is
 PENDING_LOGITS_GPU = 8_000_000  # on a GPU more: writing down reads a number back, and the device waits for that
 _LARGEST_HALF = 65_000.0
 
-# What is kept of each sample. The columns of `_visits` come as push, loss, weighted loss, weight, margin, lead, right:
+# What is kept of each sample. The columns of `Visits` come as push, loss, weighted loss, weight, margin, lead, right:
 # three runs of them go into three runs of these, each in one pass over memory.
 _AVERAGES = (
     "push",  # of how much more weight the objective asked for than for the rest of the batch, in units of the batch
@@ -66,12 +67,13 @@ class Dynamics:
         self._history[_THIS_EPOCH] = torch.nan
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
-        # Visits that are not in the history yet, each row once: the columns of `_visits`.
+        # Visits that are not in the history yet, each row once: the columns of `Visits`.
         self._noted = torch.zeros(7, num_samples, device=self.device)  # [7, N]
         self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
         self._count = 0  # rows that are noted
-        # Rows of a step, how often they had been written to when they were given, how many, and what was left of them.
-        self._pending: list[tuple[Tensor, int, int, StepRecord]] = []
+        self._pushed = False  # whether any noted push is known; as long as none is, that column is 0
+        self._judged = True  # whether it is known of all noted visits that the prediction was right, or wrong
+        self._pending: list[Visit] = []
         self._room = PENDING_SAMPLES  # steps that may wait
         self._replays = self.device.type != "cpu"  # a replayed step overwrites its record; only a GPU replays
         self.score_path: list[Tensor] = []  # one [P] per epoch
@@ -82,10 +84,12 @@ class Dynamics:
         """Take in one visit of these rows."""
         if self._replays:
             rows, record = rows.clone(), in_memory_of_its_own(record)
-        self._pending.append((rows, rows._version, len(rows), record))
-        if len(self._pending) >= self._room:
+        visit = rows, rows._version, record.losses, record.weights, record.correct, record.logits, record.labels
+        pending = self._pending
+        pending.append((*visit, record.pull, record.gradient))
+        if len(pending) >= self._room:
             self._write_down()
-        elif len(self._pending) == 1:
+        elif len(pending) == 1:
             self._room = _steps_at_once(record)
 
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
@@ -96,10 +100,10 @@ class Dynamics:
         self._take_in()
         losses, weighted, given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
         over_set = given if weights is None else weights.to(losses)
-        seen = ~losses.isnan()
-        if bool(seen.all()):
+        if not math.isnan(losses.sum()):
             _average(self._epochs, losses, weighted, over_set, self.decay)
         else:
+            seen = ~losses.isnan()
             part = self._epochs[:, seen]
             _average(part, losses[seen], weighted[seen], over_set[seen], self.decay)
             self._epochs[:, seen] = part
@@ -112,9 +116,9 @@ class Dynamics:
             self._path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
         if scores is not None:
             self.score_path.append(_half(scores[self._path_rows]))
-        kept = weights[self._path_rows].nan_to_num(1.0)  # a sample that this epoch left out
-        alike = bool((kept - 1).abs().max() < 1e-5) if len(kept) else True
-        self.weight_path.append(_half(kept[:1] if alike else kept))
+        if not _all_one(weights):
+            weights = weights[self._path_rows].nan_to_num(1.0)  # a sample that this epoch left out
+        self.weight_path.append(_half(weights[:1] if _all_one(weights) else weights))
 
     def _take_in(self) -> None:
         """Everything that waits, into the history."""
@@ -122,40 +126,43 @@ class Dynamics:
         if self._count == 0:
             return
         if self._count == self.num_samples:
-            _move(self._history, self._noted, self.decay)
+            _move(self._history, self._noted, self.decay, self._pushed, self._judged)
         else:
             rows = torch.nonzero(self._seen).flatten()
-            self._move_rows(rows, self._noted[:, rows])
+            self._move_rows(rows, self._noted[:, rows], self._pushed, self._judged)
+        self._forget_notes()
+
+    def _forget_notes(self) -> None:
         self._seen.zero_()
-        self._count = 0
+        if self._pushed:
+            self._noted[0].zero_()
+        self._count, self._pushed, self._judged = 0, False, True
 
     def _write_down(self) -> None:
         """The visits that wait, all at once; where a row is among them twice, each step goes into the history."""
         pending, self._pending = self._pending, []
         if not pending:
             return
-        every, versions, sizes, records = zip(*pending, strict=True)
-        if versions != tuple([rows._version for rows in every]):
+        visits = Visits._make(zip(*pending, strict=True))
+        if visits.versions != tuple([rows._version for rows in visits.rows]):
             raise BadInput("the rows of a step were overwritten before its epoch ended; give on_step a copy of them.")
-        rows = torch.cat(every)  # [M]
-        seen = self._seen.clone().index_fill_(0, rows, True)
+        rows = torch.cat(visits.rows)  # [M]
+        seen = self._seen.scatter(0, rows, torch.ones_like(rows, dtype=torch.bool))
         if int(seen.sum()) == self._count + len(rows):
             self._seen, self._count = seen, self._count + len(rows)
-            for noted, column in zip(self._noted, columns(records, sizes), strict=True):
-                if column is None:
-                    noted.index_fill_(0, rows, torch.nan)
-                else:
-                    noted.scatter_(0, rows, column)
+            self._pushed, self._judged = self._pushed or visits.pushed, self._judged and visits.judged
+            _note(self._noted, rows, visits)
             return
         self._take_in()  # what was written down before
-        for rows, _, size, record in pending:
-            unknown = torch.full((size,), torch.nan, device=self.device)
-            found = [unknown if column is None else column for column in columns([record], [size])]
-            self._move_rows(rows, torch.stack(found))
+        for visit in pending:
+            rows, one = visit[0], Visits._make((part,) for part in visit)
+            noted = torch.zeros(len(self._noted), len(rows), device=self.device)
+            _note(noted, torch.arange(len(rows), device=self.device), one)
+            self._move_rows(rows, noted, one.pushed, one.judged)
 
-    def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
+    def _move_rows(self, rows: Tensor, noted: Tensor, pushed: bool, judged: bool) -> None:
         part = self._history[:, rows]  # [C, M], a copy
-        _move(part, noted, self.decay)
+        _move(part, noted, self.decay, pushed, judged)
         self._history[:, rows] = part
 
     @property
@@ -234,8 +241,8 @@ class Dynamics:
                 f"The saved history is of {state['history'].shape[1]} samples and this run has {self.num_samples}; "
                 "resume with the training set of that run."
             )
-        self._pending, self._count = [], 0
-        self._seen.zero_()
+        self._pending = []
+        self._forget_notes()
         self._history.copy_(state["history"])
         self._epochs.copy_(state["epochs"])
         self.score_path = [part.cpu() for part in state["score_path"]]
@@ -243,33 +250,49 @@ class Dynamics:
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
 
 
-def _move(history: Tensor, noted: Tensor, decay: float) -> None:
-    """Add one more visit of each sample, the columns of `_visits` [7, M], to the history [C, M].
+def _note(noted: Tensor, places: Tensor, visits: Visits) -> None:
+    """Put the columns of these visits at these places of [7, M], where no push is noted yet."""
+    for number, column in enumerate(visits.columns()):
+        if column is not None:
+            noted[number].scatter_(0, places, column)
+        elif number > 0:
+            noted[number].index_fill_(0, places, torch.nan)
+
+
+def _move(history: Tensor, noted: Tensor, decay: float, pushed: bool, judged: bool) -> None:
+    """Add one more visit of each sample, the columns of `Visits` [7, M], to the history [C, M].
 
     In place, because memory that is asked for anew costs more than the sums; what was noted is used up.
+    pushed: whether any push is known; judged: whether it is known of all predictions that they were right, or not.
     """
     push, right = noted[0], noted[6]
-    known = ~right.isnan()
-    judged, holds = known.float(), right.nan_to_num(0.0)
-    column = {name: history[place] for name, place in _AT.items()}
-    column["pushed_up"].add_(push > 0)
-    push.nan_to_num_(0.0)
+    column = dict(zip(_COLUMNS, history, strict=True))
+    if pushed:
+        column["pushed_up"].add_(push > 0)
+        push.nan_to_num_(0.0)
     history[: len(_AVERAGES)].lerp_(noted[: len(_AVERAGES)], 1 - decay)
     history[_LAST_VISIT].copy_(noted[1:5])
     history[_MARGINS].add_(noted[4:6])
-    column["forgotten"].addcmul_(column["right"], judged - holds)  # before what was right is overwritten
     column["visits"].add_(1)
-    column["judged"].add_(judged)
-    column["learned"].add_(holds)
-    column["right"].copy_(torch.where(known, holds, column["right"]))
+    before = column["right"]
+    if judged:
+        column["judged"].add_(1)
+        column["learned"].add_(right)
+    else:
+        known = ~right.isnan()
+        column["judged"].add_(known)
+        column["learned"].add_(right.nan_to_num(0.0))
+        right = torch.where(known, right, before)
+    column["forgotten"].add_(before.sub_(right).clamp_(min=0))  # 1 where it was right and is no more
+    before.copy_(right)
 
 
 def _average(epochs: Tensor, losses: Tensor, weighted: Tensor, over_set: Tensor, decay: float) -> None:
     """Add one more epoch, in which every sample was seen, to the averages over epochs [4, M], in place."""
     epochs.mul_(decay)
     epochs[0].add_(1 - decay)
-    epochs[1].add_(losses / losses.mean(), alpha=1 - decay)
-    epochs[2].add_(weighted / weighted.mean(), alpha=1 - decay)
+    epochs[1].addcdiv_(losses, losses.mean(), value=1 - decay)
+    epochs[2].addcdiv_(weighted, weighted.mean(), value=1 - decay)
     epochs[3].addcmul_(over_set, losses, value=1 - decay)
 
 
@@ -279,6 +302,11 @@ def _steps_at_once(record: StepRecord) -> int:
     logits = samples if record.logits is None else max(1, record.logits.numel())
     room = PENDING_LOGITS_GPU if record.losses.is_cuda else PENDING_LOGITS
     return max(1, min(PENDING_SAMPLES // samples, room // logits))
+
+
+def _all_one(weights: Tensor) -> bool:
+    low, high = weights.aminmax()  # NaN if any is
+    return float(low) > 1 - 1e-5 and float(high) < 1 + 1e-5
 
 
 def _half(values: Tensor) -> Tensor:
