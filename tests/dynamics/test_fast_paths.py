@@ -58,8 +58,9 @@ def one_by_one(dynamics: Dynamics, rows: Tensor, done: StepRecord) -> None:
     """Each sample goes into the history by itself, in the way of rows that are drawn twice."""
     visit = (rows, 0, done.losses, done.weights, done.correct, done.logits, done.labels, done.pull, done.gradient)
     visits = Visits._make((part,) for part in visit)
-    noted = torch.stack([torch.full_like(done.losses, torch.nan) if c is None else c.clone() for c in visits.columns()])
-    noted[0].nan_to_num_(0.0)
+    unknown = torch.full_like(done.losses, torch.nan)
+    push, losses, weights, *others = [unknown if column is None else column for column in visits.columns()]
+    noted = torch.stack([push.nan_to_num(0.0), losses, unknown, weights, *others])
     for place in range(len(rows)):
         dynamics._move_rows(rows[place, None], noted[:, place, None].clone(), True, False)
 
@@ -143,15 +144,14 @@ def test_margin_and_lead_are_those_of_the_types_and_leave_the_record_as_it_was(
     visit = (torch.arange(64), 0, losses, weights, None, logits, labels, None, None)
     without = (*visit[:5], None, None, None, None)
     for visits in ([visit], [visit, visit], [without, visit]):
-        columns = Visits._make(zip(*visits, strict=True)).columns()
-        found = [None if column is None else column.clone() for column in columns]
-        assert found[4] is not None
-        assert found[5] is not None
+        *_, margins, lead, _ = Visits._make(zip(*visits, strict=True)).columns()
+        assert margins is not None
+        assert lead is not None
         rounding = 0.05 if kind == torch.bfloat16 else 1e-5  # of logits up to 20
         if len(shape) == 1 or shape[1] <= 2:
-            assert torch.equal(found[4][-64:], wanted)
-        torch.testing.assert_close(found[4][-64:], wanted, rtol=rounding, atol=rounding)
-        torch.testing.assert_close(found[5][-64:], leads.float(), rtol=0, atol=rounding)
+            assert torch.equal(margins[-64:], wanted)
+        torch.testing.assert_close(margins[-64:], wanted, rtol=rounding, atol=rounding)
+        torch.testing.assert_close(lead[-64:], leads.float(), rtol=0, atol=rounding)
     assert torch.equal(logits, before)
     assert torch.equal(losses, held)
 

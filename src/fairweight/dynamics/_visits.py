@@ -40,18 +40,14 @@ class Visits(NamedTuple):
         return all(part is not None for part in self.correct)
 
     def columns(self) -> Iterator[Tensor | None]:
-        """Push, loss, weighted loss, weight times batch size, margin, lead and right; None where no step knows.
+        """Push, loss, weight times batch size, margin, lead and right; None where no step knows.
 
         The margin is in logits; the lead, the same in probabilities. What one step does not know is NaN, or 0 if it is
-        the push. One at a time, each good until the next: that is made in memory which is still in the cache.
-        """  # 7 of [M]
+        the push. One at a time, so that the next is made in memory which is still in the cache.
+        """  # 6 of [M]
         yield _joined(self._pushes(), self.losses, unknown=0.0) if self.pushed else None
-        losses = torch.cat(self.losses).float()
-        yield losses
-        weights = self._weights()
-        yield losses.mul_(weights)
-        yield weights
-        del losses, weights
+        yield torch.cat(self.losses).float()
+        yield self._weights()
         yield from self._margins()
         yield _joined(self.correct, self.losses)
 

@@ -18,8 +18,8 @@ PENDING_LOGITS = 200_000  # and at most so many logits: what stays in a cache is
 PENDING_LOGITS_GPU = 8_000_000  # on a GPU more: writing down reads a number back, and the device waits for that
 _LARGEST_HALF = 65_000.0
 
-# What is kept of each sample. The columns of `Visits` come as push, loss, weighted loss, weight, margin, lead, right:
-# three runs of them go into three runs of these, each in one pass over memory.
+# What is kept of each sample. Visits are noted as push, loss, weighted loss, weight, margin, lead, right: three runs of
+# them go into three runs of these, each in one pass over memory.
 _AVERAGES = (
     "push",  # of how much more weight the objective asked for than for the rest of the batch, in units of the batch
     "loss",
@@ -42,6 +42,14 @@ _SUMS = (
     "pushed_up",  # visits at which the objective asked for more weight
 )
 _COLUMNS = (*_AVERAGES, *_LAST, *_SUMS, "right")  # right: whether the prediction was, when that was last known
+_NOTED = (
+    0,
+    1,
+    3,
+    4,
+    5,
+    6,
+)  # places of the columns of `Visits` in a note; the weighted loss is made of them all at once
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
 _THIS_EPOCH = slice(_AT["epoch_loss"], _AT["epoch_weight"] + 1)
 _LAST_VISIT = slice(_AT["epoch_loss"], _AT["margin"] + 1)
@@ -67,7 +75,7 @@ class Dynamics:
         self._history[_THIS_EPOCH] = torch.nan
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
-        # Visits that are not in the history yet, each row once: the columns of `Visits`.
+        # Visits that are not in the history yet, each row once.
         self._noted = torch.zeros(7, num_samples, device=self.device)  # [7, N]
         self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
         self._count = 0  # rows that are noted
@@ -252,7 +260,7 @@ class Dynamics:
 
 def _note(noted: Tensor, places: Tensor, visits: Visits) -> None:
     """Put the columns of these visits at these places of [7, M], where no push is noted yet."""
-    for number, column in enumerate(visits.columns()):
+    for number, column in zip(_NOTED, visits.columns(), strict=True):
         if column is not None:
             noted[number].scatter_(0, places, column)
         elif number > 0:
@@ -260,12 +268,13 @@ def _note(noted: Tensor, places: Tensor, visits: Visits) -> None:
 
 
 def _move(history: Tensor, noted: Tensor, decay: float, pushed: bool, judged: bool) -> None:
-    """Add one more visit of each sample, the columns of `Visits` [7, M], to the history [C, M].
+    """Add one more visit of each sample, as it is noted [7, M], to the history [C, M].
 
     In place, because memory that is asked for anew costs more than the sums; what was noted is used up.
     pushed: whether any push is known; judged: whether it is known of all predictions that they were right, or not.
     """
-    push, right = noted[0], noted[6]
+    push, losses, weighted, weights, *_, right = noted
+    torch.mul(losses, weights, out=weighted)
     column = dict(zip(_COLUMNS, history, strict=True))
     if pushed:
         column["pushed_up"].add_(push > 0)
