@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairweight.dynamics._columns import AT, COLUMNS, THIS_EPOCH, average, move, note
 from fairweight.dynamics._visits import Visit, Visits, in_memory_of_its_own
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.types import StepRecord
@@ -17,43 +18,6 @@ PENDING_SAMPLES = 65_536  # visits that are gathered before they are written dow
 PENDING_LOGITS = 200_000  # and at most so many logits: what stays in a cache is worked on in half the time
 PENDING_LOGITS_GPU = 8_000_000  # on a GPU more: writing down reads a number back, and the device waits for that
 _LARGEST_HALF = 65_000.0
-
-# What is kept of each sample. Visits are noted as push, loss, weighted loss, weight, margin, lead, right: three runs of
-# them go into three runs of these, each in one pass over memory.
-_AVERAGES = (
-    "push",  # of how much more weight the objective asked for than for the rest of the batch, in units of the batch
-    "loss",
-    "weighted_loss",  # of p_i B l_i
-    "weight",  # of p_i B
-)
-_LAST = (
-    "epoch_loss",  # at the last visit of this epoch, NaN before it
-    "epoch_weighted_loss",
-    "epoch_weight",
-    "margin",  # at the last visit
-)
-_SUMS = (
-    "margin_sum",
-    "lead_sum",  # of the margin in probabilities
-    "visits",
-    "judged",  # visits at which it was known whether the prediction was right
-    "learned",  # visits at which it was
-    "forgotten",  # visits at which it was not, after one at which it was
-    "pushed_up",  # visits at which the objective asked for more weight
-)
-_COLUMNS = (*_AVERAGES, *_LAST, *_SUMS, "right")  # right: whether the prediction was, when that was last known
-_NOTED = (
-    0,
-    1,
-    3,
-    4,
-    5,
-    6,
-)  # places of the columns of `Visits` in a note; the weighted loss is made of them all at once
-_AT = {name: place for place, name in enumerate(_COLUMNS)}
-_THIS_EPOCH = slice(_AT["epoch_loss"], _AT["epoch_weight"] + 1)
-_LAST_VISIT = slice(_AT["epoch_loss"], _AT["margin"] + 1)
-_MARGINS = slice(_AT["margin_sum"], _AT["lead_sum"] + 1)
 
 
 class Dynamics:
@@ -70,9 +34,9 @@ class Dynamics:
             raise BadInput(f"decay={decay}: give one from 0 (the last visit alone) to below 1.")
         self.num_samples, self.decay = num_samples, decay
         self.device = torch.device(device)
-        self._history = torch.zeros(len(_COLUMNS), num_samples, device=self.device)  # [C, N]
-        self._history[_AT["margin"]] = torch.nan
-        self._history[_THIS_EPOCH] = torch.nan
+        self._history = torch.zeros(len(COLUMNS), num_samples, device=self.device)  # [C, N]
+        self._history[AT["margin"]] = torch.nan
+        self._history[THIS_EPOCH] = torch.nan
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
         # Visits that are not in the history yet, each row once.
@@ -106,17 +70,17 @@ class Dynamics:
         weights: over the whole set, mean 1; None: what each sample was last given in a batch.
         """
         self._take_in()
-        losses, weighted, given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
+        losses, weighted, given = self._history[THIS_EPOCH]  # [N] each, NaN where not seen
         over_set = given if weights is None else weights.to(losses)
         if not math.isnan(losses.sum()):
-            _average(self._epochs, losses, weighted, over_set, self.decay)
+            average(self._epochs, losses, weighted, over_set, self.decay)
         else:
             seen = ~losses.isnan()
             part = self._epochs[:, seen]
-            _average(part, losses[seen], weighted[seen], over_set[seen], self.decay)
+            average(part, losses[seen], weighted[seen], over_set[seen], self.decay)
             self._epochs[:, seen] = part
         self._note_paths(scores, over_set, epochs)
-        self._history[_THIS_EPOCH] = torch.nan
+        self._history[THIS_EPOCH] = torch.nan
 
     def _note_paths(self, scores: Tensor | None, weights: Tensor, epochs: int) -> None:
         if self._path_rows is None:
@@ -134,7 +98,7 @@ class Dynamics:
         if self._count == 0:
             return
         if self._count == self.num_samples:
-            _move(self._history, self._noted, self.decay, self._pushed, self._judged)
+            move(self._history, self._noted, self.decay, self._pushed, self._judged)
         else:
             rows = torch.nonzero(self._seen).flatten()
             self._move_rows(rows, self._noted[:, rows], self._pushed, self._judged)
@@ -159,25 +123,25 @@ class Dynamics:
         if int(seen.sum()) == self._count + len(rows):
             self._seen, self._count = seen, self._count + len(rows)
             self._pushed, self._judged = self._pushed or visits.pushed, self._judged and visits.judged
-            _note(self._noted, rows, visits)
+            note(self._noted, rows, visits)
             return
         self._take_in()  # what was written down before
         for visit in pending:
             rows, one = visit[0], Visits._make((part,) for part in visit)
             noted = torch.zeros(len(self._noted), len(rows), device=self.device)
-            _note(noted, torch.arange(len(rows), device=self.device), one)
+            note(noted, torch.arange(len(rows), device=self.device), one)
             self._move_rows(rows, noted, one.pushed, one.judged)
 
     def _move_rows(self, rows: Tensor, noted: Tensor, pushed: bool, judged: bool) -> None:
         part = self._history[:, rows]  # [C, M], a copy
-        _move(part, noted, self.decay, pushed, judged)
+        move(part, noted, self.decay, pushed, judged)
         self._history[:, rows] = part
 
     @property
     def visits(self) -> Tensor:
         """How often each sample was seen."""  # [N]
         self._take_in()
-        return self._history[_AT["visits"]].int()
+        return self._history[AT["visits"]].int()
 
     @property
     def path_rows(self) -> Tensor | None:
@@ -209,7 +173,7 @@ class Dynamics:
         mean_probability_margin: the same in probabilities, so that no visit of a sure network outweighs the others.
         """  # [N] each
         self._take_in()
-        held = {name: self._history[place] for name, place in _AT.items()}
+        held = {name: self._history[place] for name, place in AT.items()}
         visits = held["visits"]
         gathered = 1 - self.decay**visits  # weight that the averages have gathered
         pushed = bool((held["push"] != 0).any())
@@ -256,53 +220,6 @@ class Dynamics:
         self.score_path = [part.cpu() for part in state["score_path"]]
         self.weight_path = [part.cpu() for part in state["weight_path"]]
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
-
-
-def _note(noted: Tensor, places: Tensor, visits: Visits) -> None:
-    """Put the columns of these visits at these places of [7, M], where no push is noted yet."""
-    for number, column in zip(_NOTED, visits.columns(), strict=True):
-        if column is not None:
-            noted[number].scatter_(0, places, column)
-        elif number > 0:
-            noted[number].index_fill_(0, places, torch.nan)
-
-
-def _move(history: Tensor, noted: Tensor, decay: float, pushed: bool, judged: bool) -> None:
-    """Add one more visit of each sample, as it is noted [7, M], to the history [C, M].
-
-    In place, because memory that is asked for anew costs more than the sums; what was noted is used up.
-    pushed: whether any push is known; judged: whether it is known of all predictions that they were right, or not.
-    """
-    push, losses, weighted, weights, *_, right = noted
-    torch.mul(losses, weights, out=weighted)
-    column = dict(zip(_COLUMNS, history, strict=True))
-    if pushed:
-        column["pushed_up"].add_(push > 0)
-        push.nan_to_num_(0.0)
-    history[: len(_AVERAGES)].lerp_(noted[: len(_AVERAGES)], 1 - decay)
-    history[_LAST_VISIT].copy_(noted[1:5])
-    history[_MARGINS].add_(noted[4:6])
-    column["visits"].add_(1)
-    before = column["right"]
-    if judged:
-        column["judged"].add_(1)
-        column["learned"].add_(right)
-    else:
-        known = ~right.isnan()
-        column["judged"].add_(known)
-        column["learned"].add_(right.nan_to_num(0.0))
-        right = torch.where(known, right, before)
-    column["forgotten"].add_(before.sub_(right).clamp_(min=0))  # 1 where it was right and is no more
-    before.copy_(right)
-
-
-def _average(epochs: Tensor, losses: Tensor, weighted: Tensor, over_set: Tensor, decay: float) -> None:
-    """Add one more epoch, in which every sample was seen, to the averages over epochs [4, M], in place."""
-    epochs.mul_(decay)
-    epochs[0].add_(1 - decay)
-    epochs[1].addcdiv_(losses, losses.mean(), value=1 - decay)
-    epochs[2].addcdiv_(weighted, weighted.mean(), value=1 - decay)
-    epochs[3].addcmul_(over_set, losses, value=1 - decay)
 
 
 def _steps_at_once(record: StepRecord) -> int:
