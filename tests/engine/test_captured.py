@@ -89,6 +89,7 @@ class NoWaiting(Observer):
         self.watched += watch
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("method", ["forml", "uniform"])
 def test_a_run_never_waits_for_the_device(method):
     from fairweight.data.augment import Chain, Flip, Shift

@@ -133,7 +133,7 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     notes.write_text("What was tried: patience.\n")
     page = results(found, tmp_path)
     assert page.index("## cifar10, short") < page.index("## mnist, full")
-    assert "10 epochs in place of 200" in page
+    assert "8 epochs in place of 200" in page
     assert "What was tried: patience." in page
     assert "95.50 ± 0.50" in page
     assert "95.24 ± 0.36" in page

@@ -123,7 +123,7 @@ def test_epochs_scale_the_schedule():
     assert spec.schedule == {"name": "step", "at": [60, 120, 160], "factor": 0.1}
     assert spec.epochs == 200
     short = planned("cifar10", size="short", epochs=20).every[0].spec
-    assert short.schedule == {"name": "cosine"}
+    assert short.schedule == {"name": "cosine", "warm_up": 2}
     assert short.epochs == 20
     stepped = planned("cifar10", size="short", epochs=20, options={"schedule": "step"}).every[0].spec
     assert stepped.schedule["at"] == [6, 12, 16]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -103,8 +103,22 @@ def scheduler_for(optimizer: torch.optim.Optimizer, spec: Spec) -> torch.optim.l
     if name is None:
         return None
     if name == "cosine":
+        warm_up = int(spec.schedule.get("warm_up", 0))
+        if warm_up:
+            return torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_cosine(warm_up, spec.epochs))
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.epochs)
     if name == "step":
         at = [int(epoch) for epoch in spec.schedule["at"]]
         return torch.optim.lr_scheduler.MultiStepLR(optimizer, at, float(spec.schedule.get("factor", 0.1)))
     raise UnknownName(f"{name!r} is no schedule; choose cosine or step.")
+
+
+def _warm_cosine(warm_up: int, epochs: int) -> Callable[[int], float]:
+    """What the learning rate is multiplied by: rising over the first epochs, then falling along a cosine."""
+
+    def factor(epoch: int) -> float:
+        if epoch < warm_up:
+            return (epoch + 0.5) / warm_up
+        return 0.5 * (1 + math.cos(math.pi * (epoch - warm_up) / max(1, epochs - warm_up)))
+
+    return factor

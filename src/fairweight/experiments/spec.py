@@ -36,7 +36,8 @@ class Spec:
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 0.0
-    schedule: Mapping[str, Any] = field(default_factory=dict)  # {"name": "cosine"} or {"name": "step", "at": [60, 120]}
+    # {"name": "cosine"}, also with "warm_up": 2, epochs; or {"name": "step", "at": [60, 120], "factor": 0.1}
+    schedule: Mapping[str, Any] = field(default_factory=dict)
     epochs: int = 20
     batch_size: int = 128
     per_cell: int = 10
