@@ -8,6 +8,9 @@ import sys
 import time
 from typing import Any, Literal, TextIO
 
+import torch
+from torch import Tensor
+
 from fairweight.errors import UnknownName
 from fairweight.types import StepRecord
 
@@ -155,13 +158,14 @@ class Watch(Observer):
         self.warnings: list[str] = []
         self._epochs = 0
         self._agreements: list[float] = []
+        self._unread: list[Tensor] = []  # agreements that are still on the device: reading one makes it wait
 
     def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
         self._epochs = epochs
 
     def on_step(self, step: int, record: StepRecord) -> None:
         if record.agreement is not None:
-            self._agreements.append(float(record.agreement))
+            self._unread.append(record.agreement.clone())  # a replayed step overwrites its record
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
         if "score_std" in summary:
@@ -178,7 +182,13 @@ class Watch(Observer):
         self._look_at_agreement()
         return None
 
+    def _read(self) -> None:
+        if self._unread:
+            self._agreements += torch.stack(self._unread).tolist()
+            self._unread = []
+
     def _look_at_agreement(self) -> None:
+        self._read()
         n = len(self._agreements)
         if n < 8:
             return
@@ -197,7 +207,8 @@ class Watch(Observer):
             _log.warning(sentence)
 
     def state_dict(self) -> dict[str, Any]:
+        self._read()
         return {"warnings": list(self.warnings), "agreements": list(self._agreements)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.warnings, self._agreements = list(state["warnings"]), list(state["agreements"])
+        self.warnings, self._agreements, self._unread = list(state["warnings"]), list(state["agreements"]), []
