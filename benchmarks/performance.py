@@ -1,4 +1,4 @@
-"""docs/performance.md from the records of `fairweight bench`, benchmarks/fast_modes.py and benchmarks/pipeline.py.
+"""docs/performance.md from the records of `fairweight bench` and of fast_modes, pipeline and recipe_time beside this.
 
 python benchmarks/performance.py
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from fast_modes_record import EXACT, MAY_COST, OTHER, table
 from pipeline_record import PIPELINE, words
+from recipe_time import words as recipe
 
 ROOT = Path(__file__).parents[1]
 WORDS = """\
@@ -122,7 +123,9 @@ def page(records: Path) -> str:
     modes = [part for record in found if record.get("kind") == "fast modes" for part in fast(record)]
     grown = [part for record in found if record.get("kind") == "growth" for part in growth(record)]
     pipeline = [part for record in found if record.get("kind") == "pipeline" for part in words(record)]
-    return "\n".join([*parts, *([FAST, *modes] if modes else []), *([PIPELINE, *pipeline] if pipeline else []), *grown])
+    whole = [part for record in found if record.get("kind") == "recipe time" for part in recipe(record)]
+    modes, pipeline = [FAST, *modes] if modes else [], [PIPELINE, *pipeline] if pipeline else []
+    return "\n".join([*parts, *whole, *pipeline, *modes, *grown])
 
 
 def main() -> None:

@@ -152,9 +152,13 @@ def _percent(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(record: Record) -> list[str]:
-    """The table, its size, and the options that are not at their defaults: two sections must not share a name."""
+    """The table, its size, and what was chosen otherwise: two sections must not share a name."""
+    return [record["table"], size_name(record), *other_options(record)]
+
+
+def other_options(record: Record) -> list[str]:
+    """The options that are not at their defaults."""
     options = planned(record["table"]).table.options
-    other = [
+    return [
         f"{key}={value}" for key, value in record["options"].items() if key in options and value != options[key].default
     ]
-    return [record["table"], size_name(record), *other]

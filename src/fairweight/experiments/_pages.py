@@ -12,7 +12,7 @@ from fairweight import catalog
 from fairweight.experiments import records
 from fairweight.experiments._gains import method_lines, methods_text
 from fairweight.experiments._label_bias_log import label_bias_text
-from fairweight.experiments._markdown import compared_lines, demo_table, record_section
+from fairweight.experiments._markdown import compared_lines, demo_table, other_options, record_section
 from fairweight.experiments._table_text import is_whole, size_name
 from fairweight.experiments.planned import FOLDER, planned
 from fairweight.experiments.verdict import PAIRED_TEST, TEST
@@ -20,6 +20,7 @@ from fairweight.experiments.verdict import PAIRED_TEST, TEST
 RESULTS = Path("docs") / "results.md"
 COMMAND = "python -m fairweight.experiments.records"
 Record = Mapping[str, Any]
+_SHOWN = ("uniform", "uniform-same", "uniform-clean", "lb", "-default")  # how the keys of the README's rows end
 # The order of the paper, then ours.
 ORDER = (
     "cifar10", "cifar100", "celeba", "mnist", "condensation", "reverse", "adversarial", "meta-loss", "weight-form",
@@ -96,18 +97,20 @@ def _place(table: str) -> int:
 
 
 def _headline(tables: list[dict[str, Any]]) -> str:
-    """One line per recorded table: Uniform and FORML's default, with the command behind them."""
+    """Of every table with its options at their defaults: Uniform with its controls, LB and FORML's default."""
     lines = ["| table | size | row | n | TPRD, % | accuracy, % |", "|---|---|---|---|---|---|"]
     for record in tables:
-        for row in record["rows"]:
-            shown = row["key"] == "uniform" or row["key"].endswith(("-default", "-uniform", "-clean"))
+        for row in record["rows"] if not other_options(record) else []:
+            shown = row["key"].endswith(_SHOWN) and row.get("moved") is None
             if shown and "tprd" in row["means"] and row["means"]["tprd"]["n"]:
                 cells = [compared_lines(row["means"][key]) for key in ("tprd", "accuracy")]
                 n = row["means"]["tprd"]["n"]
                 lines.append(
                     f"| {record['table']} | {size_name(record)} | {row['title']} | {n} | {' | '.join(cells)} |"
                 )
-    return "\n".join(lines) if len(lines) > 2 else _none("fairweight reproduce mnist")
+    if len(lines) == 2:
+        return _none("fairweight reproduce mnist")
+    return "\n".join(lines) + "\n\nMean ± standard error over n seeds; in brackets, as printed at the full size."
 
 
 def results(found: Mapping[str, Record], root: Path) -> str:

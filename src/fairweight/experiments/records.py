@@ -85,7 +85,8 @@ def merged(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             seeds = {**known["seeds"], **row["seeds"]}
             failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
             rows[row["key"]] = {**row, "seeds": dict(sorted(seeds.items(), key=lambda s: int(s[0]))), "failed": failed}
-    order = {row["key"]: place for place, row in enumerate(last["rows"])}
+    plan = planned(last["table"], size=last["size"], options=last["options"])
+    order = {row.key: place for place, row in enumerate(plan.every)}
     union = {
         key: list(dict.fromkeys(item for record in every for item in record.get(key, ())))
         for key in ("devices", "commits")
