@@ -69,7 +69,8 @@ def cost(
     """Seconds of an epoch, plain and with its history, by turns, so that a busy machine slows both alike.
 
     share_of_epoch is the time inside the history over that of the plain epoch beside it. share_by_difference, of whole
-    epochs with and without, is the same seen from outside: more noise, but nothing can hide from it.
+    epochs with and without, is the same seen from outside, with a history that holds no clock: more noise, but nothing
+    can hide from it.
     """
     cuda = device.startswith("cuda")
     wait: Callable[[], object] = torch.cuda.synchronize if cuda else lambda: None
@@ -78,7 +79,7 @@ def cost(
     train = Batch(pool[torch.arange(count) % len(pool)], torch.randint(0, 2, (count,), device=device))
     own = clock_itself(clock)
 
-    def epoch(history: Timed | None) -> float:
+    def epoch(history: Dynamics | None) -> float:
         torch.manual_seed(0)
         model = make().to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -89,18 +90,18 @@ def cost(
         wait()
         return clock() - started
 
-    history = Timed(count, device, clock, wait)
-    for one in (None, history):  # warms up
-        epoch(one)
+    history, unwatched = Timed(count, device, clock, wait), Dynamics(count, device)
+    ways: list[Dynamics | None] = [None, history, unwatched]
+    for way in ways:  # warms up
+        epoch(way)
     plain, inside, outside = [], [], []
-    for repeat in range(repeats):
+    for _ in range(repeats):
         history.spent, history.calls = 0.0, 0
-        order = (None, history) if repeat % 2 else (history, None)  # neither always goes first
-        took = {one is None: epoch(one) for one in order}
-        spent = history.spent - own * history.calls
-        plain.append(took[True])
-        inside.append(spent / took[True])
-        outside.append((took[False] - own * history.calls) / took[True] - 1)
+        ways.append(ways.pop(0))  # none always goes first
+        took = {way: epoch(way) for way in ways}
+        plain.append(took[None])
+        inside.append((history.spent - own * history.calls) / took[None])
+        outside.append(took[unwatched] / took[None] - 1)
     steps = -(-count // size)
     return {
         "epoch_ms_per_step": 1e3 * statistics.median(plain) / steps,
