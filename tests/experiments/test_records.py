@@ -165,6 +165,17 @@ def test_marked_places_are_replaced_and_nothing_else():
     assert filled(somebody_elses, lambda name: block(name, {})) == somebody_elses
 
 
+def test_what_a_history_costs_is_a_table_of_the_latest_record():
+    row = {"epoch_ms_per_step": 0.75, "history_ms": 0.0133, "n": 41}
+    row |= {"share_of_epoch": 0.0176, "share_of_epoch_quartiles": [0.017, 0.0185]}
+    row |= {"share_by_difference": 0.022, "share_by_difference_quartiles": [-0.003, 0.053]}
+    about = {"kind": "dynamics_cost", "device": "CPU", "command": "python b.py", "commit": "abc"}
+    table = block("history-cost", {"a": {**about, "rows": {"MLP": row}}})
+    assert "| MLP | 0.75 | 0.0133 | 1.76 % (1.70 to 1.85) | 2.20 % (-0.30 to 5.30) | 41 |" in table
+    assert table.endswith("CPU; `python b.py`; commit abc.")
+    assert "dynamics_cost.py" in block("history-cost", {})
+
+
 def test_methods_show_what_they_cost_and_gave():
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 96.0, 1: 98.0}})}
     table = block("methods", found)

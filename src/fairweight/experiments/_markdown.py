@@ -162,3 +162,21 @@ def other_options(record: Record) -> list[str]:
     return [
         f"{key}={value}" for key, value in record["options"].items() if key in options and value != options[key].default
     ]
+
+
+def history_cost_table(record: Record) -> str:
+    """What keeping histories costs, network by network."""
+    lines = [
+        "| network | a plain step, ms | in the history, ms | share of an epoch | by difference | n |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in record["rows"].items():
+        shares = []
+        for key in ("share_of_epoch", "share_by_difference"):
+            low, high = row[f"{key}_quartiles"]
+            shares.append(f"{100 * row[key]:.2f} % ({100 * low:.2f} to {100 * high:.2f})")
+        lines.append(
+            f"| {name} | {row['epoch_ms_per_step']:.3g} | {row['history_ms']:.4f} | {' | '.join(shares)} | {row['n']} |"
+        )
+    told = f"Medians (quartiles), processor time; {record['device']}; `{record['command']}`; commit {record['commit']}."
+    return "\n".join([*lines, "", told])

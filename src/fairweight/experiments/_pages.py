@@ -12,7 +12,13 @@ from fairweight import catalog
 from fairweight.experiments import records
 from fairweight.experiments._gains import method_lines, methods_text
 from fairweight.experiments._label_bias_log import label_bias_text
-from fairweight.experiments._markdown import compared_lines, demo_table, other_options, record_section
+from fairweight.experiments._markdown import (
+    compared_lines,
+    demo_table,
+    history_cost_table,
+    other_options,
+    record_section,
+)
 from fairweight.experiments._table_text import is_whole, size_name
 from fairweight.experiments.planned import FOLDER, planned
 from fairweight.experiments.verdict import PAIRED_TEST, TEST
@@ -65,6 +71,9 @@ def block(name: str, found: Mapping[str, Record]) -> str | None:
         return _headline(tables)
     if name == "methods":
         return methods_text(every) or _none("fairweight compare digits --records records")
+    if name == "history-cost":
+        costs = [record for record in found.values() if record.get("kind") == "dynamics_cost"]
+        return history_cost_table(costs[-1]) if costs else _none("python benchmarks/dynamics_cost.py")
     if name == "label-bias-notebook":
         logs = [record for record in found.values() if record.get("kind") == "label bias"]
         return label_bias_text(logs[-1]) if logs else _none("python benchmarks/label_bias_mnist.py")
