@@ -32,6 +32,23 @@ def test_a_save_holds_the_moment_it_was_asked_for(tmp_path, monkeypatch):
     assert torch.equal(found["weights"], torch.ones(3))
 
 
+def test_others_may_read_a_checkpoint_as_any_file(tmp_path):
+    (tmp_path / "any").touch()
+    state.save({"a": torch.ones(2)}, tmp_path / "kept")
+    assert (tmp_path / "kept").stat().st_mode == (tmp_path / "any").stat().st_mode
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["any", "kept"]
+
+
+def test_what_a_killed_writer_left_is_taken_away(tmp_path):
+    left = tmp_path / ".checkpoint.safetensors.123.part"
+    left.mkdir()
+    (left / ".tmpabc").write_bytes(b"half")
+    (tmp_path / ".checkpoint.safetensors.124.part").write_bytes(b"half")
+    (tmp_path / ".other.125.part").write_bytes(b"not ours")
+    Checkpoint(tmp_path, {})
+    assert [path.name for path in tmp_path.iterdir()] == [".other.125.part"]
+
+
 def test_saves_are_written_in_their_order(tmp_path):
     checkpoint = Checkpoint(tmp_path, {})
     for step in range(20):

@@ -28,8 +28,7 @@ class Checkpoint:
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob(f".{FILE}.*.part"):
-            stale.unlink()
+        state.clear(self.path)
 
     def due(self) -> bool:
         """Whether enough time has passed since the last save."""

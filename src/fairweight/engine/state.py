@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,10 +82,20 @@ def write(tree: Copied, path: Path) -> None:
     """Write what was copied, whole or not at all."""
     from safetensors.torch import save_file
 
-    with _beside(path) as part:
-        save_file(tree.tensors, part, metadata={"tree": json.dumps(tree.skeleton)})
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
+    folder = _beside(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        file = folder / path.name
+        file.touch()
+        mode = file.stat().st_mode
+        # The library writes a file of its own making, for its owner alone, and renames it: all within the folder.
+        save_file(tree.tensors, file, metadata={"tree": json.dumps(tree.skeleton)})
+        file.chmod(mode)
+        with file.open("rb") as written:
+            os.fsync(written.fileno())
+        file.replace(path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def load(path: Path) -> Any:
@@ -104,22 +113,26 @@ def load(path: Path) -> Any:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside, flush to the disk, then rename over."""
-    with _beside(path) as part, part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-@contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the place of the one at `path` once it is written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = _beside(path)
     try:
-        yield part
-        part.replace(path)
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def clear(path: Path) -> None:
+    """Take away what killed writers of this file left beside it."""
+    for left in path.parent.glob(f".{path.name}.*.part"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def move(tree: Any, device: torch.device | str) -> Any:
