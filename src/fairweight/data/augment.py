@@ -100,8 +100,8 @@ def _moved(inputs: Tensor, steps: Sequence[Flip | Shift], generator: torch.Gener
         places = step.move(places, (height, width), generator)
     there = sent(torch.cat(places, dim=1), inputs.device)  # [B, H + W], one copy
     rows, columns = there[:, :height], there[:, height:]
+    if not any(isinstance(step, Shift) for step in steps):  # columns as they were, or all the other way round
+        return torch.where((columns[:, 0] > 0)[:, None, None, None], inputs.flip(3), inputs)
     across = columns[:, None, None, :].expand(-1, channels, height, -1)  # [B, C, H, W]
-    if not any(isinstance(step, Shift) for step in steps):
-        return inputs.gather(3, across)
     zeros_after = functional.pad(inputs, [0, 1, 0, 1])  # [B, C, H + 1, W + 1]
     return zeros_after.gather(2, rows[:, None, :, None].expand(-1, channels, -1, width + 1)).gather(3, across)
