@@ -1,0 +1,102 @@
+"""The step that is as long as the exemplars agree, and how settings are compared."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fairweight.reweight._score_step import AdaptiveStep
+from fairweight.types import Batch
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def step_file(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import class_fairness_step
+
+    return class_fairness_step
+
+
+@pytest.fixture
+def benchmark_file(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import class_fairness
+
+    return class_fairness
+
+
+def moved(step):
+    weights = torch.full((4,), 0.25)
+    return step.move(torch.tensor([1.0, -1.0, 2.0, 0.0]), weights, 0.1, torch.zeros(()))
+
+
+def test_reliability_is_spearman_browns(step_file):
+    assert step_file.reliability(1.0) == 1.0
+    assert step_file.reliability(0.5) == pytest.approx(2 / 3)
+    assert step_file.reliability(-0.2) == step_file.reliability(0.0) == 0.0
+
+
+def test_a_step_is_as_long_as_what_it_heard(step_file):
+    whole, scaled, silent = AdaptiveStep(0.1), step_file.ReliableStep(0.1), step_file.ReliableStep(0.1)
+    scaled.hear(0.5)
+    torch.testing.assert_close(moved(scaled), moved(whole) * 2 / 3)
+    assert not moved(silent).any()
+    silent.hear(-0.5)
+    assert not moved(silent).any()
+    assert not scaled.fresh().reliabilities
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_both_scores_hear_the_halves(step_file, own):
+    """Halves that are each other's copy agree wholly, so that the step is AdaptiveStep's own."""
+    torch.manual_seed(0)
+    inputs, labels = torch.randn(24, 5), torch.arange(24) % 3
+    batch = Batch(inputs, labels, rows=torch.arange(24))
+    twice = torch.arange(6).repeat_interleave(2)
+    exemplar = Batch(torch.randn(6, 5)[twice], (torch.arange(6) % 3)[twice])
+    found = []
+    for kind, step in ((step_file.FORML, AdaptiveStep(0.1)), (step_file.AgreeingFORML, step_file.ReliableStep(0.1))):
+        torch.manual_seed(1)
+        model = nn.Linear(5, 3)
+        method = kind(model, 24, score_step=step, tie="label", own=own, agreement_every=1)
+        for _ in range(3):
+            method.step(batch, exemplar, torch.optim.SGD(model.parameters(), 0.1))
+        found.append(method.scores)
+    assert method._ties.step.reliabilities == pytest.approx([1.0] * 3)
+    assert method.score_step.reliabilities == pytest.approx([1.0] * 3)
+    assert found[0].std() > 0.01
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_recalls_are_measured_by_class(benchmark_file):
+    labels = torch.tensor([0, 0, 1, 1, 1, 1])
+    said = torch.tensor([0, 0, 1, 0, 0, 0])
+    found = benchmark_file.measured(torch.eye(2)[said], labels)
+    assert (found["accuracy"], found["tprd"], found["worst"]) == pytest.approx((50.0, 75.0, 25.0))
+    assert found["recall_std"] == pytest.approx(37.5)
+
+
+def test_a_setting_is_compared_on_the_seeds_that_uniform_has(benchmark_file):
+    def row(accuracy, spread):
+        return {"accuracy": accuracy, "tprd": 1.0, "recall_std": spread, "worst": 1.0}
+
+    found = {
+        ("cifar10", "uniform"): {0: row(60.0, 10.0), 1: row(70.0, 10.0)},
+        ("cifar10", "default"): {0: row(59.0, 8.0), 1: row(69.5, 6.0), 2: row(0.0, 0.0)},
+        ("mnist", "default"): {0: row(0.0, 0.0)},
+    }
+    first, second = benchmark_file.compared(found, "cifar10", [0, 1, 2])
+    assert (first["name"], first["n"], second["name"]) == ("default", 2, "uniform")
+    assert first["beside_uniform"]["accuracy"]["mean"] == pytest.approx(-0.75)
+    assert first["recall_std_over_uniform"] == pytest.approx(0.7)
+    assert first["sum"] == pytest.approx(0.7 + 0.3 * 0.75)
+    assert second["sum"] == pytest.approx(1.0)
+
+
+def test_every_candidate_can_be_made(benchmark_file):
+    for name in benchmark_file.CANDIDATES:
+        method = benchmark_file.reweighter_for(name, nn.Linear(2, 2), 8)
+        assert getattr(method, "gradient", "difference") == "difference"
