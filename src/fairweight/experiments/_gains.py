@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairweight.experiments._markdown import heads, line
-from fairweight.experiments._table_text import mean_text, size_name
+from fairweight.experiments._markdown import heads, line, section_name
+from fairweight.experiments._table_text import mean_text
 from fairweight.experiments.verdict import LEVEL
 
 Record = Mapping[str, Any]
@@ -26,12 +26,13 @@ class Gain:
 
 
 def gains(found: Iterable[Record]) -> Iterator[Gain]:
-    """Of every row that has a Uniform row to be compared with."""
+    """Of every row that has a Uniform row to be compared with; one on the same training rows where there is one."""
     for record in found:
         rows = {row["key"]: row for row in record["rows"]}
-        where = f"{record['table']}, {size_name(record)}" if record["kind"] == "reproduce" else record["name"]
+        where = ", ".join(section_name(record)) if record["kind"] == "reproduce" else record["name"]
         for row in record["rows"]:
-            other = next((rows[key] for key in row["against"] if key in rows), None)
+            beside = sorted(row["against"], key=lambda key: not key.endswith("-same"))
+            other = next((rows[key] for key in beside if key in rows), None)
             if not row.get("spec") or other is None:
                 continue
             apart = row["compared"][other["key"]]

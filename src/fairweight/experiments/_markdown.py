@@ -32,7 +32,7 @@ def compared_lines(entry: Mapping[str, Any]) -> str:
 
 def record_section(record: Record) -> str:
     """One table: ours beside printed, what stands beside it, differences seed by seed, and where it comes from."""
-    parts = [f"## {', '.join(_name(record))}", f"{record['title']} {size_line(record)}"]
+    parts = [f"## {', '.join(section_name(record))}", f"{record['title']} {size_line(record)}"]
     parts += [_main_table(record), _beside_table(record), _paired_table(record), _closed_table(record)]
     parts += [_front_table(record)]
     parts += ["\n".join(f"- {remark}" for remark in record["remarks"]), _source(record)]
@@ -151,7 +151,7 @@ def _percent(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**scaled, "n": entry["n"]}
 
 
-def _name(record: Record) -> list[str]:
+def section_name(record: Record) -> list[str]:
     """The table, its size, and what was chosen otherwise: two sections must not share a name."""
     return [record["table"], size_name(record), *other_options(record)]
 

@@ -87,7 +87,7 @@ def _none(command: str) -> str:
 
 
 def grouped(found: Mapping[str, Record]) -> list[dict[str, Any]]:
-    """Tables, in the paper's order, the full size first; records of the same settings are one."""
+    """Tables, in the paper's order, the full size and the usual options first; records of the same settings are one."""
     kinds: dict[str, list[Record]] = {}
     for name, record in found.items():
         if record.get("kind") == "reproduce":
@@ -98,7 +98,7 @@ def grouped(found: Mapping[str, Record]) -> list[dict[str, Any]]:
         whole = records.merged(group)
         merged.append({**whole, "from": [name for record in group for name in record["from"]]})
     sizes = {"paper": 0, "short": 1, "quick": 2}
-    return sorted(merged, key=lambda r: (_place(r["table"]), sizes[r["size"]], str(r["options"])))
+    return sorted(merged, key=lambda r: (_place(r["table"]), sizes[r["size"]], other_options(r)))
 
 
 def _place(table: str) -> int:
