@@ -207,18 +207,18 @@ def test_a_disk_that_fills_up_after_an_epoch_keeps_what_can_be_taken_up(tmp_path
     from fairweight.engine import state
 
     csv(tmp_path)
-    real, written = state.write_atomically, []
+    real, written = state.write, []
 
-    def fail_late(path, content):
+    def fail_late(tree, path):
         written.append(path.name)
         if written.count("checkpoint.safetensors") > 2:
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        real(path, content)
+        real(tree, path)
 
-    monkeypatch.setattr(state, "write_atomically", fail_late)
+    monkeypatch.setattr(state, "write", fail_late)
     done = fairweight(tmp_path, "train", *given("p.csv"), "--out", "run", "--epochs", "6")
     assert done.returncode == 2
-    monkeypatch.setattr(state, "write_atomically", real)
+    monkeypatch.setattr(state, "write", real)
     assert (tmp_path / "run" / "checkpoint.safetensors").is_file()
     done = fairweight(tmp_path, "train", *given("p.csv"), "--out", "run", "--epochs", "6")
     assert done.returncode == 0, done.stderr

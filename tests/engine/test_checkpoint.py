@@ -6,13 +6,38 @@ import pytest
 import torch
 
 import fairweight as fw
+from fairweight.engine import checkpoint as module
 from fairweight.engine import state
 from fairweight.engine.checkpoint import Checkpoint
 from fairweight.engine.snapshot import restore, snapshot
 from fairweight.engine.training import Training
 
 
-def test_a_save_holds_the_moment_it_was_asked_for(tmp_path, monkeypatch):
+@pytest.fixture
+def beside(monkeypatch):
+    """Saves of any size are written by the thread."""
+    monkeypatch.setattr(module, "AT_ONCE", -1)
+
+
+def test_a_small_save_is_on_the_disk_at_once_and_a_large_one_after_a_while(tmp_path, monkeypatch):
+    go_on, real = threading.Event(), state.write
+
+    def slow(tree, path):
+        assert tree.bytes <= module.AT_ONCE or go_on.wait(10)
+        real(tree, path)
+
+    monkeypatch.setattr(state, "write", slow)
+    checkpoint = Checkpoint(tmp_path, {})
+    checkpoint.save(1, {"weights": torch.ones(module.AT_ONCE // 4)})
+    assert state.load(checkpoint.path)["step"] == 1
+    checkpoint.save(2, {"weights": torch.ones(module.AT_ONCE // 4 + 1)})
+    assert state.load(checkpoint.path)["step"] == 1
+    go_on.set()
+    checkpoint.close()
+    assert state.load(checkpoint.path)["step"] == 2
+
+
+def test_a_save_holds_the_moment_it_was_asked_for(tmp_path, monkeypatch, beside):
     go_on, real = threading.Event(), state.write
 
     def slow(tree, path):
@@ -49,7 +74,7 @@ def test_what_a_killed_writer_left_is_taken_away(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [".other.125.part"]
 
 
-def test_saves_are_written_in_their_order(tmp_path):
+def test_saves_are_written_in_their_order(tmp_path, beside):
     checkpoint = Checkpoint(tmp_path, {})
     for step in range(20):
         checkpoint.save(step, {"weights": torch.full((1000,), float(step))})
@@ -59,7 +84,7 @@ def test_saves_are_written_in_their_order(tmp_path):
     assert (found["step"], float(found["weights"][-1])) == (19, 19.0)
 
 
-def test_a_write_that_fails_stops_the_run(tmp_path, monkeypatch):
+def test_a_write_that_fails_stops_the_run(tmp_path, monkeypatch, beside):
     def no_room(tree, path):
         raise OSError(28, "No space left on device")
 
@@ -71,7 +96,7 @@ def test_a_write_that_fails_stops_the_run(tmp_path, monkeypatch):
         fw.fit(model, optimizer, fw.Uniform(model, 12), train, epochs=3, out=tmp_path)
 
 
-def test_no_thread_is_left_behind(tmp_path):
+def test_no_thread_is_left_behind(tmp_path, beside):
     model = torch.nn.Linear(3, 2)
     train = fw.Batch(torch.randn(12, 3), torch.arange(12) % 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

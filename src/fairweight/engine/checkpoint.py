@@ -11,13 +11,14 @@ from fairweight.engine import state
 from fairweight.errors import BadCheckpoint
 
 FILE = "checkpoint.safetensors"
+AT_ONCE = 8 * 2**20  # bytes: so much is written before the training goes on
 
 
 class Checkpoint:
     """One file in the run's folder, replaced whole each time.
 
-    A save copies what it is given and returns; a thread writes, because a disk takes longer than a GPU's epoch may.
-    At most one write is under way, and `close` waits for it.
+    A large save is copied and written by a thread, because a disk takes longer than a GPU's epoch may; at most one is
+    under way, and `close` waits for it. A small one is on the disk when `save` returns.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any], every: float = 30.0) -> None:
@@ -38,7 +39,10 @@ class Checkpoint:
         """Keep everything that the rest of the run depends on."""
         copied = state.copied({"identity": self.identity, "step": step, **tree})
         self.wait()
-        self._writing = self._writer.submit(state.write, copied, self.path)
+        if copied.bytes <= AT_ONCE:
+            state.write(copied, self.path)
+        else:
+            self._writing = self._writer.submit(state.write, copied, self.path)
         self._last, self.step = time.monotonic(), step
 
     def wait(self) -> None:

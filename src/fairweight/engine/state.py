@@ -56,6 +56,11 @@ class Copied(NamedTuple):
     tensors: dict[str, Tensor]
     skeleton: Any
 
+    @property
+    def bytes(self) -> int:
+        """Of all tensors."""
+        return sum(t.numel() * t.element_size() for t in self.tensors.values())
+
 
 def copied(tree: Any) -> Copied:
     """The tree as it stands now, in the memory of the CPU; what happens to it afterwards does not show."""
