@@ -14,6 +14,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from class_fairness_page import newest, section
+
 ROOT = Path(__file__).parents[1]
 RECORD = "2026-11-15_score_step"
 PAGE = ROOT / "docs" / "choices.md"
@@ -130,6 +132,13 @@ def page(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def whole() -> str:
+    """The page from the records as they are."""
+    first = page(json.loads((ROOT / "records" / RECORD / "record.json").read_text()))
+    name, record = newest(ROOT / "records")
+    return "\n".join([first, *section(record, name)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["record", "page"])
@@ -153,7 +162,7 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(json.loads(path.read_text())))
+    PAGE.write_text(whole())
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import time
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from class_fairness_net import SmallNet
 from class_fairness_step import AgreeingFORML, ReliableStep
 from torch import Tensor, nn
 
@@ -94,20 +96,6 @@ CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
     "agreeing tied .03": ("agreeing", {"rate": 0.03, "tie": "label", "own": False}),
     "agreeing tied and own .1": ("agreeing", {"rate": 0.1, "tie": "label"}),
 }
-
-
-class SmallNet(nn.Sequential):
-    """Four convolutions with batch norm, strided early so that a core trains an epoch in seconds."""
-
-    def __init__(self, classes: int, width: int = 16) -> None:
-        def block(inside: int, out: int, stride: int) -> nn.Sequential:
-            return nn.Sequential(nn.Conv2d(inside, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU())
-
-        w = width
-        super().__init__(
-            block(3, w, 2), block(w, 2 * w, 2), block(2 * w, 4 * w, 1), block(4 * w, 4 * w, 2),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * w, classes),
-        )  # fmt: skip
 
 
 def spec_for(source: str, seed: int) -> Spec:
@@ -257,6 +245,7 @@ def show(asked: argparse.Namespace) -> None:
 
 
 def record(asked: argparse.Namespace) -> None:
+    """Keep all that was run."""
     found = results(asked.out)
     parts = {
         "screen": compared(found, "cifar10", [0]),
@@ -268,10 +257,14 @@ def record(asked: argparse.Namespace) -> None:
     rule, added = ((__doc__ or "").split("THE RULE, ")[1].split("    python")[0]).split("ADDED ")
     rows = [json.loads(line) for line in asked.out.read_text().splitlines()]
     specs = {source: spec_for(source, 0).to_dict() for source in sorted({row["source"] for row in rows})}
+    starts = {re.sub(r"--data-dir \S+", "--data-dir FOLDER", row["command"]): row["commit"] for row in reversed(rows)}
     about = provenance()
     about |= {
         "command": "python benchmarks/class_fairness.py run --data-dir FOLDER --seeds 0 1 2",
         "commit": rows[0]["commit"],
+        "commands": list(starts)[::-1],
+        "commits": list(starts.values())[::-1],  # as each command began
+        "wall_seconds": round(sum(row["found"].get("seconds", 0.0) for row in rows), 1),
         "device": rows[0]["device"],
         "date": max(row["date"] for row in rows),
     }

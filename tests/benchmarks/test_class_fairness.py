@@ -28,6 +28,14 @@ def benchmark_file(monkeypatch):
     return class_fairness
 
 
+@pytest.fixture
+def page_file(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import class_fairness_page
+
+    return class_fairness_page
+
+
 def moved(step):
     weights = torch.full((4,), 0.25)
     return step.move(torch.tensor([1.0, -1.0, 2.0, 0.0]), weights, 0.1, torch.zeros(()))
@@ -100,3 +108,25 @@ def test_every_candidate_can_be_made(benchmark_file):
     for name in benchmark_file.CANDIDATES:
         method = benchmark_file.reweighter_for(name, nn.Linear(2, 2), 8)
         assert getattr(method, "gradient", "difference") == "difference"
+
+
+def setting(name, accuracy, spread, total):
+    pair = {"mean": accuracy, "standard_error": 0.2}
+    row = {"name": name, "method": "forml", "n": 3, "sum": total, "beside_uniform": {"accuracy": pair}}
+    return {**row, "means": {"recall_std": {"mean": spread}}}
+
+
+def test_the_rule_takes_the_most_even_setting_that_costs_nothing(page_file):
+    rows = [setting("dear", -0.5, 5.0, 0.6), setting("near", -0.25, 6.0, 0.7), setting("free", -0.05, 8.0, 0.8)]
+    rows += [setting("idle", 0.1, 9.0, 0.9), {**setting("once", 0.0, 1.0, 0.1), "n": 1}]
+    said = page_file.verdict(rows)
+    assert (said["chosen"], said["trade_off"], said["free"]) == ("free", "dear", ["near", "free", "idle"])
+    assert said["pooled_error"] == pytest.approx(0.2)
+    assert page_file.verdict(rows[:2])["chosen"] is None
+
+
+def test_the_page_is_what_the_records_say(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import choices
+
+    assert choices.PAGE.read_text() == choices.whole()
