@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -67,7 +69,11 @@ def test_a_cpu_gets_a_narrow_network_for_images(tmp_path):
     assert here.network == {"width": 16, "stem": "large", "name": "resnet18"}
     assert there.network == {"name": "resnet18"}
     assert here.augment
-    assert here.schedule == {"name": "cosine"}
+    assert (here.optimizer, here.schedule) == ("adam", {"name": "cosine"})
+    many = replace(dataset, train=dataset.train.take(torch.zeros(10_000, dtype=torch.int64)))
+    wide = with_defaults(Spec(str(tmp_path)), many, {}, "cuda")
+    assert (wide.optimizer, wide.lr, wide.schedule) == ("sgd", 0.1, {"name": "cosine", "warm_up": 2})
+    assert with_defaults(Spec(str(tmp_path)), many, {"epochs": 3}, "cuda").schedule["warm_up"] == 0
 
 
 def test_nothing_is_selected_without_validation(tmp_path):
