@@ -66,8 +66,8 @@ def copied(tree: Any) -> Copied:
     """The tree as it stands now, in the memory of the CPU; what happens to it afterwards does not show."""
     tensors, skeleton = flatten(tree)
     plain = {key: _on_cpu(t.detach()) for key, t in tensors.items()}
-    if any(t.is_cuda for t in tensors.values()):
-        torch.cuda.synchronize()  # once for all copies: they were not waited for
+    for device in {t.device for t in tensors.values() if t.is_cuda}:  # not only the current one
+        torch.cuda.synchronize(device)  # once for all copies: they were not waited for
     return Copied(plain, skeleton)
 
 
