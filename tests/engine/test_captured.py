@@ -1,5 +1,7 @@
 """Whole steps as a CUDA graph give what steps one by one give."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -72,8 +74,49 @@ def test_batch_norm_and_autocast_are_replayed_as_they_run(method, cast):
         torch.testing.assert_close(x, y, **close, msg=name)
 
 
+@pytest.mark.parametrize("options", [{}, {"tie": "label"}, {"scope": "head"}], ids=str)
+def test_traced_steps_are_captured_anew_where_the_learning_rate_falls(options):
+    from fairweight.engine.captured import CapturedStep
+
+    torch.manual_seed(0)
+    n, ends = 96, []
+    inputs, labels = torch.randn(n, 20, device="cuda"), torch.arange(n, device="cuda") % 5
+    exemplar = fw.Batch(torch.randn(20, 20, device="cuda"), torch.arange(20, device="cuda") % 5)
+    start = convolutions().cuda()
+    for captured in (False, True):
+        model = copy.deepcopy(start)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        forml = fw.FORML(model, n, trace=True, agreement_every=0, **options)
+        take = CapturedStep(forml, optimizer)
+        for step in range(18):
+            optimizer.param_groups[0]["lr"] = 0.05 / (1 + step // 6)
+            rows = torch.arange(48, device="cuda") + 48 * (step % 2)
+            batch = fw.Batch(inputs[rows], labels[rows], rows=rows)
+            _ = take(batch, exemplar) if captured else forml.step(batch, exemplar, optimizer)
+        ends.append((forml.scores, torch.cat([p.detach().flatten() for p in model.parameters()])))
+    assert (take.failure, take.refusals, take.captures) == (None, {}, 3)
+    for one_by_one, replayed in zip(*ends, strict=True):
+        torch.testing.assert_close(one_by_one, replayed, rtol=1e-4, atol=1e-5)
+
+
 def test_dropout_is_not_captured():
     assert "random numbers" in train(True, dropout=0.3)[3].refusal
+
+
+class Reading(nn.Linear):
+    """Reads a number back in its forward pass, which cannot be captured."""
+
+    def forward(self, inputs):
+        return super().forward(inputs) * (1.0 + 0.0 * float(inputs.detach().mean()))
+
+
+def test_a_capture_that_fails_is_said_and_the_run_goes_on():
+    model = Reading(20, 5).cuda()
+    train = fw.Batch(torch.randn(64, 20, device="cuda"), torch.arange(64, device="cuda") % 5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    found = fit(model, optimizer, fw.Uniform(model, 64), train, None, 2, options=FitOptions(batch_size=8))
+    assert found.stopped == "finished"
+    assert [w.split(":")[0] for w in found.warnings] == ["slow steps"]
 
 
 class NoWaiting(Observer):

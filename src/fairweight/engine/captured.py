@@ -35,6 +35,7 @@ class CapturedStep:
     ) -> None:
         self.reweighter, self.optimizer, self.clip_norm = reweighter, optimizer, clip_norm
         self.refusals: dict[str, str] = {}  # why steps are not captured, by kind of step
+        self.failure: str | None = None  # of a capture that was tried: nothing that the model or method calls for
         self._shapes: tuple[Any, ...] = ()  # of the batches that are captured
         self._graphs: dict[str, _Captured] = {}  # by kind of step
         self._warm: dict[str, int] = {}
@@ -97,7 +98,8 @@ class CapturedStep:
                     static_batch, static_exemplar, self.optimizer, clip_norm=self.clip_norm, check=False
                 )
         except RuntimeError as error:
-            self._refuse(phase, str(error).split("\n")[0])
+            self.failure = str(error).split("\n")[0]
+            self._refuse(phase, self.failure)
             return None
         finally:
             self.reweighter.steps = steps  # a capture records the step and does not take it

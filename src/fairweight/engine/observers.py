@@ -170,12 +170,12 @@ class Watch(Observer):
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
         if "score_std" in summary:
             if summary["effective_size"] < self.concentrated:
-                self._warn(
+                self.warn(
                     f"collapse: at epoch {epoch} the weights amount to {100 * summary['effective_size']:.1f} % of each "
                     "batch; lower the score step's scale or rate.",
                 )
             if epoch == self._epochs and summary["score_std"] < self.still:
-                self._warn(
+                self.warn(
                     f"no effect: the scores ended at a standard deviation of {summary['score_std']:.2g}, so every "
                     "sample counted almost alike; use AdaptiveStep(), or raise PlainStep's scale.",
                 )
@@ -195,13 +195,14 @@ class Watch(Observer):
         mean = sum(self._agreements) / n
         error = math.sqrt(sum((a - mean) ** 2 for a in self._agreements) / (n - 1) / n)
         if mean + 2 * error < 0.1:  # surely small, not merely unsure
-            self._warn(
+            self.warn(
                 f"weak signal: two halves of the exemplar batch pull in unrelated directions (cosine {mean:.3f} ± "
                 f"{error:.3f} over {n} looks), so it is too small to learn from; raise per_cell or give more "
                 "exemplars.",
             )
 
-    def _warn(self, sentence: str) -> None:
+    def warn(self, sentence: str) -> None:
+        """Say it, once for what stands before its colon."""
         if not any(w.startswith(sentence.split(":")[0]) for w in self.warnings):
             self.warnings.append(sentence)
             _log.warning(sentence)

@@ -85,6 +85,7 @@ class Training:
         self.seconds = 0.0
         self.reader = Reader(train, self._rows, len(self.sampler))
         self.weighted: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own
+        self.captured: CapturedStep | None = None
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -185,7 +186,7 @@ class Training:
         if options.accumulate > 1:
             return self._accumulate
         if options.capture and self.device.type == "cuda":
-            captured = CapturedStep(self.reweighter, self.optimizer, clip_norm=options.clip_norm)
+            self.captured = captured = CapturedStep(self.reweighter, self.optimizer, clip_norm=options.clip_norm)
             return lambda batch, exemplar, step: captured(batch, exemplar)
         return lambda batch, exemplar, step: self.reweighter.step(
             batch, exemplar, self.optimizer, clip_norm=options.clip_norm
@@ -258,6 +259,8 @@ class Training:
         self.history.append(summary)
         with self._casting():
             self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples))
+        if self.captured is not None and (failure := self.captured.failure) is not None:
+            self.watch.warn(f"slow steps: they could not be captured as a CUDA graph ({failure}), so each is launched.")
         reasons = [reason for o in self.observers if (reason := o.on_epoch(epoch, summary))]
         if self.early is not None and self.early.improved:
             self.best = {k: v.detach().clone() for k, v in unwrap(self.model).state_dict().items()}

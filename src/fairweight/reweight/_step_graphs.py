@@ -44,7 +44,6 @@ class StepGraphs:
         self.traces = 0
         self._key: tuple[Any, ...] | None = None
         self._step: TracedStep | None = None
-        self._rates: dict[tuple[float, torch.device], Tensor] = {}
 
     def suits(self, learner: _Learner, batch: Batch, exemplar: Batch) -> bool:
         """Whether this step can be done as a graph at all."""
@@ -78,14 +77,15 @@ class StepGraphs:
 
     def rates(self, parameters: Parameters, displacement: Displacement) -> list[Tensor]:
         """The virtual step's rate of every parameter, as tensors; 0 where one stays."""
+        made: dict[tuple[float, torch.device], Tensor] = {}  # most often one for all
         found = []
         for name, p in parameters.items():
             rate = displacement.scale.get(name, 0.0)
             if not isinstance(rate, Tensor):
                 key = (float(rate), p.device)
-                if key not in self._rates:
-                    self._rates[key] = torch.tensor(float(rate), device=p.device)
-                rate = self._rates[key]
+                if key not in made:  # written on the device: a copy from the host cannot be captured
+                    made[key] = torch.full((), float(rate), device=p.device)
+                rate = made[key]
             found.append(rate)
         return found
 
