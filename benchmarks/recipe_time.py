@@ -59,7 +59,8 @@ def words(record: dict[str, Any]) -> list[str]:
         total = f"{row['total_s'] / 60:.1f}" + ("" if row["measured"] == row["epochs"] else ", counted up")
         most = f"at most {MINUTES[name]}"
         lines.append(f"| {name} | {row['first_epoch_s']:.1f} | {each} | {row['measured']} | {total} | {most} |")
-    told = f"{record['device']}; n = 1 run each, median (quartiles) over epochs; commit {record['commit']}.\n"
+    told = f"{record['device']}; n = 1 run each, median (quartiles) over epochs; commit {record['commit']}."
+    told += f" {record['remark']}\n" if record.get("remark") else "\n"
     return [RECIPE, "\n".join(lines) + "\n", told]
 
 
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("logs", nargs="+", metavar="NAME=LOG[:EPOCHS]")
     parser.add_argument("--device", required=True, help="what they ran on")
     parser.add_argument("--commit", required=True, help="and of which commit")
+    parser.add_argument("--remark", default="", help="what a reader must know beside it")
     parser.add_argument("--records", default="records")
     asked = parser.parse_args()
     rows = {}
@@ -75,7 +77,7 @@ def main() -> None:
         name, _, rest = entry.partition("=")
         path, _, alone = rest.partition(":")
         rows[name] = timed(Path(path), int(alone) if alone else None)
-    about = {"device": asked.device, "commit": asked.commit, "date": provenance("cpu")["date"]}
+    about = {"device": asked.device, "commit": asked.commit, "remark": asked.remark, "date": provenance("cpu")["date"]}
     print(f"Record: {keep({'kind': 'recipe time', 'name': 'recipe_time', 'rows': rows, **about}, asked.records)}")
 
 

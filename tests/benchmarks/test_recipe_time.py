@@ -35,5 +35,7 @@ def test_epochs_that_had_the_device_alone_are_counted_up(recipe_time, log):
     found = recipe_time.timed(log, 4)
     assert (found["measured"], found["epoch_s"]["median"]) == (4, 2.0)
     assert found["total_s"] == 10.0 + 4 * 2.0
-    record = {"rows": {"forml": found}, "device": "a device", "commit": "abc"}
-    assert "counted up" in "\n".join(recipe_time.words(record))
+    record = {"rows": {"forml": found}, "device": "a device", "commit": "abc", "remark": "The last one was shared."}
+    page = "\n".join(recipe_time.words(record))
+    assert "counted up" in page
+    assert page.rstrip().endswith("commit abc. The last one was shared.")

@@ -34,6 +34,7 @@ def bench(
     from fairweight.experiments.folder import RunFolder
     from fairweight.experiments.model_source import example_batches, example_inputs, model_from
     from fairweight.experiments.provenance import provenance
+    from fairweight.experiments.speed import laid_out
     from fairweight.models.resnet import ResNet18
     from fairweight.types import map_tensors
 
@@ -57,7 +58,7 @@ def bench(
             print(f"{row['samples']:>12,} scores  batch {row['batch']:4d}  {row['median_ms']:8.2f} ms")
         print(f"Picture: {picture}")
         return
-    net = (model_from(model) if model else ResNet18(10, width=width)).to(where)
+    net = laid_out(model_from(model) if model else ResNet18(10, width=width), where)
     size = _shape(shape)
 
     def made(count: int) -> object:
