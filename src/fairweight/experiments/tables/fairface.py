@@ -20,6 +20,9 @@ class Fairface(Table):
         **FORML_OPTIONS,
         "random": OPTIONS["random"],
         "per_cell": Option("10", (), OPTIONS["per_cell"].about),
+        "schedule": Option(
+            "constant", ("constant", "cosine"), "Adam's learning rate: as in the CelebA table, or falling along a cosine"
+        ),
     }
     remarks = (
         "ResNet-18, Adam at 1e-3, batches of 128, flips and shifts; a tenth of train is the validation part, which is "
@@ -55,6 +58,7 @@ class Fairface(Table):
             method="uniform",
             optimizer="adam",
             lr=1e-3,
+            schedule={"name": "cosine"} if plan.options["schedule"] == "cosine" else {},
             epochs=size.epochs,
             batch_size=64 if quick else 128,
             per_cell=2 if quick else int(plan.number("per_cell")),
