@@ -89,4 +89,5 @@ def tangent(
     scale = scale - along * inverse.square() * (centred * moved).mean(dims)
     shift = shift - along * moved.mean(dims)
     found = torch.addcmul(by_channel(shift), moved, by_channel(along))
-    return torch.addcmul(found, centred, by_channel(scale)).to(x.dtype)
+    del moved  # uncompiled, these are the largest tensors of the pass: as few at a time as can be
+    return found.addcmul_(centred, by_channel(scale)).to(x.dtype)

@@ -137,8 +137,7 @@ class _Trial:
     ) -> str | None:
         """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is."""
         try:
-            done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain, layer=layer)
-            _compare(tangent_of, done, in_scope(done.parameters, self.scope))
+            self._compare(tangent_of, plain, layer)
         except (NotImplementedError, RuntimeError, NotDifferentiable) as error:
             by_torch = isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError)
             if by_torch and not _UNSUPPORTED.search(str(error)):
@@ -148,20 +147,34 @@ class _Trial:
             return str(error).strip().split("\n")[0].rstrip(".")
         return None
 
+    def _compare(
+        self, tangent_of: Callable[[ForwardPass, Parameters], Tensor], plain: bool, layer: nn.Linear | None
+    ) -> None:
+        """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
 
-def _compare(tangent_of: Callable[[ForwardPass, Parameters], Tensor], done: ForwardPass, moving: Parameters) -> None:
-    """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
+        They differ where one of the two does not see what the other sees, and neither says so.
+        """
 
-    They differ where one of the two does not see what the other sees, and neither says so.
-    """
-    random = torch.Generator(done.device).manual_seed(0)
-    along = {name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()}
-    moved = tangent_of(done, along)  # [B, K]
-    u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
-    slope = torch.autograd.grad(
-        done.logits, list(moving.values()), u.to(done.logits.dtype), allow_unused=True, materialize_grads=True
-    )
-    back = sum(float((dense(s) * r).sum(dtype=torch.float64)) for s, r in zip(slope, along.values(), strict=True))
-    ahead = float((u * moved).sum(dtype=torch.float64))
-    if abs(back - ahead) > _TOLERANCE.get(done.logits.dtype, 0.05) * max(abs(back), abs(ahead)):
-        raise NotImplementedError(_UNSEEN)
+        def run() -> ForwardPass:
+            return virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain, layer=layer)
+
+        done = run()
+        random = torch.Generator(done.device).manual_seed(0)
+        moving = in_scope(done.parameters, self.scope)
+        along = {name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()}
+        if tangent_of is not double_backward.tangent:
+            # Only double backward needs the graph. Beside a tangent pass it would make this trial the peak of the whole
+            # training's memory; another forward pass costs less.
+            done = replace(done, logits=done.logits.detach(), losses=done.losses.detach())
+            moved = tangent_of(done, along)  # [B, K]
+            done = run()
+        else:
+            moved = tangent_of(done, along)
+        u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
+        slope = torch.autograd.grad(
+            done.logits, list(moving.values()), u.to(done.logits.dtype), allow_unused=True, materialize_grads=True
+        )
+        back = sum(float((dense(s) * r).sum(dtype=torch.float64)) for s, r in zip(slope, along.values(), strict=True))
+        ahead = float((u * moved).sum(dtype=torch.float64))
+        if abs(back - ahead) > _TOLERANCE.get(done.logits.dtype, 0.05) * max(abs(back), abs(ahead)):
+            raise NotImplementedError(_UNSEEN)
