@@ -28,7 +28,9 @@ The exact step needs a forward pass (1), the look-ahead's backward (2), a forwar
 - **graph**: the whole step, optimizer included, replayed as one CUDA graph (`fit` does this by itself on a GPU).
 - **compiled**: compiled by torch.compile, then replayed (`FitOptions(compile=True)`; `train` and `reproduce` do so by
   themselves for long runs of convolutions on a GPU). `FORML(trace="compile")` traces all passes of a step into one
-  graph first, in which the forward pass stands once; forward mode alone would repeat it.
+  graph first, in which the forward pass stands once; forward mode alone would repeat it. Lay convolutions out
+  channels last (`model.to(memory_format=torch.channels_last)`), as `train`, `reproduce` and `bench` do on a GPU: with
+  channels first the compiled step keeps copies in both layouts, and twice a plain step's memory.
 - **by higher, by torchopt**: the same step as those libraries' users write it; measured where they are installed.
 - Multiples are of the plain step of the same regime and the same call.
 """
@@ -119,7 +121,8 @@ def page(records: Path) -> str:
             parts.append(f"## {record['model']}, {record['device']}, {precision}, {record['exemplars']} exemplars\n")
             parts.append("\n".join(rows(record)) + "\n")
             commits = ", ".join(record.get("commits", [record.get("commit") or "unknown"]))
-            parts.append(f"`{record['command']}`; torch {record['versions']['torch']}; commit {commits}.\n")
+            told = f"`{record['command']}`; torch {record['versions']['torch']}; commit {commits}."
+            parts.append(f"{told} {record['remark']}\n" if record.get("remark") else f"{told}\n")
     modes = [part for record in found if record.get("kind") == "fast modes" for part in fast(record)]
     grown = [part for record in found if record.get("kind") == "growth" for part in growth(record)]
     pipeline = [part for record in found if record.get("kind") == "pipeline" for part in words(record)]

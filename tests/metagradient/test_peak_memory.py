@@ -75,3 +75,17 @@ def test_the_second_graph_is_handed_no_more_than_autograd_would_save(bf16):
     handed = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in rest}
     assert len(handed) == len(rest)  # nothing twice
     assert sum(handed.values()) < 1.02 * by_autograd
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_look_at_agreement_takes_no_more_memory_than_the_step_it_belongs_to(bf16, tmp_path):
+    model, batch = network()
+    batch = fw.Batch(batch.inputs, batch.labels, rows=torch.arange(SIZE))
+    held = fw.Batch(batch.inputs[:8], batch.labels[:8] % 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    forml = fw.FORML(model, SIZE, gradient="forward", trace=True, agreement_every=2)
+    peaks, records = [], []
+    for step in range(4):
+        peaks.append(peak(lambda: records.append(forml.step(batch, held, optimizer)), tmp_path, bf16))
+        assert (records[-1].agreement is not None) == (step % 2 == 0)
+    assert peaks[2] < 1.02 * peaks[3]

@@ -68,7 +68,7 @@ def pair(name, **options):
         optimizer = torch.optim.SGD(
             [{"params": [p], "lr": 0.05 + 0.01 * k} for k, p in enumerate(net.parameters())], momentum=0.9
         )
-        forml = fw.FORML(net, 40, gradient="forward", trace=trace, agreement_every=0, **options)
+        forml = fw.FORML(net, 40, gradient="forward", trace=trace, **{"agreement_every": 0, **options})
         records = [forml.step(b, e, optimizer) for b, e in zip(batches, held, strict=True)]
         runs.append((net, forml, records))
     return runs
@@ -83,13 +83,15 @@ def pair(name, **options):
         {"objective": fw.MaxLossDiscrepancy(), "score_step": fw.PlainStep(50.0)},
         {"look_ahead": None},
         {"scope": "head"},
+        {"agreement_every": 2},
     ],
-    ids=["default", "reverse, tied", "paper", "at rest", "head"],
+    ids=["default", "reverse, tied", "paper", "at rest", "head", "looks"],
 )
 def test_traced_equals_one_by_one(name, options):
     (a, forml_a, records_a), (b, forml_b, records_b) = pair(name, **options)
     assert forml_b._graphs.refusal is None
     assert forml_b._graphs.traces == 1
+    assert all(record.mode.startswith("forward, traced") for record in records_b)  # looks at agreement too
     for x, y in zip(records_a, records_b, strict=True):
         for key in (
             "loss",
@@ -101,6 +103,7 @@ def test_traced_equals_one_by_one(name, options):
             "gradient",
             "margin",
             "correct",
+            "agreement",
         ):
             torch.testing.assert_close(getattr(x, key), getattr(y, key), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(forml_a.scores, forml_b.scores, rtol=1e-9, atol=1e-12)

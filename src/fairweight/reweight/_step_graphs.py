@@ -13,11 +13,12 @@ from torch.fx import GraphModule
 from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.metagradient.compiled import compiled
 from fairweight.metagradient.look_ahead import Displacement
-from fairweight.metagradient.passes import Parameters, trainable, unwrap
-from fairweight.metagradient.traced import TracedStep
+from fairweight.metagradient.mode import Mode
+from fairweight.metagradient.passes import ForwardPass, Parameters, predicted, trainable, unwrap
+from fairweight.metagradient.traced import TracedSolution, TracedStep
 from fairweight.metagradient.weight_form import Softmax, WeightForm
 from fairweight.reweight._look_ahead import LookAhead
-from fairweight.types import Batch, Loss, Objective
+from fairweight.types import Batch, Loss, Objective, StepRecord
 
 # Whether, and how, the passes of a step run as one graph: False, True, "compile", or what compiles the graph.
 Trace = bool | Literal["compile"] | Callable[[GraphModule], Callable[..., Any]]
@@ -31,8 +32,6 @@ class _Learner(Protocol):
     form: WeightForm
     look_ahead: LookAhead
     at_rest: bool
-    agreement_every: int
-    steps: int
 
 
 class StepGraphs:
@@ -49,8 +48,7 @@ class StepGraphs:
         """Whether this step can be done as a graph at all."""
         if self.refusal is None and not traceable(learner):
             self._refuse("traced steps have softmax weights, a bare look-ahead or none, and no memory of directions")
-        looks = learner.agreement_every > 0 and learner.steps % learner.agreement_every == 0
-        return self.refusal is None and not looks and self._key in (None, _key(learner, batch, exemplar))
+        return self.refusal is None and self._key in (None, _key(learner, batch, exemplar))
 
     def of(self, learner: _Learner, batch: Batch, exemplar: Batch, moving: Parameters) -> TracedStep | None:
         """The graphs, traced when they are first asked for; None where the model cannot be traced."""
@@ -101,6 +99,34 @@ def compiling(trace: Trace) -> Callable[[GraphModule], Callable[..., Any]] | Non
     if isinstance(trace, bool):
         return None
     return compiled if isinstance(trace, str) else trace
+
+
+def pass_of(learner: _Learner, batch: Batch, found: TracedSolution, mode: Mode) -> ForwardPass:
+    """The train pass of a traced step, without a graph to go back through; it drew no random numbers."""
+    inner = unwrap(learner.model)
+    given = (inner, trainable(inner), batch, learner.loss, found.logits, found.losses, None)
+    return ForwardPass(*given, plain_kernels=mode.plain_kernels)
+
+
+def record_of(
+    found: TracedSolution, weights: Tensor, batch: Batch, exemplar: Batch, agreed: Tensor | None, mode: str
+) -> StepRecord:
+    """What was seen in a traced step."""
+    return StepRecord(
+        loss=(weights * found.losses).sum(),
+        losses=found.losses,
+        weights=weights,
+        correct=predicted(found.logits) == batch.labels,
+        logits=found.logits,
+        labels=batch.labels,
+        objective=found.objective,
+        exemplar_losses=found.exemplar_losses,
+        exemplar_groups=exemplar.compared(),
+        pull=found.pull,
+        gradient=found.gradient,
+        agreement=agreed,
+        mode=mode,
+    )
 
 
 def traceable(learner: _Learner) -> bool:

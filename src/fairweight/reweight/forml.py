@@ -24,7 +24,7 @@ from fairweight.metagradient import (
     weight_form,
 )
 from fairweight.metagradient.compiled import compiled
-from fairweight.metagradient.passes import Parameters, predicted, trainable, unwrap
+from fairweight.metagradient.passes import Parameters, trainable, unwrap
 from fairweight.metagradient.scope import in_scope
 from fairweight.metagradient.traced import TracedSolution
 from fairweight.objectives.mean import MeanLoss
@@ -34,7 +34,7 @@ from fairweight.reweight._agreement import agreement
 from fairweight.reweight._exemplar_learner import ExemplarLearner
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.reweight._score_step import AdaptiveStep, ScoreStep
-from fairweight.reweight._step_graphs import StepGraphs, Trace, compiling, traceable
+from fairweight.reweight._step_graphs import StepGraphs, Trace, compiling, pass_of, record_of, traceable
 from fairweight.reweight._ties import Tie, TiedScores
 from fairweight.step import check_finite
 from fairweight.types import Batch, Loss, StepRecord, Weighing
@@ -190,10 +190,12 @@ class FORML(ExemplarLearner):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
     ) -> StepRecord | None:
         """The step as one graph where that was asked for and works on this batch; None otherwise."""
+        assert self._mode is not None
         if (
             self._graphs is None
             or exemplar is None
             or self.phase == "weigh"
+            or (self._looks and self._mode.name != "forward")  # other ways to look go through the pass's graph
             or not self._graphs.suits(self, batch, exemplar)
         ):
             return None
@@ -216,21 +218,11 @@ class FORML(ExemplarLearner):
             grad = slope if scale == 1.0 else slope * scale
             p = parameters[name]
             p.grad = grad if p.grad is None else p.grad + grad
+        found = replace(found, rest=())  # what the second graph needed: a look has that memory
+        agreed = self._agreement(pass_of(self, batch, found, self._mode), exemplar, displacement)
         traced.move_statistics(found)
-        return StepRecord(
-            loss=(weights * found.losses).sum(),
-            losses=found.losses,
-            weights=weights,
-            correct=predicted(found.logits) == batch.labels,
-            logits=found.logits,
-            labels=batch.labels,
-            objective=found.objective,
-            exemplar_losses=found.exemplar_losses,
-            exemplar_groups=exemplar.compared(),
-            pull=found.pull,
-            gradient=found.gradient,
-            mode="forward, traced" + ("" if self.scope is None else f", scope {self.scope}"),
-        )
+        mode = "forward, traced" + ("" if self.scope is None else f", scope {self.scope}")
+        return record_of(found, weights, batch, exemplar, agreed, mode)
 
     def _batch_scores(self, rows: Tensor, shared: Tensor | None) -> Tensor:
         own = self._own[rows]
@@ -258,8 +250,13 @@ class FORML(ExemplarLearner):
             self._ties.move(shared, gradient, weights, lr, self._visits)
         self._visits += len(rows) / self.num_samples
 
+    @property
+    def _looks(self) -> bool:
+        """Whether the next step looks at how far the halves of the exemplar batch agree."""
+        return self.agreement_every > 0 and self.steps % self.agreement_every == 0
+
     def _agreement(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor | None:
-        if self.agreement_every <= 0 or self.steps % self.agreement_every or self._mode is None:
+        if not self._looks or self._mode is None:
             return None
         return agreement(done, exemplar, self.objective, displacement, self._mode)
 

@@ -21,7 +21,9 @@ class Fairface(Table):
         "random": OPTIONS["random"],
         "per_cell": Option("10", (), OPTIONS["per_cell"].about),
         "schedule": Option(
-            "constant", ("constant", "cosine"), "Adam's learning rate: as in the CelebA table, or falling along a cosine"
+            "constant",
+            ("constant", "cosine"),
+            "Adam's learning rate: as for CelebA, or falling along a cosine",
         ),
     }
     remarks = (
