@@ -7,29 +7,40 @@ import torch
 from torch import nn
 
 from fairweight.experiments.speed import compiles, laid_out
+from fairweight.reweight import Reweighter
+from fairweight.reweight.forml import FORML
+from fairweight.reweight.uniform import Uniform
 
-CONVOLUTIONS = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.LazyLinear(2))
+CONVOLUTIONS = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 2))
 
 
 @pytest.mark.parametrize(
-    ("model", "device", "steps", "expected"),
+    ("method", "model", "device", "steps", "expected"),
     [
-        (CONVOLUTIONS, "cuda", 5_000, True),
-        (CONVOLUTIONS, "cuda:1", 5_000, True),
-        (CONVOLUTIONS, "cuda", 100, False),
-        (CONVOLUTIONS, "cpu", 5_000, False),
-        (nn.Linear(4, 2), "cuda", 100_000, False),
+        (FORML, CONVOLUTIONS, "cuda", 10_000, True),
+        (FORML, CONVOLUTIONS, "cuda:1", 10_000, True),
+        (FORML, CONVOLUTIONS, "cuda", 3_000, False),
+        (FORML, CONVOLUTIONS, "cpu", 10_000, False),
+        (FORML, nn.Linear(4, 2), "cuda", 100_000, False),
+        (Uniform, CONVOLUTIONS, "cuda", 10_000, False),
+        (Uniform, CONVOLUTIONS, "cuda", 78_000, True),
     ],
 )
 def test_long_runs_of_convolutions_on_a_gpu_are_compiled(
-    model: nn.Module, device: str, steps: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+    method: type[Reweighter],
+    model: nn.Module,
+    device: str,
+    steps: int,
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    reweighter = method(model, 8)
     monkeypatch.delenv("FAIRWEIGHT_COMPILE", raising=False)
-    assert compiles(model, device, steps) is expected
+    assert compiles(reweighter, device, steps) is expected
     monkeypatch.setenv("FAIRWEIGHT_COMPILE", "0")
-    assert not compiles(model, device, steps)
+    assert not compiles(reweighter, device, steps)
     monkeypatch.setenv("FAIRWEIGHT_COMPILE", "1")
-    assert compiles(model, device, steps)
+    assert compiles(reweighter, device, steps)
 
 
 def test_on_a_cpu_the_layout_stays() -> None:

@@ -98,7 +98,7 @@ def run(
             seed=spec.seed,
             clip_norm=spec.clip_norm,
             autocast=None if spec.autocast is None else getattr(torch, spec.autocast),
-            compile=compiles(model, device, steps),
+            compile=compiles(reweighter, device, steps),
         ),
     )
     test, exemplar = placed(dataset.test, device), placed(dataset.exemplar, device)
