@@ -126,6 +126,11 @@ class TracedStep:
                 buffers[tracked].add_(1)
 
 
+def rate_type(parameter: Tensor) -> torch.dtype:
+    """What a parameter's rate in the virtual step is held in."""
+    return torch.promote_types(parameter.dtype, torch.float32)
+
+
 def _pullback(function: Callable[[Any], Tensor], at: Any) -> tuple[Tensor, Callable[[Tensor], tuple[Any, ...]]]:
     made: Any = vjp(function, at)
     return made[0], made[1]
@@ -198,11 +203,12 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
         return [gradient, pull, value, held_losses, losses, logits, weights, *(final[name] for name in names)]
 
     device = batch.labels.device
+    own = dict(model.named_parameters())
     examples = [
-        *(p.detach() for n, p in model.named_parameters() if n in set(names)),
+        *(p.detach() for n, p in own.items() if n in set(names)),
         *(b for _, b in model.named_buffers()),
         torch.zeros(len(batch), device=device),
-        *(torch.zeros((), device=device) for _ in moving),
+        *(torch.zeros((), dtype=rate_type(own[name]), device=device) for name in moving),
         *(t.clone() for t in (*train_leaves, *held_leaves)),  # a tensor given twice would be traced as one input
         torch.zeros(len(batch), device=device),
     ]

@@ -11,9 +11,16 @@ from torch import Tensor
 
 from fairweight.errors import BadInput
 
+LOOKS = 0.9  # of what was heard of agreement before, per look
+
 
 class ScoreStep:
     """A rule that turns the scores' gradient into their move; subclasses write `move`."""
+
+    @property
+    def heeds(self) -> bool:
+        """Whether it wants to hear how far exemplars agree."""
+        return False
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         """What to add to the scores; visits: how often each sample has been seen, on average."""  # [B]
@@ -22,6 +29,9 @@ class ScoreStep:
     def limit(self, scores: Tensor, start: float) -> Tensor:
         """Scores within bounds around where they start."""  # [B]
         return scores
+
+    def hear(self, agreement: Tensor) -> None:
+        """Take in how far the halves of an exemplar batch agreed, [], from -1 to 1; it counts from the next step."""
 
     def fresh(self) -> ScoreStep:
         """The same rule without memory; a rule that keeps one clears it here."""
@@ -58,25 +68,59 @@ class AdaptiveStep(ScoreStep):
     follows the learning rate (rate is multiplied by lr over the largest lr seen) and slows with the square root of
     the visits, as an average does. A score falls further than it rises: a wrong label should count for nothing, and
     no sample for everything.
+
+    heed: the step is also multiplied by this power of the pull's reliability, which is known from how far the halves
+    of the exemplar batch agree (2 r / (1 + r) for a running mean r of their cosines); exemplars that say nothing then
+    move nothing. 0: it is not.
     """
 
     def __init__(
-        self, rate: float = 0.3, fall: float = 3.0, rise: float = 1.0, slowing: float = 0.5, memory: float = 0.99
+        self,
+        rate: float = 0.3,
+        fall: float = 3.0,
+        rise: float = 1.0,
+        slowing: float = 0.5,
+        memory: float = 0.99,
+        heed: float = 0.0,
     ) -> None:
-        if not rate > 0 or not fall > 0 or not rise > 0 or not 0 <= memory < 1 or slowing < 0:
+        if not rate > 0 or not fall > 0 or not rise > 0 or not 0 <= memory < 1 or slowing < 0 or heed < 0:
             raise BadInput(
-                f"AdaptiveStep(rate={rate}, fall={fall}, rise={rise}, slowing={slowing}, memory={memory}): rate, fall "
-                "and rise must be positive, slowing 0 or more, memory from 0 to below 1."
+                f"AdaptiveStep(rate={rate}, fall={fall}, rise={rise}, slowing={slowing}, memory={memory}, heed={heed}):"
+                " rate, fall and rise must be positive, slowing and heed 0 or more, memory from 0 to below 1."
             )
-        self.rate, self.fall, self.rise, self.slowing, self.memory = rate, fall, rise, slowing, memory
+        self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed = rate, fall, rise, slowing, memory, heed
         self._running: Tensor | None = None  # [2]: decayed sums of the mean square and of 1
+        self._heard: Tensor | None = None  # [2]: decayed sums of the agreements and of 1
         self._top_lr = 0.0
 
     def __repr__(self) -> str:
         return (
             f"AdaptiveStep(rate={self.rate}, fall={self.fall}, rise={self.rise}, slowing={self.slowing}, "
-            f"memory={self.memory})"
+            f"memory={self.memory}, heed={self.heed})"
         )
+
+    @property
+    def heeds(self) -> bool:
+        """Whether it wants to hear how far exemplars agree."""
+        return self.heed > 0
+
+    def hear(self, agreement: Tensor) -> None:
+        """Into the running mean, where it is heeded."""
+        if self.heeds:
+            fresh = torch.stack([agreement.double(), torch.ones_like(agreement, dtype=torch.float64)])
+            self._sums_heard(agreement.device).mul_(LOOKS).add_(fresh, alpha=1 - LOOKS)
+
+    def reliability(self, device: torch.device) -> Tensor:
+        """Of the pull, from 0 to 1; 0 before anything was heard."""  # []
+        total, count = self._sums_heard(device)
+        r = torch.where(count > 0, total / count.clamp_min(torch.finfo(count.dtype).tiny), 0.0).clamp(0, 1)
+        return 2 * r / (1 + r)
+
+    def _sums_heard(self, device: torch.device) -> Tensor:
+        if self._heard is None:
+            self._heard = torch.zeros(2, dtype=torch.float64, device=device)
+        self._heard = self._heard.to(device)  # a loaded state may lie elsewhere
+        return self._heard
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         """Minus rate times the gradient per unit of weight over its running root mean square."""  # [B]
@@ -92,6 +136,8 @@ class AdaptiveStep(ScoreStep):
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
         rate = self.rate * follow / (1 + visits) ** self.slowing
+        if self.heeds:
+            rate = rate * (self.reliability(gradient.device) ** self.heed).to(rate.dtype)
         return -rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
@@ -100,13 +146,15 @@ class AdaptiveStep(ScoreStep):
 
     def fresh(self) -> AdaptiveStep:
         """The same rule without memory."""
-        return AdaptiveStep(self.rate, self.fall, self.rise, self.slowing, self.memory)
+        return AdaptiveStep(self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed)
 
     def state_dict(self) -> dict[str, Any]:
-        """Running magnitude and the largest lr."""
-        return {"running": None if self._running is None else self._running.clone(), "top_lr": self._top_lr}
+        """Running magnitude, the largest lr, and what was heard where that is heeded."""
+        heard = {"heard": None if self._heard is None else self._heard.clone()} if self.heeds else {}
+        return {"running": None if self._running is None else self._running.clone(), "top_lr": self._top_lr, **heard}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put the memory back."""
         self._running = None if state["running"] is None else state["running"].clone()
         self._top_lr = float(state["top_lr"])
+        self._heard = None if state.get("heard") is None else state["heard"].clone()

@@ -15,7 +15,7 @@ from fairweight.metagradient.compiled import compiled
 from fairweight.metagradient.look_ahead import Displacement
 from fairweight.metagradient.mode import Mode
 from fairweight.metagradient.passes import ForwardPass, Parameters, predicted, trainable, unwrap
-from fairweight.metagradient.traced import TracedSolution, TracedStep
+from fairweight.metagradient.traced import TracedSolution, TracedStep, rate_type
 from fairweight.metagradient.weight_form import Softmax, WeightForm
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.types import Batch, Loss, Objective, StepRecord
@@ -75,14 +75,14 @@ class StepGraphs:
 
     def rates(self, parameters: Parameters, displacement: Displacement) -> list[Tensor]:
         """The virtual step's rate of every parameter, as tensors; 0 where one stays."""
-        made: dict[tuple[float, torch.device], Tensor] = {}  # most often one for all
+        made: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}  # most often one for all
         found = []
         for name, p in parameters.items():
             rate = displacement.scale.get(name, 0.0)
             if not isinstance(rate, Tensor):
-                key = (float(rate), p.device)
+                key = (float(rate), rate_type(p), p.device)
                 if key not in made:  # written on the device: a copy from the host cannot be captured
-                    made[key] = torch.full((), float(rate), device=p.device)
+                    made[key] = torch.full((), key[0], dtype=key[1], device=key[2])
                 rate = made[key]
             found.append(rate)
         return found

@@ -86,6 +86,8 @@ class FORML(ExemplarLearner):
             raise BadInput(f"direction_memory={direction_memory}: give a decay from 0 (none) to below 1.")
         if every < 1:
             raise BadInput(f"every={every}: scores move at every step (1), every second (2), and so on.")
+        if score_step is not None and score_step.heeds and agreement_every < 1:
+            raise BadInput("A score step that heeds agreement needs looks at it; give agreement_every=100 or so.")
         if tie in ("group", "cell"):
             self.needs = self.needs | {"train groups"}
         self.at_rest = look_ahead is None
@@ -173,6 +175,7 @@ class FORML(ExemplarLearner):
         )
         agreed = self._agreement(done, exemplar, displacement)
         self._move(rows, shared, found, before, current_lr(optimizer))
+        self._hear(agreed)
         after = self._batch_scores(rows, shared)
         total = self.form.total(after, done.logits, done.losses, done.batch.labels, done.loss)
         return Weighing(
@@ -220,6 +223,7 @@ class FORML(ExemplarLearner):
             p.grad = grad if p.grad is None else p.grad + grad
         found = replace(found, rest=())  # what the second graph needed: a look has that memory
         agreed = self._agreement(pass_of(self, batch, found, self._mode), exemplar, displacement)
+        self._hear(agreed)
         traced.move_statistics(found)
         mode = "forward, traced" + ("" if self.scope is None else f", scope {self.scope}")
         return record_of(found, weights, batch, exemplar, agreed, mode)
@@ -259,6 +263,12 @@ class FORML(ExemplarLearner):
         if not self._looks or self._mode is None:
             return None
         return agreement(done, exemplar, self.objective, displacement, self._mode)
+
+    def _hear(self, agreed: Tensor | None) -> None:
+        if agreed is not None:
+            self.score_step.hear(agreed)
+            if self._ties is not None:
+                self._ties.step.hear(agreed)
 
     def state_dict(self) -> dict[str, Any]:
         """Scores, the score step's memory, the shared scores and the gradient mode."""
