@@ -18,11 +18,11 @@ def reliability(cosine: float) -> float:
 
 
 class ReliableStep(AdaptiveStep):
-    """AdaptiveStep times the reliability of the pull, from a running mean of the cosines that it hears."""
+    """AdaptiveStep times (a power of) the reliability of the pull, from a running mean of the cosines that it hears."""
 
-    def __init__(self, rate: float = 0.3, decay: float = 0.9) -> None:
+    def __init__(self, rate: float = 0.3, decay: float = 0.9, power: float = 1.0) -> None:
         super().__init__(rate)
-        self.decay = decay
+        self.decay, self.power = decay, power
         self._heard = [0.0, 0.0]  # decayed sums of the cosines and of 1
         self.reliabilities: list[float] = []
 
@@ -34,12 +34,12 @@ class ReliableStep(AdaptiveStep):
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         """AdaptiveStep's move, scaled; none before the first look."""  # [B]
-        scale = self.reliabilities[-1] if self.reliabilities else 0.0
+        scale = self.reliabilities[-1] ** self.power if self.reliabilities else 0.0
         return scale * super().move(gradient, weights, lr, visits)
 
     def fresh(self) -> ReliableStep:
         """The same rule without memory."""
-        return ReliableStep(self.rate, self.decay)
+        return ReliableStep(self.rate, self.decay, self.power)
 
 
 class AgreeingFORML(FORML):
@@ -56,6 +56,9 @@ class AgreeingFORML(FORML):
             labels = done.batch.labels
             self._ties.step.hear(float(_cosine(by_label(first, labels), by_label(second, labels))))
         return cosine.to(done.losses.dtype)
+
+    def _hear(self, agreed: Tensor | None) -> None:
+        """Its steps have heard already, each of its own kind of agreement."""
 
     def _pull(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor:
         """The batch's centred pull from these exemplars."""  # [B]

@@ -130,3 +130,11 @@ def test_the_page_is_what_the_records_say(monkeypatch):
     import choices
 
     assert choices.PAGE.read_text() == choices.whole()
+
+
+def test_of_the_later_ones_those_pass_that_hold_what_the_default_holds(page_file):
+    def row(name, accuracy, tprd):
+        return {"name": name, "means": {"accuracy": {"mean": accuracy}, "tprd": {"mean": tprd}}}
+
+    rows = [row("default", 96.0, 5.0), row("both 1", 95.9, 6.1), row("both 2", 95.7, 4.0), row("heeding", 95.9, 5.9)]
+    assert page_file.passing([*rows, row("own .03", 97.0, 3.0)]) == ["heeding"]

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 import fairweight
 from fairweight.reweight._cells import count_cells
+from fairweight.reweight._score_step import AdaptiveStep
 
 HERE = str(Path(fairweight.__file__).parent)
 # They copy a value to the device, or wait for one from it: neither can be captured.
@@ -22,6 +23,7 @@ TRACED = [
         {"trace": True},
         {"trace": True, "tie": "label"},
         {"trace": True, "scope": "head"},
+        {"trace": True, "gradient": "forward", "agreement_every": 1, "score_step": AdaptiveStep(heed=1.0)},
         {"gradient": "forward", "every": 2},
         {"gradient": "forward", "agreement_every": 1},
         {"gradient": "difference"},

@@ -197,8 +197,8 @@ class Watch(Observer):
         if mean + 2 * error < 0.1:  # surely small, not merely unsure
             self.warn(
                 f"weak signal: two halves of the exemplar batch pull in unrelated directions (cosine {mean:.3f} ± "
-                f"{error:.3f} over {n} looks), so it is too small to learn from; raise per_cell or give more "
-                "exemplars.",
+                f"{error:.3f} over {n} looks), so it is too small to learn from; raise per_cell, give more "
+                "exemplars, or have scores move the less for it (AdaptiveStep(heed=1)).",
             )
 
     def warn(self, sentence: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Moved, Option, Plan, Row, Size, Table
-from fairweight.experiments.tables._forml import GUESSES, as_printed, as_product, three_rows
+from fairweight.experiments.tables._forml import GUESSES, as_printed, as_product, heeding, three_rows
 
 OPTIONS = {
     "exemplar": Option(
@@ -136,7 +136,6 @@ class CifarTable(Table):
         slow = {"name": "adaptive", "rate": 0.003}  # of the rates of benchmarks/class_fairness.py the best trade-off
         one_each = {"objective": "mean + variance", "tie": "label", "own": False, "score_step": slow}
         tied = base.with_(method="forml", method_options=one_each, per_cell=default.per_cell)
-        heeding = {**default.method_options, "score_step": {"name": "adaptive", "heed": 2.0}}
         fair = base.with_(method="meta-weight-net", method_options={"objective": "max-discrepancy"})
         l2rw = base.with_(method="l2rw", method_options={"objective": "mean + variance"}, per_cell=default.per_cell)
         bias = Moved("class-bias", of=beside[-1])
@@ -147,14 +146,7 @@ class CifarTable(Table):
         return [
             *([static] if self.hard else []),
             Row("forml-tied", "FORML, one score per class", tied, None, "extra", against=beside),
-            Row(
-                "forml-heeding",
-                "FORML, heeding agreement",
-                default.with_(method_options=heeding),
-                None,
-                "extra",
-                against=beside,
-            ),
+            heeding(default, beside),
             Row("mwn-fair", "MWN, MaxLossD", fair, None, "extra", against=beside),
             Row("l2rw", "L2RW, mean + variance", l2rw, None, "extra", against=beside),
             Row("class-difficulty", "Class weights by difficulty", difficulty, None, "extra", against=beside),

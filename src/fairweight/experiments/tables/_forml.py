@@ -36,6 +36,13 @@ def as_product(base: Spec, classes: int, groups: int = 0) -> Spec:
     return base.with_(method="forml", method_options=options, per_cell=per_cell)
 
 
+def heeding(spec: Spec, against: tuple[str, ...] = ("uniform",)) -> Row:
+    """The product's default with scores that move the less the less exemplars agree."""
+    options = {"score_step": {"name": "adaptive", "heed": 1.0}, "agreement_every": 20}
+    heeded = spec.with_(method_options={**spec.method_options, **options})
+    return Row("forml-heeding", "FORML, heeding agreement", heeded, None, "extra", against=against)
+
+
 def with_reverse(spec: Spec) -> Spec:
     """The same with the look-ahead that the appendix says the main paper used."""
     look_ahead: Mapping[str, Any] = spec.method_options.get("look_ahead", {})

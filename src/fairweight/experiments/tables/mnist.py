@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Plan, Row
-from fairweight.experiments.tables._forml import three_rows
+from fairweight.experiments.tables._forml import heeding, three_rows
 from fairweight.experiments.tables._mnist import REMARKS, MnistTable
 
 
@@ -36,6 +36,7 @@ class Mnist(MnistTable):
             Row("lb-recall", "LB, equal recall of classes, online", recall, None, "extra"),
             Row("l2rw", "L2RW, cross entropy", l2rw, None, "extra"),
             Row("forml-tied", "FORML, one more score per class", tied, None, "extra"),
+            heeding(default),
         )
 
     def label_bias(self, plan: Plan) -> Spec:
