@@ -280,7 +280,8 @@ def record(asked: argparse.Namespace) -> None:
     later = (__doc__ or "").split("LATER, ")[1].split("    python")[0]
     rows = [json.loads(line) for line in asked.out.read_text().splitlines()]
     specs = {source: spec_for(source, 0).to_dict() for source in sorted({row["source"] for row in rows})}
-    starts = {re.sub(r"--data-dir \S+", "--data-dir FOLDER", row["command"]): row["commit"] for row in reversed(rows)}
+    said = [re.sub(r"(--(?:data-dir|out|records)) \S+", r"\1 FOLDER", row["command"]) for row in rows]
+    starts = {command: row["commit"] for command, row in reversed(list(zip(said, rows, strict=True)))}
     about = provenance()
     about |= {
         "command": "python benchmarks/class_fairness.py run --data-dir FOLDER --seeds 0 1 2",

@@ -12,53 +12,42 @@ from fairweight.reweight._score_step import AdaptiveStep
 from fairweight.types import Batch
 
 
-def reliability(cosine: float) -> float:
-    """Of the whole exemplar batch's pull, from the cosine between those of its halves (Spearman-Brown)."""
-    return 2 * cosine / (1 + cosine) if cosine > 0 else 0.0
-
-
 class ReliableStep(AdaptiveStep):
-    """AdaptiveStep times (a power of) the reliability of the pull, from a running mean of the cosines that it hears."""
+    """AdaptiveStep(heed=power) that keeps what it made of each look."""
 
-    def __init__(self, rate: float = 0.3, decay: float = 0.9, power: float = 1.0) -> None:
-        super().__init__(rate)
-        self.decay, self.power = decay, power
-        self._heard = [0.0, 0.0]  # decayed sums of the cosines and of 1
+    def __init__(self, rate: float = 0.3, power: float = 1.0) -> None:
+        super().__init__(rate, heed=power)
         self.reliabilities: list[float] = []
 
-    def hear(self, cosine: float) -> None:
-        """Take another look into account."""
-        kept = zip(self._heard, (cosine, 1.0), strict=True)
-        self._heard = [self.decay * old + (1 - self.decay) * new for old, new in kept]
-        self.reliabilities.append(reliability(self._heard[0] / self._heard[1]))
-
-    def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
-        """AdaptiveStep's move, scaled; none before the first look."""  # [B]
-        scale = self.reliabilities[-1] ** self.power if self.reliabilities else 0.0
-        return scale * super().move(gradient, weights, lr, visits)
+    def hear(self, agreement: Tensor) -> None:
+        """As ever, and note how reliable the pull is by now."""
+        super().hear(agreement)
+        self.reliabilities.append(float(self.reliability(agreement.device)))
 
     def fresh(self) -> ReliableStep:
         """The same rule without memory."""
-        return ReliableStep(self.rate, self.decay, self.power)
+        return ReliableStep(self.rate, self.heed)
 
 
 class AgreeingFORML(FORML):
-    """FORML whose score steps hear how far the halves of the exemplar batch agree, sample by sample and by label."""
+    """FORML whose scores per class hear how far the halves' pulls agree class by class, not sample by sample.
+
+    When the settings named "agreeing" and "both" were run, a step heard a look before it moved, not after.
+    """
 
     def _agreement(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor | None:
-        if self.steps % self.agreement_every:
+        if not self._looks:
             return None
         first, second = (self._pull(done, exemplar.take(half), displacement) for half in halves(exemplar))
-        cosine = _cosine(first, second)
-        if isinstance(self.score_step, ReliableStep):
-            self.score_step.hear(float(cosine))
-        if self._ties is not None and isinstance(self._ties.step, ReliableStep):
-            labels = done.batch.labels
-            self._ties.step.hear(float(_cosine(by_label(first, labels), by_label(second, labels))))
-        return cosine.to(done.losses.dtype)
+        labels = done.batch.labels
+        self._by_label = _cosine(by_label(first, labels), by_label(second, labels))
+        return _cosine(first, second).to(done.losses.dtype)
 
     def _hear(self, agreed: Tensor | None) -> None:
-        """Its steps have heard already, each of its own kind of agreement."""
+        if agreed is not None:
+            self.score_step.hear(agreed)
+            if self._ties is not None:
+                self._ties.step.hear(self._by_label)
 
     def _pull(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor:
         """The batch's centred pull from these exemplars."""  # [B]

@@ -30,7 +30,7 @@ The exact step needs a forward pass (1), the look-ahead's backward (2), a forwar
   themselves for long runs of convolutions on a GPU). `FORML(trace="compile")` traces all passes of a step into one
   graph first, in which the forward pass stands once; forward mode alone would repeat it. Lay convolutions out
   channels last (`model.to(memory_format=torch.channels_last)`), as `train`, `reproduce` and `bench` do on a GPU: with
-  channels first the compiled step keeps copies in both layouts, and twice a plain step's memory.
+  channels first the compiled step keeps copies in both layouts.
 - **by higher, by torchopt**: the same step as those libraries' users write it; measured where they are installed.
 - Multiples are of the plain step of the same regime and the same call.
 """

@@ -1,82 +1,50 @@
 """The step that is as long as the exemplars agree, and how settings are compared."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 
-from fairweight.reweight._score_step import AdaptiveStep
 from fairweight.types import Batch
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+@pytest.fixture
+def step_file(script):
+    return script("class_fairness_step")
 
 
 @pytest.fixture
-def step_file(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import class_fairness_step
-
-    return class_fairness_step
+def benchmark_file(script):
+    return script("class_fairness")
 
 
 @pytest.fixture
-def benchmark_file(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import class_fairness
-
-    return class_fairness
+def page_file(script):
+    return script("class_fairness_page")
 
 
-@pytest.fixture
-def page_file(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import class_fairness_page
-
-    return class_fairness_page
-
-
-def moved(step):
-    weights = torch.full((4,), 0.25)
-    return step.move(torch.tensor([1.0, -1.0, 2.0, 0.0]), weights, 0.1, torch.zeros(()))
-
-
-def test_reliability_is_spearman_browns(step_file):
-    assert step_file.reliability(1.0) == 1.0
-    assert step_file.reliability(0.5) == pytest.approx(2 / 3)
-    assert step_file.reliability(-0.2) == step_file.reliability(0.0) == 0.0
-
-
-def test_a_step_is_as_long_as_what_it_heard(step_file):
-    whole, scaled, silent = AdaptiveStep(0.1), step_file.ReliableStep(0.1), step_file.ReliableStep(0.1)
-    scaled.hear(0.5)
-    torch.testing.assert_close(moved(scaled), moved(whole) * 2 / 3)
-    assert not moved(silent).any()
-    silent.hear(-0.5)
-    assert not moved(silent).any()
-    assert not scaled.fresh().reliabilities
+def test_a_step_keeps_what_it_made_of_each_look(step_file):
+    step = step_file.ReliableStep(0.1, power=2.0)
+    step.hear(torch.tensor(0.5))
+    step.hear(torch.tensor(-1.0))
+    assert step.reliabilities == pytest.approx([2 / 3, 0.0])
+    assert (step.fresh().heed, step.fresh().reliabilities) == (2.0, [])
 
 
 @pytest.mark.parametrize("own", [True, False])
 def test_both_scores_hear_the_halves(step_file, own):
-    """Halves that are each other's copy agree wholly, so that the step is AdaptiveStep's own."""
+    """Halves that are each other's copy agree wholly."""
     torch.manual_seed(0)
-    inputs, labels = torch.randn(24, 5), torch.arange(24) % 3
-    batch = Batch(inputs, labels, rows=torch.arange(24))
+    batch = Batch(torch.randn(24, 5), torch.arange(24) % 3, rows=torch.arange(24))
     twice = torch.arange(6).repeat_interleave(2)
     exemplar = Batch(torch.randn(6, 5)[twice], (torch.arange(6) % 3)[twice])
-    found = []
-    for kind, step in ((step_file.FORML, AdaptiveStep(0.1)), (step_file.AgreeingFORML, step_file.ReliableStep(0.1))):
-        torch.manual_seed(1)
-        model = nn.Linear(5, 3)
-        method = kind(model, 24, score_step=step, tie="label", own=own, agreement_every=1)
-        for _ in range(3):
-            method.step(batch, exemplar, torch.optim.SGD(model.parameters(), 0.1))
-        found.append(method.scores)
+    model = nn.Linear(5, 3)
+    step = step_file.ReliableStep(0.1)
+    method = step_file.AgreeingFORML(model, 24, score_step=step, tie="label", own=own, agreement_every=1)
+    for _ in range(3):
+        method.step(batch, exemplar, torch.optim.SGD(model.parameters(), 0.1))
     assert method._ties.step.reliabilities == pytest.approx([1.0] * 3)
     assert method.score_step.reliabilities == pytest.approx([1.0] * 3)
-    assert found[0].std() > 0.01
-    torch.testing.assert_close(found[1], found[0])
+    assert method.scores.std() > 0.01
 
 
 def test_recalls_are_measured_by_class(benchmark_file):
@@ -125,10 +93,8 @@ def test_the_rule_takes_the_most_even_setting_that_costs_nothing(page_file):
     assert page_file.verdict(rows[:2])["chosen"] is None
 
 
-def test_the_page_is_what_the_records_say(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import choices
-
+def test_the_page_is_what_the_records_say(script):
+    choices = script("choices")
     assert choices.PAGE.read_text() == choices.whole()
 
 

@@ -2,19 +2,14 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def benchmark(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import fast_modes
-
+def benchmark(script):
+    fast_modes = script("fast_modes")
     threads = torch.get_num_threads()
     yield fast_modes
     torch.set_num_threads(threads)
@@ -70,10 +65,8 @@ def test_rank_correlation(benchmark):
     assert benchmark.spearman(x, torch.tensor([2.0, 1.0, 3.0, 4.0])) == pytest.approx(0.8)
 
 
-def test_packed_images_come_back(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import fast_modes_data as data
-
+def test_packed_images_come_back(script, monkeypatch, tmp_path):
+    data = script("fast_modes_data")
     x = torch.randint(0, 256, (24, 3, 32, 32), dtype=torch.uint8)
     y = torch.arange(24) % 10
     monkeypatch.setattr(data, "_cifar", lambda folder: (x[:20], y[:20], x[20:], y[20:]))
@@ -84,9 +77,7 @@ def test_packed_images_come_back(monkeypatch, tmp_path):
         assert torch.equal(found, expected)
 
 
-def test_the_page_follows_the_records(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import performance
-
-    root = BENCHMARKS.parent
+def test_the_page_follows_the_records(script):
+    performance = script("performance")
+    root = performance.ROOT
     assert (root / "docs" / "performance.md").read_text() == performance.page(root / "records")

@@ -14,15 +14,10 @@ import pytest
 
 from fairweight.errors import BadInput
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def record(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import label_bias_record
-
-    return label_bias_record
+def record(script: Callable[[str], ModuleType]) -> ModuleType:
+    return script("label_bias_record")
 
 
 @pytest.fixture
@@ -40,10 +35,8 @@ def images(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, images: Path) -> Callable[..., None]:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import label_bias_mnist
-
+def run(script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, images: Path) -> Callable[..., None]:
+    label_bias_mnist = script("label_bias_mnist")
     short = ["--steps", "4", "--batch-size", "8", "--width", "8", "--look-every", "2", "--device", "cpu"]
 
     def started(*words: object, train: bool = True) -> None:

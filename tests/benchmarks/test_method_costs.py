@@ -2,24 +2,19 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
 from fairweight.experiments import records
 from fairweight.experiments.compare import Protocol, compare, prepare
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
-
-def test_costs_are_put_into_the_record_and_a_search_counts_all_its_trainings(tmp_path, monkeypatch):
+def test_costs_are_put_into_the_record_and_a_search_counts_all_its_trainings(tmp_path, script, monkeypatch):
     data = {"limit": 300, "split": {"test": 0.3, "validation": 0.2}}
     protocol = Protocol("digits", data=data, training={"epochs": 1, "network": {"name": "mlp", "hidden": [16]}})
     record = compare(prepare(protocol, ["moew"]), tmp_path / "runs", seeds=1, jobs=1)
     path = records.keep(record, tmp_path / "records")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import method_costs
-
+    method_costs = script("method_costs")
     monkeypatch.setattr(sys, "argv", ["method_costs.py", str(path.parent), "--rounds", "1", "--epochs", "2"])
     method_costs.main()
     after = json.loads(path.read_text())
@@ -30,10 +25,8 @@ def test_costs_are_put_into_the_record_and_a_search_counts_all_its_trainings(tmp
     assert kept == {key: value for key, value in json.loads(json.dumps(record)).items() if key != "cost"}
 
 
-def test_the_least_epoch_counts_and_the_first_does_not(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import method_costs
-
+def test_the_least_epoch_counts_and_the_first_does_not(script):
+    method_costs = script("method_costs")
     times = method_costs.EpochTimes()
     times.ends = [0.1, 0.6, 0.9, 1.5]
     assert times.least == pytest.approx(0.3)

@@ -2,19 +2,13 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def pipeline(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import pipeline
-
-    return pipeline
+def pipeline(script):
+    return script("pipeline")
 
 
 class Queue:

@@ -1,19 +1,13 @@
 """How long a recipe takes, from a log."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def recipe_time(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import recipe_time
-
-    return recipe_time
+def recipe_time(script):
+    return script("recipe_time")
 
 
 @pytest.fixture

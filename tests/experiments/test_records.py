@@ -225,3 +225,11 @@ def test_label_bias_stands_beside_its_notebook():
     assert "| 2 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | – | – | – |" in text
     assert "Rate 1, 5 seeds. They agree." in text
     assert "No record yet" in block("label-bias-notebook", {})
+
+
+def test_no_record_names_a_folder_of_the_machine_it_was_made_on():
+    root = Path(__file__).resolve().parents[2]
+    folder = re.compile(r"(?<![\w.])/(?:home|root|tmp|work|Users|mnt|opt)/")
+    for path in sorted((root / "records").rglob("*.*")):
+        if path.suffix in (".json", ".md"):
+            assert not folder.search(path.read_text(encoding="utf-8")), path.relative_to(root)
