@@ -71,6 +71,10 @@ class MissingData(FairweightError):
     """A data set's files are not where they were looked for."""
 
 
+class FolderRefused(BadInput):
+    """A folder cannot be made, or takes no files."""
+
+
 class UnknownName(BadInput):
     """No plug-in, table or option has that name."""
 

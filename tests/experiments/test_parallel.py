@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairweight.errors import BadInput, MissingData, MissingDependency
+from fairweight.errors import BadInput, FolderRefused, MissingData, MissingDependency
 from fairweight.experiments import _engine, _processes, parallel
 from fairweight.experiments._engine import Settings, Watcher, claimed, perform
 from fairweight.experiments.parallel import run_all
@@ -267,3 +267,15 @@ def test_a_local_ray_gives_what_processes_give(tiny, tmp_path):
         assert alone[spec.fingerprint].error is None
         model = (tmp_path / "ray" / spec.folder_name / "model.safetensors").read_bytes()
         assert model == (tmp_path / "alone" / spec.folder_name / "model.safetensors").read_bytes()
+
+
+def test_a_pool_that_cannot_be_stops_everything_in_a_sentence(tiny, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FolderRefused, match=r"cannot be made .*choose another folder"):
+        run_all([tiny, tiny.with_(seed=1)], tmp_path / "file" / "pool", jobs=2)
+
+
+def test_a_pool_that_takes_no_files_too(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # for the superuser every folder takes files
+    with pytest.raises(FolderRefused, match="cannot be written to; choose another folder"):
+        run_all([tiny], tmp_path / "pool", jobs=1)

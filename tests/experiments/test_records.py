@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, FolderRefused
 from fairweight.experiments import records
 from fairweight.experiments._pages import block, filled, main, pages, results
 from fairweight.experiments._summary import with_statistics
@@ -107,6 +107,12 @@ def test_a_record_from_before_an_option_was_there_counts_as_its_default(tmp_path
     path = records.keep(old, tmp_path)
     assert records.keep(record_of({"uniform": {1: 96.0}}), tmp_path) == path
     assert row_of(records.read(path), "uniform")["seeds"].keys() == {"0", "1"}
+
+
+def test_a_folder_that_takes_no_record_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FolderRefused, match=r"cannot be written .*--records"):
+        records.keep(record_of({}), tmp_path / "file")
 
 
 def test_a_damaged_record_is_named(tmp_path):

@@ -17,7 +17,7 @@ from fairweight.experiments.difference import Differences
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.train import Wanted, prepare
 from fairweight.metrics import group_table
-from fairweight.reweight._suited import suited_options
+from fairweight.reweight._suited import TIED_RATE, suited_options
 
 
 def chosen(frame: pd.DataFrame, group="sex", method="forml", device="cpu", **asked):
@@ -55,6 +55,19 @@ def test_what_was_asked_for_is_kept():
     assert spec.method_options["tie"] == "label"
     assert spec.method_options["objective"].startswith("mean + ")
     assert "hidden 3" in in_words(spec, _)["network"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"heed": 1}, {"name": "adaptive", "rate": TIED_RATE, "heed": 1}),
+        ({"name": "adaptive", "rate": 0.2}, {"name": "adaptive", "rate": 0.2}),
+        ({"name": "plain", "scale": 9}, {"name": "plain", "scale": 9}),
+    ],
+)
+def test_of_a_score_step_what_was_not_asked_for_stays_suited(asked, expected):
+    spec, _ = chosen(people(), method_options={"score_step": asked})
+    assert spec.method_options["score_step"] == expected
 
 
 def test_a_cpu_gets_a_narrow_network_for_images(tmp_path):

@@ -14,6 +14,7 @@ from typing import Any
 from fairweight.data import Dataset
 from fairweight.engine.observers import Observer
 from fairweight.errors import BadInput, FairweightError
+from fairweight.experiments.folder import RunFolder
 from fairweight.experiments.run import run
 from fairweight.experiments.searched import search_for, searched
 from fairweight.experiments.source import dataset_for
@@ -141,7 +142,7 @@ def perform(
     started = time.monotonic()
     try:
         dataset = (memory or DatasetMemory()).get(spec, settings)  # first: what is not there leaves no folder behind
-        place.mkdir(parents=True, exist_ok=True)
+        RunFolder(place).make()
         with claimed(place):
             if spec.search:
                 observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total)

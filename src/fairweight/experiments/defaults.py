@@ -22,10 +22,24 @@ def with_defaults(spec: Spec, dataset: Dataset, asked: Mapping[str, Any], device
     chosen = {**suits, **asked, "network": suits["network"]}
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
     suited_to_method = suited_options(spec.method, classes, groups=groups, train_groups=knows_groups(dataset.train))
-    chosen["method_options"] = {**suited_to_method, **asked.get("method_options", {})}
+    chosen["method_options"] = _over(suited_to_method, asked.get("method_options", {}))
     if dataset.validation is None:
         chosen["early_stopping"] = {}
     return spec.with_(**chosen)
+
+
+def _over(suited: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for over what suits; of a part such as score_step, unless another is named, the rest stays."""
+    found = {**suited, **asked}
+    for key, value in asked.items():
+        usual = suited.get(key)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(usual, Mapping)
+            and value.get("name", usual["name"]) == usual["name"]
+        ):
+            found[key] = {**usual, **value}
+    return found
 
 
 def _training(dataset: Dataset, asked: Mapping[str, Any], device: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from fairweight.dynamics import Dynamics
 from fairweight.engine import state
 from fairweight.engine.checkpoint import FILE as CHECKPOINT
 from fairweight.engine.log import FILE as LOG
-from fairweight.errors import BadInput, MissingData
+from fairweight.errors import BadInput, FolderRefused, MissingData
 from fairweight.experiments.opinions import Opinions
 from fairweight.experiments.spec import Spec
 from fairweight.metagradient.passes import unwrap
@@ -78,13 +79,15 @@ class RunFolder:
         return dataset is None or found.get("data", {}).get("fingerprint") == dataset.fingerprint
 
     def make(self) -> None:
-        """Create the folder, or say in a sentence why not."""
+        """Create the folder, or say in a sentence why not; one that is there must take files."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(
+            raise FolderRefused(
                 f"{self.path} cannot be made ({error.strerror}); choose another folder with --out."
             ) from error
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise FolderRefused(f"{self.path} cannot be written to; choose another folder with --out.")
 
     def read(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder."""

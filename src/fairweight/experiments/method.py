@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from dataclasses import fields
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from torch import nn
@@ -26,12 +26,7 @@ def method_from(name: str, options: Mapping[str, Any], model: nn.Module, num_sam
     objective: "mean + variance", or {"name": "max-discrepancy", "of": "mean", "among": "positives"} with its options.
     """
     kind = cast(type[Reweighter], catalog.load("reweight", name))
-    known = list(inspect.signature(kind).parameters)[2:]
-    given: dict[str, Any] = {}
-    for key, value in options.items():
-        if key not in known:
-            raise UnknownName(f"{name} has no option {key!r}; it has: {', '.join(known) or 'none'}.")
-        given[key] = _made(key, value)
+    given = {key: _made(key, value) for key, value in _checked(kind, options, name, skipped=2).items()}
     return kind(model, num_samples, **given)
 
 
@@ -41,7 +36,7 @@ def _made(key: str, value: Any) -> Any:
     if key == "objective" and isinstance(value, Mapping):
         return _objective(value)
     if key == "look_ahead" and isinstance(value, Mapping):
-        return LookAhead(**_known(value, [f.name for f in fields(LookAhead)], "look_ahead"))
+        return LookAhead(**_checked(LookAhead, value, "look_ahead"))
     if key == "score_step" and isinstance(value, Mapping):
         return _score_step(value)
     if key == "target" and isinstance(value, Mapping):
@@ -53,7 +48,7 @@ def _objective(value: Mapping[str, Any]) -> Objective:
     kind = catalog.load("objectives", str(value.get("name")))
     among = str(value.get("among", "all"))
     rest = {key: item for key, item in value.items() if key not in ("name", "among")}
-    made = kind(**_known(rest, list(inspect.signature(kind).parameters), "objective"))
+    made = kind(**_checked(kind, rest, "objective"))
     return cast(Objective, made) if among == "all" else Among(made, among)
 
 
@@ -63,11 +58,23 @@ def _score_step(value: Mapping[str, Any]) -> ScoreStep:
     kind = kinds.get(str(value.get("name", "adaptive")))
     if kind is None:
         raise UnknownName(f"{value['name']!r} is no score step; choose from: {', '.join(kinds)}.")
-    return kind(**_known(rest, list(inspect.signature(kind).parameters), "score_step"))
+    return kind(**_checked(kind, rest, "score_step"))
 
 
-def _known(value: Mapping[str, Any], names: list[str], what: str) -> dict[str, Any]:
-    strange = sorted(set(value) - set(names))
-    if strange:
-        raise BadInput(f"{what} has no option {strange[0]!r}; it has: {', '.join(names)}.")
-    return dict(value)
+def _checked(kind: Callable[..., Any], given: Mapping[str, Any], what: str, skipped: int = 0) -> dict[str, Any]:
+    """The options, each one that it takes and of the type that it names; words alone can be told from numbers."""
+    known = dict(list(inspect.signature(kind).parameters.items())[skipped:])
+    for key, value in given.items():
+        if key not in known:
+            raise UnknownName(f"{what} has no option {key!r}; it has: {', '.join(known) or 'none'}.")
+        types = set(str(known[key].annotation).split(" | "))
+        if value is None and "None" in types:
+            continue
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if types <= {"float", "int", "None"} and not number:
+            raise BadInput(f"{what}: {key}={value!r}; give a number.")
+        if types <= {"int", "None"} and value != int(value):
+            raise BadInput(f"{what}: {key}={value!r}; give a whole number.")
+        if types == {"bool"} and not isinstance(value, bool):
+            raise BadInput(f"{what}: {key}={value!r}; give true or false.")
+    return dict(given)

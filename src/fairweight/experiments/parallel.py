@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from fairweight.errors import BadInput, MissingData
+from fairweight.errors import BadInput, FolderRefused, MissingData
 from fairweight.experiments._engine import Engine, InProcess, Outcome, Settings, Watcher
 from fairweight.experiments.folder import RunFolder
 from fairweight.experiments.spec import Spec
@@ -38,8 +38,8 @@ def run_all(
     """Run every Spec, and those that they build on, into the pool; what became of each, by fingerprint.
 
     jobs: how many at a time; None takes the cores for a CPU, and for a GPU one, or several where all networks are
-    small and would leave it waiting. Data that is not there stops everything at once, since every run would say the
-    same.
+    small and would leave it waiting. Data that is not there stops everything at once, and so does a
+    folder that takes no files, since every run would say the same.
     """
     wanted = _with_prerequisites(specs)
     watcher = watcher if watcher is not None else Watcher()
@@ -74,8 +74,9 @@ def run_all(
                     worker.submit(spec)
             for outcome in worker.wait() if running else ():
                 running.discard(outcome.spec.fingerprint)
-                if outcome.cause == MissingData.__name__:
-                    raise MissingData(outcome.error)
+                for kind in (MissingData, FolderRefused):
+                    if outcome.cause == kind.__name__:
+                        raise kind(outcome.error)
                 done[outcome.spec.fingerprint] = outcome
                 watcher.on_outcome(outcome)
     finally:

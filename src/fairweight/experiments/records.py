@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.engine.state import write_atomically
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, FolderRefused
 from fairweight.experiments._summary import with_statistics
 from fairweight.experiments.planned import planned
 
@@ -38,7 +38,12 @@ def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
                 break
             path = Path(folder) / f"{name_of(record)}-{number}" / FILE
             number += 1
-    write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    try:
+        write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        raise FolderRefused(
+            f"{path} cannot be written ({error.strerror}); choose another with --records: finished runs are found."
+        ) from error
     return path
 
 

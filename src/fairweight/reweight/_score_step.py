@@ -83,7 +83,7 @@ class AdaptiveStep(ScoreStep):
         memory: float = 0.99,
         heed: float = 0.0,
     ) -> None:
-        if not rate > 0 or not fall > 0 or not rise > 0 or not 0 <= memory < 1 or slowing < 0 or heed < 0:
+        if not rate > 0 or not fall > 0 or not rise > 0 or not 0 <= memory < 1 or not slowing >= 0 or not heed >= 0:
             raise BadInput(
                 f"AdaptiveStep(rate={rate}, fall={fall}, rise={rise}, slowing={slowing}, memory={memory}, heed={heed}):"
                 " rate, fall and rise must be positive, slowing and heed 0 or more, memory from 0 to below 1."
