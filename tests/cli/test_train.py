@@ -122,7 +122,11 @@ def test_options_reach_the_run(desk):
     )
     assert done.returncode == 0, done.stderr
     spec = json.loads((desk / "all" / "run.json").read_text())["spec"]
-    assert spec["method_options"] == {"objective": "mean + variance", "tie": "label", "score_step": {"name": "adaptive", "rate": 0.2}}
+    assert spec["method_options"] == {
+        "objective": "mean + variance",
+        "tie": "label",
+        "score_step": {"name": "adaptive", "rate": 0.2},
+    }
     assert spec["network"] == {"name": "mlp", "hidden": [8]}
     assert (spec["batch_size"], spec["lr"], spec["optimizer"], spec["per_cell"]) == (50, 0.01, "sgd", 4)
     assert (spec["weight_decay"], spec["early_stopping"], spec["seed"]) == (0.1, {}, 3)
