@@ -119,6 +119,25 @@ def test_a_capture_that_fails_is_said_and_the_run_goes_on():
     assert [w.split(":")[0] for w in found.warnings] == ["slow steps"]
 
 
+def test_a_capture_that_fails_leaves_the_device_as_it_was():
+    from fairweight.engine.captured import CapturedStep
+
+    stream = torch.cuda.current_stream()
+    batch = fw.Batch(torch.randn(8, 20, device="cuda"), torch.arange(8, device="cuda") % 5)
+    drawn = []
+    for kind in (nn.Linear, Reading, nn.Linear):
+        torch.manual_seed(3)
+        model = kind(20, 5).cuda()
+        take = CapturedStep(fw.Uniform(model, 8), torch.optim.SGD(model.parameters(), lr=0.05))
+        for _ in range(6):
+            take(batch, None)
+        assert (take.failure is not None, take.captures) == ((True, 0) if kind is Reading else (False, 1))
+        assert torch.cuda.current_stream() == stream
+        drawn.append(torch.randn(4, device="cuda"))
+    assert torch.equal(drawn[0], drawn[1])
+    assert torch.equal(drawn[0], drawn[2])
+
+
 class NoWaiting(Observer):
     """Refuses whatever waits for the device, from the tenth step of an epoch to the last but one."""
 

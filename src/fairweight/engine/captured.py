@@ -24,6 +24,24 @@ class _Captured(NamedTuple):
     record: StepRecord
 
 
+class _Before(NamedTuple):
+    """What a capture that fails leaves behind changed: the stream, and random numbers that cannot be drawn."""
+
+    stream: torch.cuda.Stream
+    generator: torch.Generator
+    state: torch.Generator
+
+    @classmethod
+    def now(cls, device: torch.device) -> _Before:
+        stream = torch.cuda.current_stream(device)
+        generator = torch.cuda.default_generators[stream.device_index]
+        return cls(stream, generator, generator.clone_state())
+
+    def restore(self) -> None:
+        torch.cuda.set_stream(self.stream)
+        self.generator.graphsafe_set_state(self.state)
+
+
 class CapturedStep:
     """Takes steps by replay; one of another shape runs as usual, as does a kind of step that cannot be captured.
 
@@ -92,6 +110,7 @@ class CapturedStep:
         steps = self.reweighter.steps
         self._graphs.pop(phase, None)  # its memory can be used again
         self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
+        before = _Before.now(batch.labels.device)
         try:
             with torch.cuda.graph(graph, pool=self._pool):
                 record = self.reweighter.step(
@@ -100,6 +119,8 @@ class CapturedStep:
         except RuntimeError as error:
             self.failure = str(error).split("\n")[0]
             self._refuse(phase, self.failure)
+            before.restore()
+            self._pool = None  # torch still counts it as being captured into
             return None
         finally:
             self.reweighter.steps = steps  # a capture records the step and does not take it
