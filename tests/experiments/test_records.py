@@ -59,7 +59,12 @@ def row_of(record, key):
 def test_more_seeds_of_the_same_settings_add_to_the_record(tmp_path):
     path = records.keep(record_of({"uniform": {0: 95.0, 1: 96.0}}), tmp_path)
     assert path == tmp_path / "2030-01-02_mnist" / "record.json"
-    more = record_of({"uniform": {2: 97.0}, "lb": {0: 90.0}}, devices=["another"], walls={"noon": 7.0, "later": 3.0})
+    more = record_of(
+        {"uniform": {2: 97.0}, "lb": {0: 90.0}},
+        devices=["another"],
+        walls={"noon": 7.0, "later": 3.0},
+        versions={"torch": "9.10"},
+    )
     again = records.keep(more, tmp_path)
     assert again == path
     found = records.read(path)
@@ -70,6 +75,7 @@ def test_more_seeds_of_the_same_settings_add_to_the_record(tmp_path):
     assert row_of(found, "lb")["compared"]["uniform"]["accuracy"]["mean"] == pytest.approx(-5.0)
     assert found["seeds"] == [0, 1, 2]
     assert found["devices"] == ["a GPU", "another"]
+    assert found["versions"] == {"torch": "9.9, 9.10"}
     assert found["wall_seconds"] == 10.0
     assert len(found["commands"]) == 1
 

@@ -1,6 +1,7 @@
 """A table at its quick size, end to end: rows over seeds, verdicts, what stands beside, and a record."""
 
 import json
+import shutil
 
 import pytest
 
@@ -101,6 +102,20 @@ def test_finished_rows_stand_in_a_later_call_and_are_not_run_again(record, out):
     later = reproduce(planned("mnist", size="quick", seeds=2, rows=["uniform"], epochs=4), out, jobs=1)
     assert {row["key"] for row in later["rows"]} == set(ROWS)
     assert row_of(later, "uniform")["seeds"] == row_of(record, "uniform")["seeds"]
+
+
+def test_a_run_that_was_found_keeps_where_it_was_made(record, out, tmp_path):
+    shutil.copytree(out, tmp_path / "found")
+    where = sorted((tmp_path / "found" / "runs").glob("*/run.json"))
+    for path in where[1:]:
+        told = json.loads(path.read_text())
+        told |= {"device": "a GPU", "commit": "abc", "versions": {**told["versions"], "torch": "9.9"}}
+        path.write_text(json.dumps(told))
+    later = reproduce(planned("mnist", size="quick", seeds=2, rows=["uniform"], epochs=4), tmp_path / "found", jobs=1)
+    assert set(later["devices"]) == {"a GPU", *record["devices"]}
+    assert set(later["commits"]) == {"abc", *record["commits"]}
+    assert set(later["versions"]["torch"].split(", ")) == {"9.9", record["versions"]["torch"]}
+    assert later["versions"]["numpy"] == record["versions"]["numpy"]
 
 
 def test_the_record_is_kept_while_runs_go_on(out, monkeypatch):

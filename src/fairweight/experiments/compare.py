@@ -18,9 +18,9 @@ from fairweight.experiments import numbers
 from fairweight.experiments._engine import Outcome, Watcher
 from fairweight.experiments._summary import with_statistics
 from fairweight.experiments.defaults import knows_groups, with_defaults
-from fairweight.experiments.folder import RunFolder
+from fairweight.experiments.folder import RUN, RunFolder
 from fairweight.experiments.parallel import EngineName, run_all
-from fairweight.experiments.provenance import provenance
+from fairweight.experiments.provenance import of_runs, provenance
 from fairweight.experiments.searched import search_of
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
@@ -154,6 +154,7 @@ def compare(
     )
     rows = [_row(key, spec, which, pool, outcomes) for key, spec in prepared.specs.items()]
     found = provenance(device)
+    folders = [RunFolder(pool / outcome.spec.folder_name) for outcome in outcomes.values()]
     record = with_statistics(
         {
             "kind": "compare",
@@ -167,10 +168,9 @@ def compare(
             "printed": False,
             "notes": list(prepared.dataset.notes),
             "wall_seconds": round(time.monotonic() - started, 1),
-            "devices": [found["device"]],
-            "commits": [found["commit"] or "unknown"],
             "command": _command(found["command"]),
-            **{key: found[key] for key in ("versions", "date")},
+            "date": found["date"],
+            **of_runs(folder.read(RUN) for folder in folders if folder.finished),
         }
     )
     return {**record, "cost": costs(record["rows"])}

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,22 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
         "command": " ".join([_program(), *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def of_runs(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Devices, commits and versions of what run.json files tell: a run that was found made its numbers elsewhere."""
+    every = list(runs)
+    return {
+        "devices": list(dict.fromkeys(str(run.get("device")) for run in every)),
+        "commits": list(dict.fromkeys(str(run.get("commit") or "unknown") for run in every)),
+        "versions": all_versions(run.get("versions", {}) for run in every),
+    }
+
+
+def all_versions(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Of each package the versions that were used, in their order: "2.11.0, 2.13.0"."""
+    found: dict[str, dict[str, None]] = {}
+    for one in several:
+        for name, version in one.items():
+            found.setdefault(name, {}).update(dict.fromkeys(version.split(", ")))
+    return {name: ", ".join(used) for name, used in found.items()}

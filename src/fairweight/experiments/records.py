@@ -18,6 +18,7 @@ from fairweight.engine.state import write_atomically
 from fairweight.errors import BadInput, FolderRefused
 from fairweight.experiments._summary import with_statistics
 from fairweight.experiments.planned import planned
+from fairweight.experiments.provenance import all_versions
 
 FILE = "record.json"
 _IDENTITY = ("kind", "table", "size", "epochs", "options")
@@ -108,6 +109,7 @@ def merged(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             "commands": list(dict.fromkeys(commands)),
             "walls": walls,
             "wall_seconds": round(sum(walls.values()), 1),
+            "versions": all_versions(record["versions"] for record in every),
             **union,
         }
     )

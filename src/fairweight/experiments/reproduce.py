@@ -14,7 +14,7 @@ from fairweight.experiments._summary import with_statistics
 from fairweight.experiments.folder import RUN, RunFolder
 from fairweight.experiments.parallel import EngineName, run_all
 from fairweight.experiments.planned import Planned, planned
-from fairweight.experiments.provenance import provenance
+from fairweight.experiments.provenance import of_runs
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Row
 
@@ -53,8 +53,8 @@ def reproduce(
                 "command": what.command,
                 "wall_seconds": (took := round(time.monotonic() - started, 1)),
                 "walls": {when: took},
-                **{key: value for key, value in provenance(device).items() if key in ("versions", "date")},
-                **_where_from(pool, specs),
+                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                **of_runs(folder.read(RUN) for folder in _folders(what, pool) if folder.finished),
             }
         )
 
@@ -143,14 +143,6 @@ def _folder(row: Row, seed: int, pool: Path) -> RunFolder:
     return RunFolder(pool / row.spec_for(seed).folder_name)
 
 
-def _where_from(pool: Path, specs: list[Spec]) -> dict[str, Any]:
-    """Devices and commits of the runs themselves; one that was found in the pool keeps its own."""
-    devices: dict[str, None] = {}
-    commits: dict[str, None] = {}
-    for spec in specs:
-        folder = RunFolder(pool / spec.folder_name)
-        if folder.finished:
-            run = folder.read(RUN)
-            devices[str(run.get("device"))] = None
-            commits[str(run.get("commit") or "unknown")] = None
-    return {"devices": list(devices), "commits": list(commits)}
+def _folders(what: Planned, pool: Path) -> list[RunFolder]:
+    """Of every row that is trained, asked for or not."""
+    return [_folder(row, seed, pool) for row in what.every if row.spec is not None for seed in what.seeds]
