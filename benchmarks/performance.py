@@ -53,15 +53,20 @@ def rows(record: dict[str, Any]) -> list[str]:
     calls: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
     for result in record["results"]:
         calls[(result["batch"], result.get("call", 1))].append(result)
-    lines = ["| batch | way | regime | ms (median) | × plain | memory × plain | n |", "|---|---|---|---|---|---|---|"]
-    for (batch, _), found in sorted(calls.items()):
+    several = len({call for _, call in calls}) > 1
+    lines = [
+        f"| batch |{' call |' * several} way | regime | ms (median) | × plain | memory × plain | n |",
+        "|---|" + "---|" * several + "---|---|---|---|---|---|",
+    ]
+    for (batch, call), found in sorted(calls.items()):
+        where = f"{batch} | {call}" if several else batch
         plain = {r["regime"]: r for r in found if r["name"] == "plain"}
         for r in found:
             base = plain.get(r["regime"])
             times = f"{r['median_ms'] / base['median_ms']:.2f}" if base else "–"
             memory = f"{r['peak_mib'] / base['peak_mib']:.2f}" if base and r["peak_mib"] else "–"
             name = r["name"] if r["exact"] else f"{r['name']} (approximate)"
-            lines.append(f"| {batch} | {name} | {r['regime']} | {r['median_ms']:.2f} | {times} | {memory} | {r['n']} |")
+            lines.append(f"| {where} | {name} | {r['regime']} | {r['median_ms']:.2f} | {times} | {memory} | {r['n']} |")
     return lines
 
 
