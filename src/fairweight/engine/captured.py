@@ -25,21 +25,20 @@ class _Captured(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """What a capture that fails leaves behind changed: the stream, and random numbers that cannot be drawn."""
+    """What a capture that fails leaves changed: the stream, and a generator that still takes itself for captured."""
 
     stream: torch.cuda.Stream
-    generator: torch.Generator
-    state: torch.Generator
+    random: Tensor
 
     @classmethod
-    def now(cls, device: torch.device) -> _Before:
-        stream = torch.cuda.current_stream(device)
-        generator = torch.cuda.default_generators[stream.device_index]
-        return cls(stream, generator, generator.clone_state())
+    def now(cls) -> _Before:
+        return cls(torch.cuda.current_stream(), torch.cuda.get_rng_state())
 
     def restore(self) -> None:
         torch.cuda.set_stream(self.stream)
-        self.generator.graphsafe_set_state(self.state)
+        fresh = torch.Generator(self.stream.device)
+        fresh.set_state(self.random)
+        torch.cuda.default_generators[self.stream.device.index].graphsafe_set_state(fresh)
 
 
 class CapturedStep:
@@ -110,7 +109,7 @@ class CapturedStep:
         steps = self.reweighter.steps
         self._graphs.pop(phase, None)  # its memory can be used again
         self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
-        before = _Before.now(batch.labels.device)
+        before = _Before.now()
         try:
             with torch.cuda.graph(graph, pool=self._pool):
                 record = self.reweighter.step(
