@@ -62,7 +62,7 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "an unknown kind of file": (
         lambda d: load(d.put("t.xyz", "a,b\n1,2\n"), label="a"),
         errors.UnreadableFile,
-        "rename it to .csv",
+        "save it as .csv",
     ),
     "an image alone": (
         lambda d: load(d.put("cat.png", d.image()), label="a"),

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import torch
 from tests.command import fairweight
 from tests.tables import people
 
@@ -122,3 +123,20 @@ def test_names_that_differ_by_capitals_alone_are_named():
     frame.loc[frame.index % 3 == 0, "income"] = "High"
     assert any("labels of 'income'" in note and "capitals" in note for note in load(frame, label="income").notes)
     assert not any("capitals" in note for note in load(people(), label="income", group="sex").notes)
+
+
+def test_a_column_name_with_a_line_break_costs_no_row(tmp_path):
+    rows = "".join(f"{20 + n * 7 % 31},{'mf'[n % 2]},{'ab'[n // 2 % 2]}\n" for n in range(60))
+    plain, broken = tmp_path / "plain.csv", tmp_path / "broken.csv"
+    plain.write_text(f"age,sex,income\n{rows}")
+    broken.write_text(f'\n"age\nin years",sex,income\n{rows}')
+    expected, found = load(plain, label="income", group="sex"), load(broken, label="income", group="sex")
+    assert sum(map(len, found.rows.values())) == 60
+    assert torch.equal(found.train.inputs, expected.train.inputs)
+
+
+def test_lines_may_end_in_carriage_returns_alone(tmp_path):
+    lines = ["age,sex,income", *(f"{20 + n * 7 % 31},{'mf'[n % 2]},{'ab'[n // 2 % 2]}" for n in range(60))]
+    path = tmp_path / "macintosh.csv"
+    path.write_bytes("\r".join(lines).encode())
+    assert sum(map(len, load(path, label="income", group="sex").rows.values())) == 60

@@ -101,7 +101,7 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
             frame = _read_text(path, options.delimiter or DELIMITERS[kind], options.encoding, notes)
         else:
             raise UnreadableFile(
-                f"{path.name} is not known as a table by its name; rename it to .csv, .tsv or .parquet, or say which "
+                f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or say which "
                 "delimiter it has."
             )
     except PermissionError as error:
@@ -134,7 +134,7 @@ def _read_text(path: Path, delimiter: str, encoding: str, notes: list[str]) -> p
                 sep=delimiter,
                 header=None,
                 names=list(range(len(header))),
-                skiprows=_header_lines(text, delimiter),
+                skiprows=_header_rows(text, delimiter),
                 dtype=str,
                 index_col=False,
                 skipinitialspace=True,
@@ -176,18 +176,17 @@ def _decode(path: Path, encoding: str) -> str:
         raise UnreadableFile(f"there is no encoding {encoding!r}; try utf-8, latin-1 or cp1252.") from error
     if "\0" in text:
         raise UnreadableFile(f"{path.name} holds bytes that are no text; it is not a table, or give its encoding.")
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # what spreadsheets call CSV (Macintosh)
     if not text.strip():
         raise UnreadableFile(f"{path} is empty; give a file with a header line and rows.")
     return text
 
 
-def _header_lines(text: str, delimiter: str) -> int:
-    """How many lines the header takes, with blank ones before it."""
+def _header_rows(text: str, delimiter: str) -> int:
+    """How many rows end with the header: itself and blank ones before it; pandas skips a quoted line break with it."""
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-    for row in reader:
-        if any(cell.strip() for cell in row):
-            break
-    return reader.line_num
+    return 1 + next(place for place, row in enumerate(reader) if any(cell.strip() for cell in row))
 
 
 def _check_header(path: Path, text: str, delimiter: str) -> list[str]:
