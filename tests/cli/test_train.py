@@ -197,6 +197,40 @@ def test_predict_names_image_files(tmp_path):
     refused = fairweight(tmp_path, "predict", "run", "bad.png")
     assert refused.returncode == 2
     assert "--unreadable" not in refused.stderr, "predict has no such flag"
+    Image.new("L", (9, 8)).save(tmp_path / "all" / "a" / "wide.png")
+    refused = fairweight(tmp_path, "predict", "run", "all")
+    assert refused.returncode == 2
+    assert "wide.png is 8x9 and the first image 8x8; resize them to one size." in refused.stderr
+    (tmp_path / "list.csv").write_text("photo;label\nall/a/0.png;a\nall/b/1.png;b\n")
+    assert "--delimiter" in fairweight(tmp_path, "predict", "run", "list.csv").stderr
+    assert "--file-column" in fairweight(tmp_path, "predict", "run", "list.csv", "--delimiter", ";").stderr
+    words = ("predict", "run", "list.csv", "--delimiter", "semicolon", "--file-column", "photo", "--out", "p.csv")
+    assert fairweight(tmp_path, *words).returncode == 0
+    assert list(pd.read_csv(tmp_path / "p.csv")["file"]) == ["all/a/0.png", "all/b/1.png"]
+
+
+def test_predict_reads_a_file_that_is_written_otherwise_than_that_of_training(desk):
+    people(20, seed=5).to_csv(desk / "commas.csv", index=False)
+    people(20, seed=5).to_csv(desk / "semicolons.csv", index=False, sep=";", encoding="utf-16")
+    refused = fairweight(desk, "predict", "run", "semicolons.csv")
+    assert refused.returncode == 2
+    assert "give --encoding utf-16." in refused.stderr
+    words = ("predict", "run", "semicolons.csv", "--encoding", "utf-16", "--delimiter", ";")
+    assert fairweight(desk, *words).stdout == fairweight(desk, "predict", "run", "commas.csv").stdout
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "sentence"),
+    [("income", "middling", "1 of 20 rows have no label 'income'"), ("sex", None, "No row has a group 'sex'")],
+)
+def test_predict_says_why_labelled_rows_are_not_counted(desk, column, value, sentence):
+    strange = people(20, seed=5)
+    strange[column] = [value, *strange[column][1:]] if value else "?"
+    strange.to_csv(desk / "strange.csv", index=False)
+    done = fairweight(desk, "predict", "run", "strange.csv")
+    assert done.returncode == 0, done.stderr
+    assert sentence in done.stderr
+    assert len(done.stdout.splitlines()) == 21
 
 
 def test_predict_needs_neither_label_nor_group_and_prints_csv(desk):
@@ -215,6 +249,7 @@ def test_predict_needs_neither_label_nor_group_and_prints_csv(desk):
     [
         (("run", "lacks.csv"), "lacks the column 'age' that the model was trained on"),
         (("run", "nobody.csv"), "no file 'nobody.csv'"),
+        (("run", "people.csv", "--file-column", "age"), "was trained on a table"),
         (("nowhere", "people.csv"), "is no finished run"),
         (("run", "people.csv", "--out", "run"), "is a folder"),
         (("killed", "people.csv"), "is no finished run"),

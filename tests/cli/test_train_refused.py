@@ -65,6 +65,7 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "parquet called text": (lambda f: given(parquet(f, "p.csv")), "rename it to .parquet"),
     "an empty folder": (lambda f: (empty(f),), "no images|holds no|no folder|no image"),
     "a corrupt image": (lambda f: (pictures(f, broken=True),), "05.png"),
+    "images of two channels": (lambda f: (pictures(f), "--channels", "2"), "--channels is 2; choose from: 1, 3"),
     "images of two sizes": (lambda f: (pictures(f, ((8, 8), (9, 8))),), "--image-size"),
     # -- labels and groups
     "no such label": (lambda f: given(csv(f), label="incom"), "no label column 'incom'.*did you mean 'income'"),
@@ -84,7 +85,7 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "nothing to learn from": (lambda f: given(csv(f), "--drop", "age,hours,job,joined,race"), "no column is left"),
     "too much test": (lambda f: given(csv(f), "--test", "1.5"), "--test is 1.5"),
     "no such test file": (lambda f: given(csv(f), "--test", "t.csv"), "no file 't.csv'"),
-    "a test file without a column": (lambda f: given(csv(f), "--test", lacking(f)), "lacks the column 'age'"),
+    "a test file without a column": (lambda f: given(csv(f), "--test", lacking(f)), "test rows lack the column 'age'"),
     "no such split column": (lambda f: given(csv(f), "--split-column", "part"), "to split by"),
     "too many exemplars": (lambda f: given(csv(f), "--exemplar-size", "500"), "--exemplar-size"),
     "exemplars from nowhere": (
@@ -116,6 +117,9 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "widths in words": (lambda f: given(csv(f), "--hidden", "wide"), "--hidden wide"),
     "no epochs": (lambda f: given(csv(f), "--epochs", "0"), "must be positive"),
     "a negative rate": (lambda f: given(csv(f), "--lr", "-1"), "must be positive"),
+    "no rate at all": (lambda f: given(csv(f), "--lr", "inf"), "must be positive"),
+    "no rows in a step": (lambda f: given(csv(f), "--batch-size", "0"), "must be positive"),
+    "a negative decay": (lambda f: given(csv(f), "--weight-decay", "-1"), "weight_decay=-1.0; give a number from 0"),
     "no such device": (lambda f: given(csv(f), "--device", "cuda:9"), "not on this machine"),
     "a device of fancy": (lambda f: given(csv(f), "--device", "abacus"), "--device abacus"),
     "a sweep of nothing": (lambda f: given(csv(f), "--method", "uniform", "--trade-off"), "no objective"),

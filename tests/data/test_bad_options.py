@@ -32,7 +32,7 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "a test file without an input": (
         lambda d: _test_file(d, d.frame().drop(columns="age")),
         errors.MissingColumn,
-        "lacks the column 'age'",
+        "lack the column 'age'",
     ),
     "an unknown column named numeric": (
         lambda d: _train(d, table=TableOptions(numeric=("agee",))),

@@ -24,6 +24,9 @@ _FLAGS = (
     ("Split.test", "--test"),
     ("Split.validation", "--validation"),
     ("Split.column", "--split-column"),
+    ("ImageOptions.channels", "--channels"),
+    ("ImageOptions.unreadable", "--unreadable"),
+    ("limit is", "--limit is"),
     ("unreadable=drop", "--unreadable drop"),
     ("give its delimiter", "give it with --delimiter"),
     ("say which delimiter it has", "give its --delimiter"),
@@ -106,6 +109,11 @@ def share_or_file(words: str) -> float | str:
         return float(words)
     except ValueError:
         return words
+
+
+def delimiter_of(words: str | None) -> str | None:
+    """The character, where it was spelled out."""
+    return {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "bar": "|"}.get(words or "", words)
 
 
 def _value(text: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fairweight.cli._options import Device, Json, device_of, print_json
-from fairweight.cli._words import told
+from fairweight.cli._words import delimiter_of, told
 from fairweight.errors import FairweightError
 
 
@@ -18,6 +18,13 @@ def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     file: Annotated[str, typer.Argument(help="A table, a folder of images, or an image.")],
     out: Annotated[Path | None, typer.Option("--out", help="A .csv or .parquet file; default: CSV is printed.")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="Between the columns of a text file; default: as in training.")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option("--encoding", help="Of a text file; default: as in training.")] = None,
+    file_column: Annotated[
+        str | None, typer.Option("--file-column", help="In a list of image files, the column that names them.")
+    ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -25,7 +32,14 @@ def predict(
     from fairweight.experiments.prediction import predict_rows
 
     try:
-        found = predict_rows(run, file, device_of(device))
+        found = predict_rows(
+            run,
+            file,
+            device_of(device),
+            delimiter=delimiter_of(delimiter),
+            encoding=encoding,
+            file_column=file_column,
+        )
         if out is not None:
             found.write(out)
     except FairweightError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairweight.cli._options import Device, Json, Seed, device_of, print_json, show_log, spare_threads
-from fairweight.cli._words import assigned, listed, numbers, share_or_file, told
+from fairweight.cli._words import assigned, delimiter_of, listed, numbers, share_or_file, told
 from fairweight.errors import BadInput, FairweightError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def train(
         "table": _set(
             numeric=listed(numeric) or None, categorical=listed(categorical) or None, drop=listed(drop) or None,
             keep=listed(keep) or None, group_in_inputs=group_in_inputs or None, drop_leaks=drop_leaks or None,
-            max_categories=max_categories, delimiter=_delimiter(delimiter), encoding=encoding,
+            max_categories=max_categories, delimiter=delimiter_of(delimiter), encoding=encoding,
         ),
         "image": _set(
             size=image_size, channels=channels, file_column=file_column, unreadable=unreadable,
@@ -203,7 +203,3 @@ def _widths(words: str | None) -> list[int] | None:
     if not found or min(found) < 1:
         raise BadInput(f"--hidden {words}: give the layers' widths with commas between them, such as 64,64.")
     return found
-
-
-def _delimiter(words: str | None) -> str | None:
-    return {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "bar": "|"}.get(words or "", words)

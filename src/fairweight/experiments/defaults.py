@@ -68,7 +68,7 @@ def _training(dataset: Dataset, asked: Mapping[str, Any], device: str) -> dict[s
         }
     batch = next(b for b, below in ((32, 500), (64, 2_000), (128, 10_000), (256, math.inf)) if size < below)
     batch = int(asked.get("batch_size", batch))
-    epochs = int(asked.get("epochs", min(100, max(20, round(STEPS / math.ceil(size / batch))))))
+    epochs = int(asked.get("epochs", min(100, max(20, round(STEPS / math.ceil(size / max(1, batch)))))))
     return {
         **common,
         "optimizer": "adam",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from fairweight.data import Preprocessing
+from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
+from fairweight.data._meaning import Meaning
 from fairweight.engine import state
 from fairweight.engine.predict import logits
 from fairweight.errors import BadInput, NoSpace, UnreadableImage
@@ -71,8 +72,20 @@ class Predictions:
             raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with --out.") from error
 
 
-def predict_rows(run: str | Path, source: str | Path, device: str = "cpu") -> Predictions:
-    """The predictions of a finished run for every row of a file, a folder of images or an image."""
+def predict_rows(
+    run: str | Path,
+    source: str | Path,
+    device: str = "cpu",
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    file_column: str | None = None,
+) -> Predictions:
+    """The predictions of a finished run for every row of a file, a folder of images or an image.
+
+    delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
+    images, the column that names them.
+    """
     folder = RunFolder(run)
     values = folder.read(RUN)
     folder.read(METRICS)  # a run without them is not finished
@@ -83,16 +96,47 @@ def predict_rows(run: str | Path, source: str | Path, device: str = "cpu") -> Pr
     except (OSError, RuntimeError, ValueError) as error:
         what = str(error).strip().split("\n")[0]
         raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
-    try:
-        new = preprocessing.read(source)
-    except UnreadableImage as error:
-        said = str(error).replace("leave such images out with unreadable=drop", "take it away")  # no option here
-        raise UnreadableImage(said) from error
+    new = _read(preprocessing, source, delimiter, encoding, file_column)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
     found = logits(model.to(device), samples).cpu()
     chances = _chances(found)
     table = _table(preprocessing, new.labels, chances.argmax(dim=1), new.groups)
-    return Predictions(preprocessing.meaning.label_names, chances, table, new.notes, new.files)
+    notes = (*new.notes, *_why_no_table(preprocessing.meaning, new))
+    return Predictions(preprocessing.meaning.label_names, chances, table, notes, new.files)
+
+
+def _read(
+    preprocessing: Preprocessing,
+    source: str | Path,
+    delimiter: str | None,
+    encoding: str | None,
+    file_column: str | None,
+) -> New:
+    trained = preprocessing.options if isinstance(preprocessing, TablePreprocessing) else TableOptions()
+    text = replace(trained, delimiter=delimiter or trained.delimiter, encoding=encoding or trained.encoding)
+    if isinstance(preprocessing, TablePreprocessing):
+        if file_column is not None:
+            raise BadInput("this model was trained on a table, which names no image files; leave file_column out.")
+        return replace(preprocessing, options=text).read(source)
+    try:
+        return preprocessing.read(source, file_column, text)
+    except UnreadableImage as error:
+        said = str(error).replace("leave such images out with unreadable=drop", "take it away")  # no option here
+        raise UnreadableImage(said.replace("give a size to bring all to", "resize them to one size")) from error
+
+
+def _why_no_table(meaning: Meaning, new: New) -> list[str]:
+    """What keeps rows with labels from being counted by group; rows without labels are none to count."""
+    if new.labels is None:
+        return []
+    if unknown := int((new.labels < 0).sum()):
+        return [
+            f"{unknown:,} of {len(new):,} rows have no label {meaning.label!r} that the model knows, so nothing is "
+            "counted by group; fill them in, or take them away."
+        ]
+    if meaning.group and (new.groups is None or not bool((new.groups >= 0).any())):
+        return [f"No row has a group {','.join(meaning.group)!r} that the model knows, so nothing is counted by group."]
+    return []
 
 
 def _chances(found: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -51,8 +52,10 @@ class Spec:
     rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay, by what other runs found: subset.py
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch_size < 1 or not self.lr > 0:
+        if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
             raise BadInput(f"epochs={self.epochs}, batch_size={self.batch_size}, lr={self.lr}: each must be positive.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise BadInput(f"weight_decay={self.weight_decay}; give a number from 0.")
 
     def with_(self, **changes: Any) -> Spec:
         """The same with some fields changed."""

@@ -12,8 +12,8 @@ from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.errors import MissingData
 
 
-def read_images(path: Path, options: ImageOptions, notes: list[str]) -> ImageRows:
-    """The images of a path, labelled or not."""
+def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> ImageRows:
+    """The images of a path, labelled or not; text: how a list of files is written."""
     from fairweight.data.table.read import PARQUET, read_frame
 
     if not path.exists():
@@ -24,7 +24,7 @@ def read_images(path: Path, options: ImageOptions, notes: list[str]) -> ImageRow
         return parquet_rows([path], options)
     listed = list_in(path) if path.is_dir() else path
     if listed is not None:
-        frame, more = read_frame([listed], TableOptions())
+        frame, more = read_frame([listed], text)
         notes += more
         return listed_files(frame, listed.parent, options)
     loose = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in SUFFIXES)

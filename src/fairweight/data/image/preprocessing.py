@@ -12,7 +12,7 @@ from torch import nn
 from fairweight.data._meaning import Meaning, New
 from fairweight.data.image.decode import Form
 from fairweight.data.normalize import Normalize
-from fairweight.data.options import ImageOptions
+from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.errors import UnreadableImage
 
 
@@ -37,21 +37,25 @@ class ImagePreprocessing:
         """The shape of one sample."""
         return (len(self.mean), self.form.height or 0, self.form.width or 0)
 
-    def read(self, source: str | Path) -> New:
-        """The pixels of a new folder, list of files or parquet file, with labels and groups where it has them."""
+    def read(self, source: str | Path, file_column: str | None = None, text: TableOptions | None = None) -> New:
+        """The pixels of a new folder, list of files or parquet file, with labels and groups where it has them.
+
+        Of a list of files, file_column names them where no usual name does, and text is how it is written.
+        """
         from fairweight.data.image.find import read_images
         from fairweight.data.image.folder import FILE_COLUMNS
 
         size = (self.form.height or 1, self.form.width or 1) if self.resized else None
         channels: Literal[1, 3] = 1 if len(self.mean) == 1 else 3
-        options = ImageOptions(size=size, crop=self.form.crop, channels=channels, cache=False)
+        options = ImageOptions(size=size, crop=self.form.crop, channels=channels, file_column=file_column, cache=False)
         notes: list[str] = []
-        rows = read_images(Path(source), options, notes)
+        rows = read_images(Path(source), options, text or TableOptions(), notes)
         pixels = rows.store.read(torch.arange(len(rows)), notes)
         if pixels.shape[1:] != self.input_shape:
             ours, theirs = ("x".join(map(str, shape)) for shape in (pixels.shape[1:], self.input_shape))
             raise UnreadableImage(f"these images are {ours} and the model was trained on {theirs}; resize them.")
-        files = next((rows.texts(name) for name in rows.names() if name.lower() in FILE_COLUMNS), None)
+        known = (file_column,) if file_column is not None else FILE_COLUMNS
+        files = next((rows.texts(name) for name in rows.names() if name in known or name.lower() in known), None)
         labels, groups = self.meaning.labels(rows), self.meaning.groups(rows)
         return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files)
 
