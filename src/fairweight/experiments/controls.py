@@ -44,16 +44,21 @@ def class_bias(folder: RunFolder, *, steps: int = 300, rate: float = 1.0) -> Gro
 
 
 def even_recalls(logits: Tensor, labels: Tensor, *, steps: int, rate: float) -> Tensor:
-    """Biases that bring each class's recall towards the mean: those of the smallest range met on the way."""  # [K]
+    """Biases that bring each class's recall towards the mean: those of the smallest range met on the way.
+
+    A class without samples has no recall, and its bias stays 0.
+    """  # [K]
     classes = logits.shape[1]
-    count = torch.bincount(labels, minlength=classes).clamp_min(1).double()
+    count = torch.bincount(labels, minlength=classes).double()
+    seen = count > 0
     bias = torch.zeros(classes, dtype=logits.dtype)
     best, least = bias, torch.inf
     for step in range(steps):
         hit = (logits + bias).argmax(dim=1) == labels
-        recall = torch.bincount(labels[hit], minlength=classes).double() / count  # [K]
-        spread = float(recall.max() - recall.min())
+        recall = torch.bincount(labels[hit], minlength=classes).double() / count.clamp_min(1)  # [K]
+        spread = float(recall[seen].max() - recall[seen].min())
         if spread < least:
             best, least = bias, spread
-        bias = bias + rate / (1 + step) ** 0.5 * (recall.mean() - recall).to(bias.dtype)
+        away = torch.where(seen, recall[seen].mean() - recall, 0.0)
+        bias = bias + rate / (1 + step) ** 0.5 * away.to(bias.dtype)
     return best
