@@ -94,6 +94,14 @@ def test_samples_never_seen_stay_and_are_counted():
     assert any("1 samples were never seen" in n for n in found.notes)
 
 
+def test_samples_never_seen_stay_even_where_fewer_go_than_were_asked():
+    weights = frame([1.0, np.nan, np.nan, 2.0, 3.0], ["a"] * 5)
+    found = condense(weights, 4, floor=0)
+    assert found.kept.tolist() == [False, True, True, False, False]
+    assert any("3 samples go instead of 4" in n for n in found.notes)
+    assert condense(weights, 4, floor=3).kept.tolist() == [False, True, True, False, True]  # they count in the floor
+
+
 def test_samples_without_a_group_are_a_cell_of_their_own():
     weights = frame(range(20), ["a"] * 20, ["x"] * 10 + [None] * 10)
     found = condense(weights, 15, floor=4)

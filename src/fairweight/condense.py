@@ -118,16 +118,18 @@ def condense(
         raise BadInput(f"the rule {name!r} needs the recall of each label on held-out samples: give recall=.")
     else:
         values = quota_values(weights, count, recall, seed)
+    known = ~np.isnan(values)
     order = lowest_first(weights, values)
     cells, names = cells_of(weights)
     free = _order_allowed(order, cells, len(names), floor)
+    free, order = free[known[free]], order[known[order]]
     kept = np.ones(len(weights), dtype=bool)
     kept[free[:count]] = False
     wished = np.ones(len(weights), dtype=bool)
     wished[order[:count]] = False
     table = _table(names, cells, kept)
     notes = _notes(table, np.bincount(cells[wished], minlength=len(names)), floor, count, int((~kept).sum()))
-    unseen = int(np.isnan(values).sum())
+    unseen = int((~known).sum())
     if unseen:
         notes.append(f"{unseen:,} samples were never seen in training, so the rule says nothing of them; they stay.")
     return Condensed(name, kept, values, table, tuple(notes))
@@ -281,5 +283,7 @@ def _notes(table: pd.DataFrame, wished: Array, floor: int, count: int, dropped: 
         elif after < min(FLOOR, before):
             notes.append(f"Only {after:,} of {before:,} samples with {name} are left, below {FLOOR}.")
     if dropped < count:
-        notes.append(f"{dropped:,} samples go instead of {count:,}: the floor of {floor} per cell lets no more.")
+        notes.append(
+            f"{dropped:,} samples go instead of {count:,}: no more were seen and lie above the floor of {floor}."
+        )
     return notes
