@@ -12,6 +12,7 @@ from tests.tables import people
 from fairweight.errors import BadInput
 from fairweight.experiments.trade_off import TradeOff, choose, scaled
 from fairweight.metrics import Estimate
+from fairweight.objectives._words import objective_from
 
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "3")
 
@@ -27,6 +28,12 @@ TABLE = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "3")
 )
 def test_strength_multiplies_what_compares_groups(objective, strength, expected):
     assert scaled(objective, strength) == expected
+
+
+def test_a_large_strength_can_be_read_again():
+    found = scaled("mean + 0.5 * variance", 1e7)
+    assert repr(objective_from(found)) == repr(objective_from("mean + 5000000 * variance"))
+    assert scaled(found, 1.0) == found
 
 
 def test_an_objective_without_groups_has_no_strength():

@@ -151,7 +151,8 @@ def scaled(objective: str, strength: float) -> str:
     if not rest:
         raise BadInput(f"objective {objective!r} compares no groups, so it has no strength; add a term that does.")
     terms = [*(kept or [(1.0, "mean")]), *((strength * factor, name) for factor, name in rest)]
-    return " + ".join(name if factor == 1 else f"{factor:g} * {name}" for factor, name in terms)
+    # 1e6, not 1e+06: a plus sign parts two terms
+    return " + ".join(name if factor == 1 else f"{factor:g} * {name}".replace("e+", "e") for factor, name in terms)
 
 
 def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float, Spec]:
