@@ -130,6 +130,18 @@ def test_relative_losses_count_early_and_late_epochs_alike() -> None:
     torch.testing.assert_close(dynamics.table()["ema_loss"], torch.tensor([0.0, 34.0, 68.0]))
 
 
+def test_an_epoch_without_any_loss_leaves_no_sample_unknown() -> None:
+    """A network that is sure of all its samples has losses of exactly 0; so has any batch whose weights are all 0."""
+    dynamics = Dynamics(2, decay=0.5)
+    for losses in ([1.0, 3.0], [0.0, 0.0], [2.0, 2.0]):
+        dynamics.on_step(torch.arange(2), record(torch.tensor(losses)))
+        dynamics.on_epoch(None, 3)
+    table = dynamics.table()
+    expected = torch.tensor([0.125 * 0.5 + 0.5, 0.125 * 1.5 + 0.5]) / 0.875  # the epoch between counts 0 for both
+    torch.testing.assert_close(table["ema_relative_loss"], expected)
+    torch.testing.assert_close(table["ema_relative_weighted_loss"], expected)
+
+
 def test_set_weighted_loss_uses_the_weights_over_the_whole_set() -> None:
     dynamics = Dynamics(2)
     dynamics.on_step(torch.tensor([0]), record(torch.tensor([3.0])))  # alone in its batch: weight 1 there

@@ -78,9 +78,16 @@ def move(history: Tensor, noted: Tensor, decay: float, pushed: bool, judged: boo
 
 
 def average(epochs: Tensor, losses: Tensor, weighted: Tensor, over_set: Tensor, decay: float) -> None:
-    """Add one more epoch, in which every sample was seen, to the averages over epochs [4, M], in place."""
+    """Add one more epoch, in which every sample was seen, to the averages over epochs [4, M], in place.
+
+    Where all losses of an epoch are 0, or all weights, each is as large as the mean, and counts 0.
+    """
     epochs.mul_(decay)
     epochs[0].add_(1 - decay)
-    epochs[1].addcdiv_(losses, losses.mean(), value=1 - decay)
-    epochs[2].addcdiv_(weighted, weighted.mean(), value=1 - decay)
+    epochs[1].addcdiv_(losses, _divisor(losses.mean()), value=1 - decay)
+    epochs[2].addcdiv_(weighted, _divisor(weighted.mean()), value=1 - decay)
     epochs[3].addcmul_(over_set, losses, value=1 - decay)
+
+
+def _divisor(mean: Tensor) -> Tensor:
+    return torch.where(mean == 0, torch.ones_like(mean), mean)
