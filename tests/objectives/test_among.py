@@ -26,6 +26,12 @@ def test_every_cell_is_a_group():
     assert float(Among(MaxLossDiscrepancy(), "cells").on(LOSSES, EXEMPLAR)) == 98.0
 
 
+def test_cells_of_many_groups_are_told_apart():
+    labels, groups = torch.tensor([0, 1, 0, 1]), torch.tensor([1024, 0, 3000, 1976])
+    cells = Among(MaxLossDiscrepancy(), "cells").compared(Batch(torch.zeros(4, 1), labels, groups))
+    assert len(cells.unique()) == 4
+
+
 def test_it_can_be_said_in_plain_values():
     options = {"objective": {"name": "mean-discrepancy", "of": "pairs", "among": "positives"}}
     made = method_from("forml", options, torch.nn.Linear(1, 2), 6).objective

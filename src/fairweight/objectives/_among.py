@@ -8,7 +8,7 @@ from fairweight.errors import MissingGroups, UnknownName
 from fairweight.objectives import Objective
 from fairweight.types import Batch
 
-GROUPS = 1024  # groups that a cell's number tells apart within a label
+GROUPS = 2**31  # groups that a cell's number tells apart within a label: more than there are
 
 
 class Among(Objective):
