@@ -60,9 +60,10 @@ class TablePreprocessing:
         import numpy as np
 
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
+            many = len(lost) > 1
             raise MissingColumn(
-                f"{where} lack{'s' * (not where.endswith('rows'))} the column{'s' * (len(lost) > 1)} {listing(lost)} "
-                f"that the model was trained on; add {'them' if len(lost) > 1 else 'it'}, empty if the values are not known."
+                f"{where} lack{'s' * (not where.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
+                f"model was trained on; add {'them' if many else 'it'}, empty if the values are not known."
             )
         blocks = [column.apply(frame[column.name], notes, where) for column in self.columns]
         return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32))
