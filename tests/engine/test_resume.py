@@ -14,7 +14,7 @@ import torch
 
 import fairweight as fw
 from fairweight.engine.state import flatten, load
-from fairweight.errors import BadCheckpoint
+from fairweight.errors import BadCheckpoint, BadInput
 
 SCRIPT = Path(__file__).with_name("run_for_kill.py")
 
@@ -125,3 +125,11 @@ def test_checkpoint_is_replaced_whole(tmp_path):
         os.fsync = real
     assert torch.equal(state.load(path)["a"], torch.ones(2))
     assert [p.name for p in tmp_path.iterdir()] == ["kept"]
+
+
+def test_resuming_without_a_folder_is_refused_not_begun_anew():
+    model = fw.MLP(4, 2, hidden=(3,))
+    train = fw.Batch(torch.zeros(8, 4), torch.arange(8) % 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(BadInput, match="pass out="):
+        fw.fit(model, optimizer, fw.Uniform(model, 8), train, epochs=1, resume=True)

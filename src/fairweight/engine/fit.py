@@ -13,6 +13,7 @@ from fairweight.dynamics import Dynamics
 from fairweight.engine.observers import Observer
 from fairweight.engine.options import Augment, FitOptions, Scheduler
 from fairweight.engine.training import Training
+from fairweight.errors import BadInput
 from fairweight.metagradient.passes import RandomState
 from fairweight.reweight import Reweighter
 from fairweight.types import RunRecord, Samples
@@ -45,6 +46,8 @@ def fit(
     out: a folder for the log and the checkpoint; with resume, a run that was stopped goes on from there and ends
     bit for bit as if it had not been (on a CPU). The caller's random stream is left as it was.
     """
+    if resume and out is None:
+        raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
     chosen = options or FitOptions()
     chosen = replace(
         chosen,
