@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+import re
 
 import typer
 
@@ -15,4 +17,10 @@ def register(app: typer.Typer) -> None:
         if not module.name.startswith("_"):
             loaded = importlib.import_module(f"fairweight.cli.{module.name}")
             name = module.name.removesuffix("_")
-            app.command(name)(getattr(loaded, module.name))
+            verb = getattr(loaded, module.name)
+            app.command(name, short_help=_in_short(inspect.getdoc(verb) or ""))(verb)
+
+
+def _in_short(sentence: str) -> str:
+    """What stands before the first colon or semicolon: the list of verbs has one short line for each."""
+    return re.split(r"[:;.](?=\s|$)", sentence)[0] + "."

@@ -9,7 +9,8 @@ import typer
 
 from fairweight.cli._options import Json, Seed, print_json
 from fairweight.cli._pool import DataDir, quiet
-from fairweight.errors import BadInput
+from fairweight.cli._words import delimiter_of, told
+from fairweight.errors import BadInput, FairweightError
 
 if TYPE_CHECKING:
     from fairweight.experiments.audited import Audited
@@ -34,13 +35,17 @@ def audit(
     threshold: Annotated[
         float | None, typer.Option("--threshold", help="Of --predictions: they are probabilities, cut here.")
     ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="Of --predictions: between the columns of a text file.")
+    ] = None,
+    encoding: Annotated[str, typer.Option("--encoding", help="Of --predictions: of a text file.")] = "utf-8",
     images: Annotated[int, typer.Option("--images", min=0, help="Pictures that the page carries.")] = 600,
     data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the page; default: the run's.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Write report.html: what a run's weights know of its data, or how any model's predictions err by group."""
+    """Write an audit page, report.html: what a run's weights know of its data, or how any predictions err by group."""
     from fairweight.experiments.audited import audit_file, audit_run
 
     quiet()
@@ -48,16 +53,21 @@ def audit(
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")
     if predictions is not None:
         where = out if out is not None else Path("runs") / f"audit_{predictions.stem}"
-        found = audit_file(
-            predictions,
-            where,
-            label=label,
-            prediction=prediction,
-            group=group,
-            positive=positive,
-            threshold=threshold,
-            seed=seed,
-        )
+        try:
+            found = audit_file(
+                predictions,
+                where,
+                label=label,
+                prediction=prediction,
+                group=group,
+                positive=positive,
+                threshold=threshold,
+                delimiter=delimiter_of(delimiter),
+                encoding=encoding,
+                seed=seed,
+            )
+        except FairweightError as error:
+            raise told(error) from error
     else:
         assert run is not None
         found = audit_run(run, out if out is not None else run, baseline=baseline, data_dir=data_dir, images=images)

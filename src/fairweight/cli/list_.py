@@ -28,7 +28,7 @@ _NEEDS = {
 
 
 def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: Json = False) -> None:
-    """List the methods, objectives, named data sets or published tables, each with one sentence."""
+    """List methods, objectives, data sets or published tables: each with one sentence."""
     from fairweight import catalog
 
     folder = _FOLDERS[kind]
