@@ -273,3 +273,14 @@ def test_every_section_is_kept_as_a_picture(browser, made, tmp_path):
             for section in browser.run("return Array.from(document.querySelectorAll('main > section'), s => s.id)"):
                 kept = browser.picture(f"{name}_{look}_{section}", f"#{section}")
                 assert kept.stat().st_size > 1_000
+
+
+def test_without_javascript_no_control_is_shown_that_does_nothing(browser, page):
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.driver.get(page.resolve().as_uri())
+        shown = {name: browser.find(name).is_displayed() for name in ("#theme", "#controls", ".pages", "#samples")}
+        assert shown == {"#theme": False, "#controls": False, ".pages": False, "#samples": True}
+        assert "needs JavaScript" in browser.find("#samples").text
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -54,7 +54,7 @@ def test_small_groups_are_named_with_their_size_the_smallest_first():
     found = [f for f in findings(audits.audit(audits.table([0.8] * 5, n=sizes))) if f.kind == "small group"]
     assert [f.numbers.get("n") for f in found] == [4, 6, 8, None]
     assert "Group g2 has 4 samples of the positive label" in found[0].sentence
-    assert "1 more groups have fewer than 30 such samples: g1" in found[3].sentence
+    assert "1 more group has fewer than 30 such samples: g1" in found[3].sentence
     assert "small group" not in kinds(audits.audit(audits.table([0.8] * 5, n=2_000)))
 
 
@@ -63,6 +63,8 @@ def test_a_wide_interval_is_said_with_its_width():
     assert found.numbers["n"] == 60
     assert found.numbers["width"] > 0.2
     assert "wide interval" not in kinds(audits.audit(audits.table([0.5, 0.5], n=8_000)))
+    assert "1 more is wider" in one(audits.audit(audits.table([0.5, 0.5], n=[120, 140])), "wide interval").sentence
+    assert "2 more are wider" in one(audits.audit(audits.table([0.5] * 3, n=[120] * 3)), "wide interval").sentence
 
 
 def test_label_skew_between_groups_of_train():

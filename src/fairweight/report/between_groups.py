@@ -45,10 +45,11 @@ def _gap(audit: Audit) -> list[Finding]:
     floor = metrics["noise_floor"]["tprd"]
     where, lowest, highest = _extremes(audit)
     numbers = {"tprd": value, "low": low, "high": high, "noise_floor": floor["mean"], "noise_floor_high": floor["high"]}
-    sentence = (
-        f"{rate}{where} is {percent(lowest[1])} for {_called(audit, lowest[0])} and {percent(highest[1])} for "
-        f"{_called(audit, highest[0])}: a gap (TPRD) of {points(value)} {span(low, high)}."
-    )
+    apart = f"{percent(lowest[1])} for {_called(audit, lowest[0])} and {percent(highest[1])} for "
+    apart += _called(audit, highest[0])
+    if lowest[1] == highest[1]:  # the first group would stand on both sides
+        apart = f"{percent(lowest[1])} for every {'label' if audit.by_label else 'group'}"
+    sentence = f"{rate}{where} is {apart}: a gap (TPRD) of {points(value)} {span(low, high)}."
     beyond = known(floor["high"]) and value > floor["high"]
     if beyond:
         sentence += f" Equal groups of these sizes would show {points(floor['mean'])} by sampling alone."
@@ -126,7 +127,8 @@ def _small_groups(audit: Audit) -> list[Finding]:
         found.append(Finding("small group", "look", sentence, numbers))
     if len(small) > 3:
         rest = [g["group"] for g in small[3:]]
-        sentence = f"{len(rest)} more {named}s have fewer than {FEW} such samples: {listed(rest)}."
+        have = f"{named} has" if len(rest) == 1 else f"{named}s have"
+        sentence = f"{len(rest)} more {have} fewer than {FEW} such samples: {listed(rest)}."
         found.append(Finding("small group", "look", sentence, {"groups": len(rest)}))
     return found
 
@@ -141,7 +143,8 @@ def _wide_intervals(audit: Audit) -> list[Finding]:
     if not wide:
         return []
     width, group = max(wide, key=lambda pair: pair[0])
-    others = f" {len(wide) - 1} more are wider than {points(WIDE, 0)}." if len(wide) > 1 else ""
+    rest = len(wide) - 1
+    others = f" {rest} more {'is' if rest == 1 else 'are'} wider than {points(WIDE, 0)}." if rest else ""
     sentence = (
         f"The interval of {_called(audit, group['group'])}'s true positive rate is {points(width)} wide "
         f"{span(group['tpr_low'], group['tpr_high'])}, from {_trials(group):,} samples.{others}"
