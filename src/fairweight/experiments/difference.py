@@ -100,7 +100,7 @@ class Differences:
             and self._trained_on()
         ):
             found.append(
-                f"The model does not see {self._attribute()}, so weights can move its groups apart only through other "
+                f"The model does not see {self._attribute()}, so weights tell its groups apart only through other "
                 "columns; --group-in-inputs gives them a grip, where using it is allowed."
             )
         return found

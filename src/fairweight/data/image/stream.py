@@ -38,11 +38,6 @@ class Streamed:
         """All rows of the file, mapped."""  # [M, C, H, W] uint8
         return mapped(self.path)
 
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
-        return tuple(self.pixels.shape[1:])
-
     def take(self, index: Tensor) -> Batch:
         """The samples at these positions."""
         where = index.cpu()
