@@ -89,6 +89,13 @@ def test_intervals_hold_the_truth_as_often_as_they_say(rates, n, name, truth):
     assert coverage(rates, n, name, truth) >= 0.91  # 0.95 less 2.6 standard errors of 200 repeats
 
 
+@pytest.mark.parametrize("name", ["tpr_std", "accuracy_std", "tpr_ratio", "selection_rate_ratio"])
+@pytest.mark.parametrize("n", [30, 100])
+def test_equal_pairs_are_called_unequal_as_seldom_as_they_say(name, n):
+    """What a bootstrap draws from is never equal, so alone it says of equal groups too often that they are not."""
+    assert coverage([0.8, 0.8], n, name, float(name.endswith("ratio")), repeats=500) >= 0.93  # 0.95 less 2 errors
+
+
 def test_the_plain_bootstrap_does_not_between_equal_groups():
     """Why it is not the default."""
     assert coverage([0.9] * 10, 50, "tprd", 0.0, method="bootstrap") == 0.0

@@ -20,9 +20,9 @@ from fairweight.metrics._limits import (
     wilson_corrected,
     worst_limits,
 )
-from fairweight.metrics._rates import View, mean
+from fairweight.metrics._rates import View, divide, mean
 from fairweight.metrics._statistic import Statistic
-from fairweight.metrics._tally import Counts, Floats, Tally, bootstrap
+from fairweight.metrics._tally import Amounts, Counts, Floats, Tally, bootstrap
 from fairweight.metrics.estimate import Intervals
 
 
@@ -81,7 +81,28 @@ class IntervalMaker:
             return worst_limits(cells, limits, far, self.settings.level, high_is_worse=statistic.high_is_worse)
         draws, centre = self._drawn(statistic, smooth=True)
         low, high = np.clip(debiased_percentiles(draws, float(centre), value, self._tail), 0.0, 1.0)
+        if statistic.kind == "std" and low > 0.0 and self._equal_rows_show(statistic, value):
+            low = 0.0
+        if statistic.kind == "ratio" and high < 1.0 and self._equal_rows_show(statistic, value):
+            high = 1.0
         return float(low), float(high)
+
+    def _equal_rows_show(self, statistic: Statistic, value: float) -> bool:
+        """Whether rows of these sizes with one true rate are as far apart as this, more often than 1 - level.
+
+        No bootstrap knows: what it draws from is as far apart as the rows that were seen.
+        """
+        own_rates = self._disjoint(statistic.metric) and (statistic.metric != "balanced_accuracy" or self.view.by_label)
+        if not own_rates:
+            return False
+        metric = "tpr" if statistic.metric == "balanced_accuracy" else statistic.metric
+        drawn = statistic.of(equal_rows(*self.view.proportion(metric, self.counts), self.settings))
+        drawn = drawn[~np.isnan(drawn)]  # no ratio, where nobody was drawn
+        if not len(drawn):
+            return False
+        if statistic.kind == "ratio":
+            return value >= float(np.quantile(drawn, 1.0 - self.settings.level))
+        return value <= float(np.quantile(drawn, self.settings.level))
 
     def _gap(self, statistic: Statistic) -> tuple[float, float]:
         metrics = ("tpr", "fpr") if statistic.kind == "odds" else (statistic.metric,)
@@ -130,6 +151,15 @@ class IntervalMaker:
                 smooth=False,
             )[0]
         return self._draws[metric, strata]
+
+
+def equal_rows(hits: Amounts, trials: Amounts, settings: Intervals) -> Floats:
+    """Rates [D, R, T] drawn for rows of these sizes [R, T] whose true rates are all that of them together."""
+    rate = divide(hits.sum(axis=0), trials.sum(axis=0))  # [T], NaN where nobody is
+    sizes = trials.astype(np.int64)
+    shape = (settings.draws, *sizes.shape)
+    drawn = np.random.default_rng(settings.seed).binomial(sizes, np.nan_to_num(rate), size=shape)
+    return divide(drawn, np.broadcast_to(sizes, shape))
 
 
 def drawn_statistic_limits(

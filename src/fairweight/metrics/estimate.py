@@ -31,7 +31,8 @@ class Intervals:
     method "score": Wilson intervals for rates and, for gaps and worst groups, the range that is left by the
     intervals of all pairs of groups at once. They stay honest where a bootstrap does not: at rates of 0 and 1,
     in small groups, and for gaps between equal groups, whose resampled gap is never near 0. What is no rate
-    (standard deviations, ratios, metrics of your own) is bootstrapped.
+    (standard deviations, ratios, metrics of your own) is bootstrapped; a standard deviation's interval reaches 0, and a
+    ratio's 1, where equal groups of the same sizes would show as much.
     method "bootstrap": the plain percentile bootstrap for everything, as in fairlearn's MetricFrame.
     draws: bootstrap draws; 0 leaves the bootstrapped intervals NaN.
     """
