@@ -111,6 +111,10 @@ def test_a_predicted_label_that_nobody_has_is_said(tmp_path):
         (lambda f: f, ("--positive", "maybe"), "is no label; choose from: 0, 1"),
         (lambda f: f.assign(prediction="x"), ("--threshold", "0.5"), "needs probabilities"),
         (lambda f: f.head(0), (), "said.csv"),
+        (lambda f: f.assign(label=f["label"] == 1), (), "no prediction in 'prediction' ('0', '1') is a label"),
+        (lambda f: f, ("--prediction", "chance", "--threshold", "2"), "--threshold 2 cuts nothing"),
+        (lambda f: f, ("--delimiter", ";"), "separated by ',' (comma), not ';'; give it with --delimiter"),
+        (lambda f: f.assign(group="é"), ("--encoding", "ascii"), "give it with --encoding"),
     ],
 )
 def test_bad_files_are_refused_in_one_sentence(tmp_path, change, words, says):
@@ -135,3 +139,21 @@ def test_a_column_may_have_a_comma_or_a_tag_in_its_name(tmp_path):
         pages.append((tmp_path / kind / "report.html").read_text().replace(f"1.{kind}", "1"))
     assert pages[0] == pages[1]
     assert "<i>" not in pages[0]
+
+
+def test_a_file_may_be_written_as_spreadsheets_write_it(tmp_path):
+    made().to_csv(tmp_path / "plain.csv", index=False)
+    made().to_csv(tmp_path / "sheet.csv", index=False, sep=";", encoding="utf-16")
+    words = ("--delimiter", "semicolon", "--encoding", "utf-16", "--out", "page")
+    done = fairweight(tmp_path, "audit", "--predictions", "sheet.csv", *words)
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "page" / "metrics.json").read_text())
+    assert metrics == audit_predictions(tmp_path / "plain.csv").metrics
+
+
+def test_groups_that_do_not_differ_are_not_named_against_themselves(tmp_path):
+    made().assign(prediction=made()["label"]).to_csv(tmp_path / "said.csv", index=False)
+    done = fairweight(tmp_path, "audit", "--predictions", "said.csv")
+    assert "The true positive rate is 100.0 % for every group: a gap (TPRD) of 0.0 points" in " ".join(
+        done.stdout.split()
+    )

@@ -70,11 +70,21 @@ def audit_file(
     group: str | None = None,
     positive: str | None = None,
     threshold: float | None = None,
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
     seed: int = 0,
 ) -> Audited:
     """Audit a file of predictions, and write its page and its numbers."""
     audit = audit_predictions(
-        file, label=label, prediction=prediction, group=group, positive=positive, threshold=threshold, seed=seed
+        file,
+        label=label,
+        prediction=prediction,
+        group=group,
+        positive=positive,
+        threshold=threshold,
+        delimiter=delimiter,
+        encoding=encoding,
+        seed=seed,
     )
     page = html(audit)
     folder = Path(out)

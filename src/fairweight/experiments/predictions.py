@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fairweight.data import TableOptions
+from fairweight.data._texts import listing
 from fairweight.data.table.read import read_frame, table_files
 from fairweight.data.table.rows import as_texts
 from fairweight.errors import BadInput, MissingColumn
@@ -28,6 +30,8 @@ def audit_predictions(
     threshold: float | None = None,
     positive: str | None = None,
     missing: Literal["error", "ignore", "group"] = "ignore",
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
     seed: int = 0,
 ) -> Audit:
     """The table by group of a file with a row per sample.
@@ -36,7 +40,7 @@ def audit_predictions(
     threshold: predictions are probabilities of the positive label, which is predicted from here on.
     """
     notes: list[str] = []
-    frame, more = read_frame(table_files(str(file)), TableOptions())
+    frame, more = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding))
     notes += more
     names = [str(name) for name in frame.columns]
     wanted = _column(names, label, _LABEL, "--label", "labels")
@@ -47,6 +51,11 @@ def audit_predictions(
     known = sorted(set(labels) | set(predictions), key=_natural)
     if len(known) < 2:
         raise BadInput(f"{wanted!r} and {said!r} hold one value alone, {known[0]!r}; there is nothing to compare.")
+    if not set(predictions) & set(labels):
+        raise BadInput(
+            f"no prediction in {said!r} ({listing(sorted(set(predictions), key=_natural), 3)}) is a label of "
+            f"{wanted!r} ({listing(sorted(set(labels), key=_natural), 3)}); write both in the same words."
+        )
     if strange := sorted(set(predictions) - set(labels), key=_natural):
         notes.append(f"Warning: {len(strange)} predicted labels are nobody's: {', '.join(strange[:5])}.")
     table = group_table(
@@ -126,6 +135,8 @@ def _hard(
         return predictions
     if numbers.isna().any() or len(known) != 2:
         raise BadInput("--threshold needs probabilities of one of two labels; leave it out for labels.")
+    if math.isnan(threshold) or (probabilities and not 0 <= threshold <= 1):
+        raise BadInput(f"--threshold {threshold:g} cuts nothing: probabilities lie from 0 to 1; give one between.")
     yes = str(_positive(known, positive) or known[-1])
     no = next(name for name in known if name != yes)
     notes.append(f"{yes!r} is predicted where {column!r} is at least {threshold:g}.")
