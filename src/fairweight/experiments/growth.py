@@ -44,7 +44,9 @@ def _time(device: str, samples: int, size: int, repeats: int) -> dict[str, Any]:
             torch.cuda.synchronize()
         if k >= 3:
             times.append(1000 * (time.perf_counter() - started))
-    return {"samples": samples, "batch": size, "median_ms": statistics.median(times), "score_bytes": 4 * samples}
+    low, middle, high = statistics.quantiles(times, n=4)
+    spread = {"median_ms": middle, "quartiles_ms": [low, high], "n": repeats}
+    return {"samples": samples, "batch": size, **spread, "score_bytes": 4 * samples}
 
 
 def draw(found: dict[str, list[dict[str, Any]]], path: Path) -> Path:
