@@ -45,7 +45,7 @@ HAND = {
     "worst": (WorstGroupLoss(), 7.0),
     "soft worst": (
         WorstGroupLoss(softness=2.0),
-        sum(x * math.exp(x / 2) for x in (2, 4, 7)) / sum(math.exp(x / 2) for x in (2, 4, 7)),
+        2 * math.log(sum(math.exp(x / 2) for x in (2, 4, 7)) / 3),
     ),
     "mean": (MeanLoss(), 129 / 7),
     "positives": (EqualOpportunityLoss(), 5.0),
@@ -107,6 +107,16 @@ def test_softness_goes_to_the_hard_value():
         (WorstGroupLoss(softness=1e-3), 7.0),
     ):
         assert float(soft(LOSSES, GROUPS)) == pytest.approx(hard, abs=0.01)
+
+
+def test_no_group_is_asked_to_lose_more_for_the_worst_to_count_less():
+    """A mean with softmax weights would: its slope is negative for groups well below the worst."""
+    losses = torch.tensor([0.1, 3.0, 5.0]).double().requires_grad_()
+    for softness in (0.0, 0.1, 1.0, 10.0):
+        value = WorstGroupLoss(softness=softness)(losses, torch.arange(3))
+        (slope,) = torch.autograd.grad(value, losses)
+        assert bool((slope >= 0).all())
+        assert float(slope.sum()) == pytest.approx(1.0)
 
 
 def test_two_groups_make_max_and_mean_the_same_function():

@@ -30,6 +30,16 @@ class GroupLosses(NamedTuple):
         """The worst group's loss."""  # []
         return _or_zero(self.loss.masked_fill(self.share == 0, -torch.inf).amax(), self.number)
 
+    def soft_largest(self, softness: float) -> Tensor:
+        """t log mean exp(L / t), which is L where all groups are equal; the largest at softness 0."""  # []
+        if softness <= 0:
+            return self.largest()
+        # share inside the logarithm: each group counts once however often it is repeated
+        log_share = torch.where(self.share > 0, self.share, torch.ones_like(self.share)).log()
+        log_share = log_share.masked_fill(self.share == 0, -torch.inf)
+        top = torch.logsumexp(self.loss / softness + log_share, dim=0) - self.number.clamp_min(1.0).log()
+        return _or_zero(softness * top, self.number)
+
     def smallest(self) -> Tensor:
         """The best group's loss."""  # []
         return _or_zero(self.loss.masked_fill(self.share == 0, torch.inf).amin(), self.number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from fairweight.errors import BadInput
@@ -11,7 +10,7 @@ from fairweight.objectives._groups import group_losses
 
 
 class WorstGroupLoss(Objective):
-    """Largest group loss (Meta-gDRO); with softness > 0 a smooth maximum over groups."""
+    """Largest group loss (Meta-gDRO); with softness > 0 a smooth maximum, which no group's loss lowers by rising."""
 
     compares = False  # one group's loss is still worth lowering
 
@@ -22,8 +21,4 @@ class WorstGroupLoss(Objective):
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """The worst group's mean loss."""  # []
-        by_group = group_losses(losses, groups)
-        if self.softness <= 0:
-            return by_group.largest()
-        weights = by_group.share * torch.softmax(by_group.loss / self.softness, dim=0)
-        return (weights * by_group.loss).sum() / weights.sum().clamp_min(torch.finfo(losses.dtype).tiny)
+        return group_losses(losses, groups).soft_largest(self.softness)
