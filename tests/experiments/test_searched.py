@@ -90,6 +90,20 @@ def test_alphas_are_searched_by_short_trainings_and_the_best_is_trained_whole(ti
     assert done.metrics["search"]["trainings"] == 5
 
 
+@pytest.mark.parametrize("metric", ["max_fnr", "tprd"])
+def test_a_candidate_is_judged_by_the_metric_that_was_asked_for(metric, tiny, tmp_path):
+    """On the exemplar set, from the recalls of its classes."""
+    asked = {} if metric == "max_fnr" else {"metric": metric}
+    spec = tiny.with_(method="moew", search={"name": "alpha", "rounds": 1, "per_round": 1, **asked})
+    done = searched(spec, tmp_path / "run")
+    logits, labels, _ = done.folder.read_logits("exemplar")
+    right = logits.argmax(dim=1) == labels
+    recalls = [float(right[labels == k].double().mean()) for k in labels.unique()]
+    expected = {"max_fnr": 1 - min(recalls), "tprd": max(recalls) - min(recalls)}
+    ((_, result),) = json.loads((tmp_path / "run" / "search.json").read_text())["results"]
+    assert result["loss"] == pytest.approx(expected[metric])
+
+
 def test_errors_of_a_short_training_are_weighed_up_in_the_next(tiny, tmp_path):
     spec = tiny.with_(method="jtt", search={"name": "error", "short": {"epochs": 1}})
     done = searched(spec, tmp_path / "run")
@@ -110,6 +124,8 @@ def test_searches_without_meaning_are_refused(tiny, tmp_path):
         searched(tiny.with_(search={"name": "luck"}), tmp_path / "a")
     with pytest.raises(BadInput, match="no option 'colour'"):
         searched(tiny.with_(method="label-bias", search={"name": "multiplier", "colour": 1}), tmp_path / "b")
+    with pytest.raises(BadInput, match="choose from: max_fnr, tprd"):
+        searched(tiny.with_(method="moew", search={"name": "alpha", "metric": "accuracy"}), tmp_path / "d")
     with pytest.raises(BadInput, match=r"no option 'multipliers'.*label-bias"):
         searched(tiny.with_(search={"name": "multiplier"}), tmp_path / "c")
 

@@ -5,8 +5,9 @@
     spec.search = {"name": "error", "short": {"epochs": 5}}           JTT
 
 name: a file of experiments/search, with the options of its class. short: what differs from the Spec in candidates that
-are not trained by the whole schedule. A candidate's loss is its maxFNR on the exemplar set. After a kill the search
-goes on from its file; of the candidates' folders only that of the best so far is kept.
+are not trained by the whole schedule. A candidate's loss is its maxFNR on the exemplar set, or with metric="tprd" its
+TPRD there. After a kill the search goes on from its file; of the candidates' folders only that of the best so far is
+kept.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from fairweight.reweight.label_bias import LabelBias
 from fairweight.reweight.moew import MOEW
 
 STATE = "search.json"
+LOSSES = ("max_fnr", "tprd")  # what a candidate's loss may be, the usual one first
 _log = logging.getLogger("fairweight")
 
 
@@ -68,7 +70,8 @@ def searched(
     def train(candidate: Candidate) -> dict[str, Any]:
         one = _candidate_spec(spec, candidate, search)
         done = run(one, _place(folder, candidate.number), device=device, observers=observers, dataset=dataset)
-        return {**_told(done, dataset, search.wanted(candidate)), "seconds": done.metrics["run"]["seconds"]}
+        told = _told(done, dataset, search.wanted(candidate), spec.search.get("metric", LOSSES[0]))
+        return {**told, "seconds": done.metrics["run"]["seconds"]}
 
     def after(finished: Finished, done: int, total: int) -> None:
         kept = search.outcome
@@ -90,7 +93,9 @@ def searched(
 
 def search_for(spec: Spec, dataset: Dataset) -> Search:
     """The search that the Spec names."""
-    options = {key: value for key, value in spec.search.items() if key not in ("name", "short")}
+    options = {key: value for key, value in spec.search.items() if key not in ("name", "short", "metric")}
+    if spec.search.get("metric", LOSSES[0]) not in LOSSES:
+        raise BadInput(f"search.metric is {spec.search['metric']!r}; choose from: {', '.join(LOSSES)}.")
     kind = cast(type[Search], catalog.load("experiments.search", str(spec.search.get("name"))))
     if not _takes(spec.method, kind.gives):
         others = ", ".join(name for name in catalog.names("reweight") if _takes(name, kind.gives))
@@ -148,12 +153,12 @@ def _place(folder: RunFolder, number: int) -> Path:
     return folder.path / "candidates" / f"{number:03d}"
 
 
-def _told(done: Result, dataset: Dataset, wanted: Sequence[str]) -> dict[str, Any]:
+def _told(done: Result, dataset: Dataset, wanted: Sequence[str], metric: str) -> dict[str, Any]:
     """What the search asks of a training: loss on the exemplar set, LB's violation, the rows that it got wrong."""
     found, labels, groups = done.folder.read_logits("exemplar")
     told: dict[str, Any] = {}
     if "loss" in wanted:
-        loss = group_table(labels, predicted(found), groups, missing="ignore").max_fnr
+        loss = group_table(labels, predicted(found), groups, missing="ignore").value(metric)
         told["loss"] = None if math.isnan(loss) else loss
     if "errors" in wanted:
         wrong = _train_predictions(done.folder) != dataset.train.labels.cpu()
