@@ -243,6 +243,11 @@ def test_weights_lower_the_gap_that_the_exemplars_show():
         ({"method_options": {"tye": "cell"}}, {}, UnknownName, "has no option 'tye'"),
         ({"optimizer": "adamm"}, {}, UnknownName, "choose from: adam"),
         ({"module": lambda features, classes: "net"}, {}, BadInput, "not a torch.nn.Module"),
+        ({"epochs": 0}, {}, BadInput, "epochs=0: give a whole number from 1"),
+        ({"batch_size": 0}, {}, BadInput, "batch_size=0: give a whole number from 1"),
+        ({"patience": -1}, {}, BadInput, "patience=-1: give a whole number from 0"),
+        ({"hidden": (64, 0)}, {}, BadInput, "each from 1"),
+        ({"hidden": 64}, {}, BadInput, r"such as \(64, 64\)"),
         ({"exemplar_fraction": 0}, {}, BadInput, "exemplar_fraction=0"),
         ({}, {"sensitive_features": ["a"] * 300}, OneGroup, "one group only"),
         ({}, {"sensitive_features": [None] * 300}, BadInput, "holds no group"),
@@ -276,3 +281,20 @@ def test_a_group_that_only_the_trusted_set_has_is_a_group():
     x, y, group = people()
     trusted = (x[:60], y[:60], np.resize(["a", "b", "c"], 60))
     assert quick(epochs=1).fit(x, y, sensitive_features=group, exemplar=trusted).groups_ == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("kind", ["string", "Int64", "float"])
+def test_groups_may_be_missing_in_every_way_that_pandas_has(kind):
+    x, y, _ = people()
+    values = pd.Series([None if k % 7 == 0 else k % 2 for k in range(len(y))], dtype=kind)
+    trusted = (x[:60], y[:60], np.arange(60) % 2)
+    found = quick(epochs=1).fit(x, y, sensitive_features=values, exemplar=trusted)
+    assert found.groups_ == ("0", "1"), "one spelling, so that 1.0 there and 1 here are one group"
+
+
+def test_large_numbers_with_small_differences_are_told_apart():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(400, 1))
+    y = x[:, 0] > 0
+    seconds = 1.7e9 + 50 * x  # a time of day, as many tables have it: single precision is 128 seconds coarse there
+    assert quick(epochs=20).fit(seconds, y).score(seconds, y) > 0.95

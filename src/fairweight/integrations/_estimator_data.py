@@ -29,7 +29,7 @@ class Groups:
         table = table[:, None] if table.ndim == 1 else table
         if table.ndim != 2 or len(table) != size:
             raise BadInput(f"sensitive_features has shape {table.shape}; give one entry for each of {size} samples.")
-        texts = [None if any(_is_missing(v) for v in row) else " & ".join(str(v) for v in row) for row in table]
+        texts = [None if any(_is_missing(v) for v in row) else " & ".join(_text(v) for v in row) for row in table]
         first = known or ()
         names = (*first, *sorted({text for text in texts if text is not None} - set(first)))
         if not names:
@@ -39,7 +39,13 @@ class Groups:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value != value or type(value).__name__ == "NAType"
+    # pandas.NA first: it is neither equal to itself nor unequal.
+    return value is None or type(value).__name__ == "NAType" or value != value
+
+
+def _text(value: Any) -> str:
+    """A group's name; a column of whole numbers with gaps holds floats, and 1.0 is the group 1."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def exemplars_of(train: Batch, share: float, seed: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -21,6 +21,15 @@ from fairweight.reweight._suited import suited_options
 from fairweight.types import Batch
 
 SMALL = 500_000  # parameters of a network that one thread serves best
+
+
+def check_counts(epochs: int | None, batch_size: int | None, patience: int, hidden: Sequence[int]) -> None:
+    """Refuse numbers that no training could use; scikit-learn wants that in fit, not before."""
+    for name, value, least in (("epochs", epochs, 1), ("batch_size", batch_size, 1), ("patience", patience, 0)):
+        if value is not None and value < least:
+            raise BadInput(f"{name}={value}: give a whole number from {least}.")
+    if not isinstance(hidden, Iterable) or any(width < 1 for width in hidden):
+        raise BadInput(f"hidden={hidden!r}: give the layers' widths, each from 1, such as (64, 64).")
 
 
 def module_from(

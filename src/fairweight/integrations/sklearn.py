@@ -27,7 +27,7 @@ from fairweight.integrations._estimator_data import (
     natural_shares,
     validation_rows,
 )
-from fairweight.integrations._estimator_parts import few_threads, method_from, module_from, optimizer_from
+from fairweight.integrations._estimator_parts import check_counts, few_threads, method_from, module_from, optimizer_from
 from fairweight.integrations._given_weights import GivenWeights
 from fairweight.reweight import Reweighter
 from fairweight.types import Batch, Cells
@@ -111,7 +111,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Without sensitive_features the label stands for the group. A missing entry means that the group is not known.
         exemplar: a trusted set of its own, (X, y) or (X, y, sensitive_features); without it, part of the samples.
         """
-        X, y = validate_data(self, X, y, dtype=np.float32, allow_nd=self.module is not None)
+        check_counts(self.epochs, self.batch_size, self.patience, self.hidden)
+        X, y = validate_data(self, X, y, dtype=self._exact(), allow_nd=self.module is not None)
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
         if len(self.classes_) < 2:
@@ -139,7 +140,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
         """The probability of each class."""  # [n_samples, n_classes]
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float32, allow_nd=self.module is not None, reset=False)
+        X = validate_data(self, X, dtype=self._exact(), allow_nd=self.module is not None, reset=False)
         batch = Batch(self._scaled(X), torch.zeros(len(X), dtype=torch.int64))
         with few_threads(self.module_):
             found = logits(self.module_, batch).double().cpu()
@@ -161,8 +162,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     ) -> tuple[Reweighter, Dynamics]:
         size, inputs = len(train), train.inputs
         assert isinstance(inputs, Tensor)
-        batch_size = self.batch_size or min(256, max(16, size // 10))
-        epochs = self.epochs or min(100, max(20, math.ceil(STEPS * batch_size / size)))
+        batch_size = min(256, max(16, size // 10)) if self.batch_size is None else self.batch_size
+        many = min(100, max(20, math.ceil(STEPS * batch_size / size)))
+        epochs = many if self.epochs is None else self.epochs
         device = "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
         classes = len(self.classes_)
         with torch.random.fork_rng(devices=[]):
@@ -227,7 +229,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return Batch(held.inputs, held.labels, held.groups, shares=natural_shares(train, chosen))
         if len(given) not in (2, 3):
             raise BadInput("exemplar is a tuple (X, y) or (X, y, sensitive_features).")
-        X, y = validate_data(self, given[0], given[1], dtype=np.float32, allow_nd=True, reset=False)
+        X, y = validate_data(self, given[0], given[1], dtype=self._exact(), allow_nd=True, reset=False)
         if strange := sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str):
             raise BadInput(f"exemplar holds the label {strange[0]!r}, which y does not; leave those samples out.")
         labels = torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
@@ -236,6 +238,10 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             found = Groups.of(given[2], len(labels), self.groups_ or None)
             groups, self.groups_ = found.codes, found.names
         return Batch(self._scaled(X), labels, groups)
+
+    def _exact(self) -> Any:
+        """The type to read samples in: before they are scaled, single precision loses what large numbers tell."""
+        return (np.float64, np.float32) if self.standardize else np.float32
 
     def _note_scale(self, X: Array) -> None:  # noqa: N803
         self._mean, self._scale = np.zeros(()), np.ones(())
