@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from torch import nn
 
 from fairweight import catalog
@@ -15,6 +16,7 @@ from fairweight.experiments.source import options_from
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.subset import prerequisites
 from fairweight.experiments.tables import pick
+from fairweight.types import Batch
 
 NAMES = catalog.names("experiments.tables")
 SIZES = ("quick", "short", "paper")
@@ -127,6 +129,14 @@ def test_epochs_scale_the_schedule():
     assert short.epochs == 20
     stepped = planned("cifar10", size="short", epochs=20, options={"schedule": "step"}).every[0].spec
     assert stepped.schedule["at"] == [6, 12, 16]
+
+
+def test_cross_entropy_is_that_of_the_exemplar_batch_as_drawn():
+    """Evenly by label and group, as the paper draws it, not at the shares of the exemplar set."""
+    (row,) = [row for row in planned("meta-loss").every if row.key == "cross-entropy"]
+    objective = method_from(row.spec.method, row.spec.method_options, nn.Linear(4, 2), 20).objective
+    uneven = Batch(torch.zeros(2, 4), [0, 1], [0, 1], shares=torch.tensor([1.9, 0.1]))
+    assert float(objective.on(torch.tensor([1.0, 3.0]), uneven)) == 2.0
 
 
 def test_condensation_builds_on_the_least_forgotten():

@@ -20,7 +20,8 @@ class MetaLoss(CelebaTable):
         losses = {
             "max": ("MaxLossD", self.objective(plan, "max-discrepancy")),
             "mean": ("MeanLossD", self.objective(plan)),
-            "cross-entropy": ("Cross Entropy", "mean"),
+            # of the exemplar batch as it is drawn, evenly by cell; "mean" alone would weigh it back to natural shares
+            "cross-entropy": ("Cross Entropy", {"name": "mean", "natural": False}),
         }
         rows: list[Row] = []
         for key, (title, objective) in losses.items():
