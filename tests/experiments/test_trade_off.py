@@ -69,6 +69,17 @@ def test_the_front_holds_what_no_other_beats():
     assert [p.strength for p in found.front] == [0.1, 1, 3]
 
 
+def test_a_gap_that_is_not_known_is_on_no_front_and_strict_json():
+    """On validation rows of one group alone."""
+    points = [point(0, 0.8, float("nan")), point(1, 0.7, float("nan")), point(3, 0.7, 0.1)]
+    for p in points:
+        p.result = SimpleNamespace(folder=SimpleNamespace(path="x"))
+        p.table = SimpleNamespace(n=9)
+    found = TradeOff(tuple(points), 0.01, SimpleNamespace(to_dict=dict), "x.png")
+    assert [p.strength for p in found.front] == [3]
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["points"][0]["validation"]["tprd"] is None
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("desk")

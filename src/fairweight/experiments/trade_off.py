@@ -74,8 +74,9 @@ class TradeOff:
 
     @cached_property
     def front(self) -> tuple[Point, ...]:
-        """The points that no other beats in both accuracy and gap."""
-        return tuple(p for p in self.points if not any(_beats(other, p) for other in self.points))
+        """The points that no other beats in both accuracy and gap; one whose gap is not known is not among them."""
+        known = [p for p in self.points if not math.isnan(p.gap)]
+        return tuple(p for p in known if not any(_beats(other, p) for other in known))
 
     @property
     def rule(self) -> str:
@@ -94,7 +95,11 @@ class TradeOff:
                 {
                     "strength": p.strength,
                     "folder": str(p.result.folder.path),
-                    "validation": {"accuracy": p.accuracy, "tprd": p.gap, "n": p.table.n},
+                    "validation": {
+                        "accuracy": p.accuracy,
+                        "tprd": None if math.isnan(p.gap) else p.gap,
+                        "n": p.table.n,
+                    },
                     "on_front": p in self.front,
                     "chosen": p is self.chosen,
                 }
