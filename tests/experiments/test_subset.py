@@ -73,6 +73,26 @@ def test_exemplars_are_the_lowest_of_each_class_and_stay_in_train(asked, tmp_pat
     assert len(free.exemplar) == 31
 
 
+def test_ties_can_go_to_chance(asked, tmp_path):
+    """Of all equally forgotten, whatever their loss; who is forgotten less still comes first."""
+    rule = {"size": 100, "lowest": "forgetting_events", "runs": [asked.to_dict()], "balanced": False}
+    by_loss = chosen(asked, tmp_path, exemplar=rule)
+    first, again, other = (chosen(asked, tmp_path, exemplar={**rule, "ties": {"random": s}}) for s in (1, 1, 2))
+    assert torch.equal(first.rows["exemplar"], again.rows["exemplar"])
+    events = RunFolder(tmp_path / asked.folder_name).read_weights().set_index("row")["forgetting_events"]
+    sets = [set(found.rows["exemplar"].tolist()) for found in (by_loss, first, other)]
+    assert len({frozenset(found) for found in sets}) == 3
+    assert all(sorted(events[list(found)]) == sorted(events)[:100] for found in sets)
+
+
+def test_every_normalised_loss_can_be_dropped_by(asked, tmp_path):
+    weights = RunFolder(tmp_path / asked.folder_name).read_weights()
+    for measure in ("ema_relative_weighted_loss", "ema_set_weighted_loss", "ema_relative_loss"):
+        rule = {"drop": 0.25, "lowest": measure, "runs": [asked.to_dict()]}
+        kept = weights.sort_values(measure, kind="stable").iloc[round(0.25 * len(weights)) :]
+        assert sorted(chosen(asked, tmp_path, train=rule).rows["train"].tolist()) == sorted(kept["row"].tolist())
+
+
 def test_a_run_on_chosen_rows_has_so_many_weights(asked, tmp_path):
     spec = asked.with_(rows={"train": {"drop": 0.5, "lowest": "ema_loss", "runs": [asked.to_dict()]}})
     done = run(spec, tmp_path / spec.folder_name)
@@ -88,6 +108,8 @@ def test_a_run_on_chosen_rows_has_so_many_weights(asked, tmp_path):
         ({"train": {"drop": 0.1, "lowest": "beauty", "runs": []}}, "choose from"),
         ({"train": {"drop": 2, "random": 0}}, "between 0 and 1"),
         ({"train": {"drop": 0.1}}, "give one of"),
+        ({"train": {"drop": 0.1, "random": 0, "ties": {"random": 1}}}, "who goes first of equals"),
+        ({"exemplar": {"size": 10, "lowest": "ema_loss", "runs": [], "ties": "luck"}}, "give {.random.: a seed}"),
         ({"train": {"drop": 0.1, "lowest": "ema_loss", "runs": []}}, "name them"),
     ],
 )

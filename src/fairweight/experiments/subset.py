@@ -7,7 +7,7 @@
     rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
 The runs and files named lie beside the run that asks; several runs are averaged. Ties go to the lower EMA loss, then
-to the lower row. Chosen exemplars stay in train.
+to the lower row; with "ties": {"random": 3}, a seed, to chance. Chosen exemplars stay in train.
 """
 
 from __future__ import annotations
@@ -28,10 +28,18 @@ from fairweight.experiments.spec import Spec
 from fairweight.sampling import generator
 from fairweight.types import Batch
 
-MEASURES = ("ema_weighted_loss", "ema_loss", "forgetting_events", "score")
+MEASURES = (
+    "ema_weighted_loss",
+    "ema_relative_weighted_loss",
+    "ema_set_weighted_loss",
+    "ema_relative_loss",
+    "ema_loss",
+    "forgetting_events",
+    "score",
+)
 _KEYS = {
-    "train": ("drop", "lowest", "runs", "within", "random", "like", "file", "sha256"),
-    "exemplar": ("size", "lowest", "runs", "balanced"),
+    "train": ("drop", "lowest", "runs", "within", "ties", "random", "like", "file", "sha256"),
+    "exemplar": ("size", "lowest", "runs", "balanced", "ties"),
 }
 
 
@@ -68,6 +76,8 @@ def _check(part: str, rule: Mapping[str, Any]) -> None:
         raise BadInput(f"rows.{part} has no {strange[0]!r}; it has: {', '.join(_KEYS[part])}.")
     if "lowest" in rule and rule["lowest"] not in MEASURES:
         raise BadInput(f"rows.{part}.lowest is {rule['lowest']!r}; choose from: {', '.join(MEASURES)}.")
+    if "ties" in rule and ("lowest" not in rule or set(rule["ties"]) != {"random"}):
+        raise BadInput(f'rows.{part}.ties says who goes first of equals by "lowest"; give {{"random": a seed}}.')
     if "file" in rule:
         if set(rule) != {"file", "sha256"}:
             raise BadInput("rows.train.file names the rows that stay; give it with its sha256 and nothing else.")
@@ -150,7 +160,10 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
                     "run on the same rows, of a method that keeps it."
                 )
             totals[place] += values
-    order = torch.argsort(totals[1], stable=True)
+    if "ties" in rule:
+        order = torch.randperm(len(rows), generator=generator("ties", int(rule["ties"]["random"])))
+    else:
+        order = torch.argsort(totals[1], stable=True)
     return order[torch.argsort(totals[0][order], stable=True)]
 
 

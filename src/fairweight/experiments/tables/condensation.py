@@ -9,6 +9,13 @@ from fairweight.experiments.tables import Option, Plan, Row
 from fairweight.experiments.tables._cifar import OPTIONS, CifarTable, sizes
 from fairweight.experiments.tables._forml import as_printed, as_product, with_reverse
 
+MEASURES = {
+    "weight": "ema_weighted_loss",
+    "epoch": "ema_relative_weighted_loss",
+    "set": "ema_set_weighted_loss",
+    "loss": "ema_relative_loss",
+}
+
 
 class Condensation(CifarTable):
     """CIFAR-100 without the tenth that FORML, on the 1,000 least-forgotten exemplars, finds least worth; retrained."""
@@ -23,6 +30,17 @@ class Condensation(CifarTable):
         "forgetting_runs": Option("2", (), "Uniform trainings whose forgetting events are added up"),
         "exemplars": Option(
             "balanced", ("balanced", "lowest"), "ten least-forgotten of each class, or the 1,000 lowest of all"
+        ),
+        "ties": Option(
+            "loss",
+            ("loss", "random"),
+            "of equally forgotten samples: those of the lower EMA loss, or any, are exemplars",
+        ),
+        "normalised": Option(
+            "weight",
+            ("weight", "epoch", "set", "loss"),
+            "the weighted loss that is averaged: with the weight in the batch; that divided by each epoch's mean; with "
+            "the weight over the whole set; or the loss alone, divided by each epoch's mean",
         ),
         "within": Option("all", ("all", "class"), "whether the tenth is taken over all samples or within each class"),
     }
@@ -42,7 +60,8 @@ class Condensation(CifarTable):
         base = self.base(plan)
         printed = self.chooser(plan, base)
         default = as_product(printed, self.classes)
-        by_forml = self.lowest(plan, "ema_weighted_loss", [printed])
+        measure = MEASURES[plan.options["normalised"]]
+        by_forml = self.lowest(plan, measure, [printed])
         uniform = [base.to_dict()] * int(plan.number("forgetting_runs"))
         kept = {"train": {"drop": plan.number("drop"), "random": 0}}
         alike = {"train": {**kept["train"], "like": by_forml["train"]}}
@@ -50,11 +69,11 @@ class Condensation(CifarTable):
             "forml-45k": ("FORML 45k, Algorithm 1", by_forml),
             "forml-45k-reverse": (
                 "FORML 45k, reverse look-ahead",
-                self.lowest(plan, "ema_weighted_loss", [with_reverse(printed)]),
+                self.lowest(plan, measure, [with_reverse(printed)]),
             ),
             "forml-45k-default": (
                 "FORML 45k, product default",
-                self.lowest(plan, "ema_weighted_loss", [default]),
+                self.lowest(plan, measure, [default]),
             ),
         }
         controls = {
@@ -79,12 +98,14 @@ class Condensation(CifarTable):
     def chooser(self, plan: Plan, base: Spec) -> Spec:
         """FORML on the least-forgotten exemplars: its history says what to drop."""
         max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
-        exemplar = {
+        exemplar: dict[str, Any] = {
             "size": 1000 if plan.size.limit is None else 300,
             "lowest": "forgetting_events",
             "runs": [base.to_dict()] * int(plan.number("forgetting_runs")),
             "balanced": plan.options["exemplars"] == "balanced",
         }
+        if plan.options["ties"] == "random":
+            exemplar["ties"] = {"random": 0}
         return as_printed(plan, base, max_loss, int(plan.number("per_class"))).with_(rows={"exemplar": exemplar})
 
     def lowest(self, plan: Plan, measure: str, runs: list[Any]) -> dict[str, Any]:
