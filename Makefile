@@ -41,6 +41,8 @@ docs: $(STAMP)
 	$(BIN)/python benchmarks/choices.py page
 	$(BIN)/python benchmarks/tabular.py --page
 	$(BIN)/python benchmarks/performance.py
+	$(BIN)/python benchmarks/suspects.py --page docs/audit.md
+	$(BIN)/python benchmarks/condense.py --page docs/audit.md
 
 lock: $(STAMP)
 	$(BIN)/python -m pip freeze --exclude-editable --exclude fairweight | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock

@@ -52,7 +52,8 @@ def table(record: dict[str, Any]) -> str:
             found = one["arms"][arm]
             lines.append(f"| {title} | {found['samples']:,} | {' | '.join(text(found[n]) for n in NUMBERS)} |")
     seeds = record["rules"][0]["arms"]["full"]["accuracy"]["n"]
-    return "\n".join([*lines, "", f"{record['setting']}; in %, mean ± standard error over {seeds} seeds."])
+    source = f"`{record['command']}`; {record['device']}; commit {record['commit']}."
+    return "\n".join([*lines, "", f"{record['setting']}; in %, mean ± standard error over {seeds} seeds. {source}"])
 
 
 def fill(page: Path, records: Path) -> None:

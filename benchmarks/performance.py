@@ -55,7 +55,7 @@ def rows(record: dict[str, Any]) -> list[str]:
         calls[(result["batch"], result.get("call", 1))].append(result)
     several = len({call for _, call in calls}) > 1
     lines = [
-        f"| batch |{' call |' * several} way | regime | ms (median) | × plain | memory × plain | n |",
+        f"| batch |{' call |' * several} way | regime | ms: median (least) | × plain | memory × plain | n |",
         "|---|" + "---|" * several + "---|---|---|---|---|---|",
     ]
     for (batch, call), found in sorted(calls.items()):
@@ -66,7 +66,9 @@ def rows(record: dict[str, Any]) -> list[str]:
             times = f"{r['median_ms'] / base['median_ms']:.2f}" if base else "–"
             memory = f"{r['peak_mib'] / base['peak_mib']:.2f}" if base and r["peak_mib"] else "–"
             name = r["name"] if r["exact"] else f"{r['name']} (approximate)"
-            lines.append(f"| {where} | {name} | {r['regime']} | {r['median_ms']:.2f} | {times} | {memory} | {r['n']} |")
+            least = f" ({r['low_ms']:.2f})" if r.get("low_ms") else ""
+            took = f"{r['median_ms']:.2f}{least}"
+            lines.append(f"| {where} | {name} | {r['regime']} | {took} | {times} | {memory} | {r['n']} |")
     return lines
 
 
@@ -98,7 +100,7 @@ def fast(record: dict[str, Any]) -> list[str]:
 GROWTH = """\
 # Growth
 
-A step touches the scores of its own batch alone: its time does not depend on how many there are, and is linear in the
+A step touches the scores of its own batch alone: its time hardly depends on how many there are, and grows with the
 batch. A score takes 4 bytes; what histories keep per sample is in [audit.md](audit.md).
 
 ![Time of a step against the number of scores and the batch](growth.png)
@@ -107,12 +109,14 @@ batch. A score takes 4 bytes; what histories keep per sample is in [audit.md](au
 
 def growth(record: dict[str, Any]) -> list[str]:
     """Time against scores and batch."""
-    lines = ["| scores | batch | ms (median) | memory of the scores |", "|---|---|---|---|"]
+    lines = ["| scores | batch | ms: median (quartiles) | memory of the scores |", "|---|---|---|---|"]
     for r in (*record["samples"], *record["batch"]):
         size = f"{r['score_bytes'] / 2**20:,.1f} MiB"
-        lines.append(f"| {r['samples']:,} | {r['batch']} | {r['median_ms']:.2f} | {size} |")
+        spread = " ({:.2f} to {:.2f})".format(*r["quartiles_ms"]) if "quartiles_ms" in r else ""
+        lines.append(f"| {r['samples']:,} | {r['batch']} | {r['median_ms']:.2f}{spread} | {size} |")
     where = f"MLP 64-256-256-10, forward mode, {record['device']}"
-    told = f"`{record['command']}`; {where}; torch {record['versions']['torch']}; commit {record['commit']}.\n"
+    told = f"`{record['command']}`; {where}; torch {record['versions']['torch']}; commit {record['commit']}."
+    told += f" {record.get('remark') or 'n = {} steps each.'.format(record['samples'][0]['n'])}\n"
     return [GROWTH, "\n".join(lines) + "\n", told]
 
 

@@ -115,6 +115,12 @@ def one_run(spec: Spec, folder: Path, data_dir: str | None, folds: int) -> dict[
     return found
 
 
+def with_error(mean: dict[str, Any], times: float, digits: int) -> str:
+    """Mean ± standard error; one that rounds to nothing is not nothing."""
+    error, least = times * mean["standard_error"], 10**-digits
+    return f"{times * mean['mean']:.{digits}f} ± " + (f"{error:.{digits}f}" if error >= least / 2 else f"<{least:g}")
+
+
 def table(record: dict[str, Any]) -> str:
     """The record as Markdown: AUC and precision at the true count, mean over seeds; the best of cleanlab's scores."""
     by_folds = any(name.endswith(" more trainings") for row in record["rows"] for name in row["means"])
@@ -131,7 +137,7 @@ def table(record: dict[str, Any]) -> str:
         if not among:
             return "–"
         best = max(among, key=lambda name: means[name]["auc"]["mean"])
-        return f"{means[best]['auc']['mean']:.4f} / {100 * means[best]['precision']['mean']:.1f} %"
+        return f"{with_error(means[best]['auc'], 1, 4)} / {with_error(means[best]['precision'], 100, 1)} %"
 
     for row in record["rows"]:
         means = row["means"]
@@ -140,11 +146,12 @@ def table(record: dict[str, Any]) -> str:
         cells = [cell(means, ["fairweight"]), cell(means, same), *([cell(means, held)] * by_folds)]
         lines.append(f"| {row['corruption']} | {row['method']} | {' | '.join(cells)} |")
     seeds = list(record["rows"][0]["seeds"])
-    over = f"means over the seeds {seeds[0]} to {seeds[-1]}"
+    over = f"mean ± standard error over the seeds {seeds[0]} to {seeds[-1]}"
     how = (
         f"{record['setting']}; AUC / precision at the true count, {over}; of cleanlab's three scores, each row's best."
     )
-    return "\n".join([*lines, "", how])
+    source = f"`{record['command']}`; {record['device']}; commit {record['commit']}."
+    return "\n".join([*lines, "", f"{how} {source}"])
 
 
 def fill(page: Path, records: Path) -> None:

@@ -153,7 +153,7 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     assert "share of the way from corrupted to clean" in page
     missing = page.split("## What has not been run")[1]
     assert "| cifar10 | every row, of 30 seeds | `fairweight reproduce cifar10 --seeds 30` |" in missing
-    assert re.search(r"\| mnist \| uniform-clean \(1 seeds\), uniform \(2 seeds\), forml \(0 seeds\)", missing)
+    assert re.search(r"\| mnist \| uniform-clean \(1 seed\), uniform \(2 seeds\), forml \(0 seeds\)", missing)
     assert "`fairweight reproduce mnist --seeds 10 --rows uniform-clean,uniform,forml," in missing  # not lb
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairweight.experiments._markdown import heads, line, section_name
+from fairweight.experiments._markdown import heads, line, section_name, seeds_text
 from fairweight.experiments._table_text import mean_text
 from fairweight.experiments.verdict import LEVEL
 
@@ -66,8 +66,9 @@ def method_lines(found: Iterable[Record], method: str) -> str:
         if gain.method != method:
             continue
         title = "" if gain.row["title"] == method else f" ({gain.row['title']})"
+        n = seeds_text(gain.apart["tprd"]["n"])
         lines.append(
-            f"- {gain.record}{title}, {gain.apart['tprd']['n']} seeds: TPRD {difference_text(gain.apart['tprd'])}, "
+            f"- {gain.record}{title}, {n}: TPRD {difference_text(gain.apart['tprd'])}, "
             f"accuracy {difference_text(gain.apart['accuracy'])} points from Uniform, {_cost(gain.cost)} times its "
             "time."
         )

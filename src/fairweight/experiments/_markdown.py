@@ -123,9 +123,15 @@ def _source(record: Record) -> str:
             f"- Command: {'; '.join(f'`{command}`' for command in commands)}",
             f"- Options: {options or 'none'}",
             f"- {', '.join(record['devices'])}; commit {', '.join(record['commits'])}; {versions}; "
-            f"{record['wall_seconds']:.0f} seconds on the clock; seeds {_seeds(record['seeds'])}",
+            f"{record['wall_seconds']:.0f} seconds on the clock for what was not found finished; "
+            f"seeds {_seeds(record['seeds'])}",
         ]
     )
+
+
+def seeds_text(n: int) -> str:
+    """How many, in words: one has no plural."""
+    return f"{n} seed" if n == 1 else f"{n} seeds"
 
 
 def _seeds(seeds: list[int]) -> str:

@@ -18,6 +18,7 @@ from fairweight.experiments._markdown import (
     history_cost_table,
     other_options,
     record_section,
+    seeds_text,
 )
 from fairweight.experiments._table_text import is_whole, size_name
 from fairweight.experiments.planned import FOLDER, planned
@@ -152,7 +153,7 @@ def _missing(tables: list[dict[str, Any]]) -> str:
         seeds = {} if done is None else {row["key"]: len(row["seeds"]) for row in done["rows"]}
         rows = [row.key for row in what.asked if seeds.get(row.key, 0) < len(what.seeds)]
         if rows:
-            which = ", ".join(f"{key} ({seeds.get(key, 0)} seeds)" for key in rows) if seeds else "every row"
+            which = ", ".join(f"{key} ({seeds_text(seeds.get(key, 0))})" for key in rows) if seeds else "every row"
             trained = [row.key for row in what.asked if row.key in rows and row.spec is not None]
             chosen = "" if len(rows) == len(what.asked) or not trained else f" --rows {','.join(trained)}"
             lines.append(f"| {name} | {which}, of {len(what.seeds)} seeds | `{what.command}{chosen}` |")
