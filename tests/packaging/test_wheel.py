@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -10,14 +11,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    out = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+def built(out, kind):
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", str(out), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
-    (path,) = out.glob("*.whl")
+    (path,) = out.iterdir()
     return path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("dist"), "wheel")
 
 
 def test_pure_python_typed_and_licensed(wheel):
@@ -35,6 +39,16 @@ def test_the_wheel_holds_the_package_alone(wheel):
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
     assert {t for t in tops if not t.endswith(".dist-info")} == {"fairweight"}
+
+
+def test_the_source_archive_holds_no_test_that_cannot_run_there(tmp_path):
+    with tarfile.open(built(tmp_path, "sdist")) as archive:
+        inside = {name.split("/", 1)[1] for name in archive.getnames()}
+    tops = {name.split("/")[0] for name in inside}
+    assert tops - {".gitignore", "PKG-INFO"} == {
+        "src", "paper", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "pyproject.toml",
+    }  # fmt: skip
+    assert {"src/fairweight/py.typed", "paper/published.toml"} <= inside
 
 
 def test_the_lock_names_torch_exactly_and_no_range():
