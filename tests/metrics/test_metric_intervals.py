@@ -96,6 +96,24 @@ def test_equal_pairs_are_called_unequal_as_seldom_as_they_say(name, n):
     assert coverage([0.8, 0.8], n, name, float(name.endswith("ratio")), repeats=500) >= 0.93  # 0.95 less 2 errors
 
 
+@pytest.mark.parametrize(("name", "equal"), [("f1_std", 0.0), ("f1_ratio", 1.0)])
+def test_nor_are_equal_pairs_by_a_metric_of_the_caller(name, equal):
+    """Their gap's interval holds 0 as often as it says, and a gap of 0 is a standard deviation of 0."""
+
+    def f1(labels, predictions):
+        return 2 * ((labels == 1) & (predictions == 1)).sum() / max(1, (labels == 1).sum() + (predictions == 1).sum())
+
+    rng = np.random.default_rng(0)
+    labels, groups = np.tile([0, 1], 160), np.repeat([0, 1], 160)
+    held = 0
+    for seed in range(150):
+        predictions = (rng.random(320) < np.where(labels == 1, 0.8, 0.2)).astype(int)
+        settings = fm.Intervals(draws=150, seed=seed)
+        found = fm.group_table(labels, predictions, groups, metrics={"f1": f1}, intervals=settings).estimate(name)
+        held += found.low <= equal <= found.high
+    assert held / 150 >= 0.92  # 0.95 less 1.7 standard errors
+
+
 def test_the_plain_bootstrap_does_not_between_equal_groups():
     """Why it is not the default."""
     assert coverage([0.9] * 10, 50, "tprd", 0.0, method="bootstrap") == 0.0

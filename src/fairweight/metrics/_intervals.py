@@ -177,7 +177,11 @@ def drawn_statistic_limits(
         return worst_limits(cells, limits, limits, settings.level, high_is_worse=statistic.high_is_worse)
     drawn = statistic.of(draws[..., None])  # [D]
     tail = (1.0 - settings.level) / 2.0
-    if settings.method == "score":
-        return debiased_percentiles(drawn, value, value, tail)
-    low, high = percentiles(drawn, tail)
-    return float(low), float(high)
+    if settings.method != "score":
+        below, above = percentiles(drawn, tail)
+        return float(below), float(above)
+    low, high = debiased_percentiles(drawn, value, value, tail)
+    if statistic.kind in ("std", "ratio") and gap_limits(cells, limits, settings.level, disjoint=True)[0] <= 0.0:
+        # the gap may be 0, and then all rows are equal
+        return (0.0, high) if statistic.kind == "std" else (low, max(high, 1.0))
+    return low, high
