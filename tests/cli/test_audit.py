@@ -202,3 +202,12 @@ def test_a_run_that_has_not_ended_is_told_from_no_run(runs, tmp_path):
     assert "has not come to its end" in fairweight(tmp_path, "audit", tmp_path).stderr
     (tmp_path / "empty").mkdir()
     assert "is no run folder" in fairweight(tmp_path, "audit", "empty").stderr
+
+
+@pytest.mark.parametrize("words", [("audit",), ("suspects",), ("condense",)])
+def test_a_place_that_takes_no_files_is_one_sentence(people, words):
+    place = "people.csv/below.csv"
+    done = fairweight(people, *words, "run", "--out", place)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.fullmatch(rf"fairweight: {place} cannot be (made|written) \(.+\); choose another .+\n", done.stderr)

@@ -1,13 +1,17 @@
 """An audit of somebody else's predictions."""
 
+import contextlib
+import io
 import json
 import os
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 from tests.command import fairweight
 
+from fairweight.cli import main
 from fairweight.experiments.predictions import audit_predictions
 from fairweight.metrics import group_table
 
@@ -157,3 +161,29 @@ def test_groups_that_do_not_differ_are_not_named_against_themselves(tmp_path):
     assert "The true positive rate is 100.0 % for every group: a gap (TPRD) of 0.0 points" in " ".join(
         done.stdout.split()
     )
+
+
+def test_letters_that_the_terminal_lacks_are_escaped(tmp_path, monkeypatch):
+    made().replace({"group": {"F": "fée"}}).to_csv(tmp_path / "said.csv", index=False)
+    monkeypatch.setattr(sys, "argv", ["fairweight", "audit", "--predictions", "said.csv"])
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with contextlib.chdir(tmp_path), contextlib.redirect_stdout(terminal), contextlib.suppress(SystemExit):
+        main()
+    terminal.seek(0)
+    assert "f\\xe9e" in terminal.read()
+
+
+def test_findings_keep_to_a_narrow_terminal(tmp_path, monkeypatch):
+    made().to_csv(tmp_path / "said.csv", index=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = fairweight(tmp_path, "audit", "--predictions", "said.csv").stdout.splitlines()
+    assert max(len(line) for line in lines if not line.startswith("Page: ")) <= 40
+
+
+@pytest.mark.parametrize("out", ["said.csv", "said.csv/below"])
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path, out):
+    made().to_csv(tmp_path / "said.csv", index=False)
+    done = fairweight(tmp_path, "audit", "--predictions", "said.csv", "--out", out)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"fairweight: {out} cannot be made (")
+    assert "choose another folder with --out" in done.stderr

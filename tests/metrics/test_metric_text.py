@@ -83,3 +83,12 @@ def test_a_narrow_terminal_gets_fewer_columns_and_no_other_number():
     heads = narrow.split("\n")[0].split()
     assert heads == whole.split("\n")[0].split()[: len(heads)]
     assert len(table.text(10).split("\n")[0].split()) == 4  # group, n, positives and one rate
+
+
+def test_columns_that_a_narrow_terminal_has_no_room_for_are_named():
+    table = fm.group_table([1, 0] * 4, [1, 0] * 4, list("ab") * 4)
+    assert "FPR" in table.text(120).split("\n")[0]
+    assert "want of width" not in table.text(120)
+    narrow = table.text(40)
+    assert "FPR" not in narrow.split("\n")[0]
+    assert "Not shown for want of width: TPR, FPR, selected." in narrow

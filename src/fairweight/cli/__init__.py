@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import sys
 from typing import Annotated
 
@@ -44,6 +45,8 @@ _verbs.register(app)
 
 def main() -> None:
     """Run a verb; what the user can mend is one sentence on stderr and exit status 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a letter shows its number, as stderr does
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except FairweightError as error:

@@ -78,11 +78,13 @@ def audit(
 
 
 def _tell(found: Audited) -> None:
+    import shutil
     import textwrap
 
+    width = min(110, shutil.get_terminal_size((110, 24)).columns)
     for finding in found.findings:
         text = f"{finding.level:5s} {finding.sentence}"
-        print(textwrap.fill(text, 110, subsequent_indent=" " * 6))
+        print(textwrap.fill(text, width, subsequent_indent=" " * 6))
     for note in found.audit.missing:
-        print(textwrap.fill(f"      {note}", 110, subsequent_indent=" " * 6))
+        print(textwrap.fill(f"      {note}", width, subsequent_indent=" " * 6))
     print(f"\nPage: {found.page}" + ("" if found.card is None else f"   Model card: {found.card}"))

@@ -56,6 +56,7 @@ def audit_run(
     name = f"{trained.method} on {source_name(spec)}"
     page, card = html(audit), model_card(audit, data=source_name(spec), name=name)
     folder = Path(out)
+    RunFolder(folder).make()
     write_atomically(folder / PAGE, page.encode())
     write_atomically(folder / CARD, card.encode())
     return Audited(audit, findings(audit), folder / PAGE, folder / CARD)
@@ -88,6 +89,7 @@ def audit_file(
     )
     page = html(audit)
     folder = Path(out)
+    RunFolder(folder).make()
     write_atomically(folder / PAGE, page.encode())
     RunFolder(folder).write(METRICS, dict(audit.metrics))
     return Audited(audit, findings(audit), folder / PAGE, None)

@@ -81,6 +81,7 @@ def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | P
     frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
     content = io.BytesIO()
     frame.to_parquet(content, index=False)
+    RunFolder(where).make()
     write_atomically(where / KEPT, content.getvalue())
     _write_list(where / KEPT_LIST, weights, condensed.kept)
     written = Written(folder, where, condensed, correlation_with_recall(condensed, folder.read(METRICS)))

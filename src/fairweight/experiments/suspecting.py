@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight.engine.state import write_atomically
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, NoSpace
 from fairweight.experiments.auditing import finished, ranked_of
 from fairweight.report.suspects import RULE, Detection, detection
 
@@ -73,14 +73,17 @@ class Suspects:
     def write(self, path: str | Path) -> Path:
         """As .csv or .parquet, by the name."""
         where = Path(path)
+        content = io.BytesIO()
         if where.suffix == ".parquet":
-            content = io.BytesIO()
             self.ranked.to_parquet(content, index=False)
-            write_atomically(where, content.getvalue())
         elif where.suffix == ".csv":
-            write_atomically(where, self.ranked.to_csv(index=False).encode())
+            self.ranked.to_csv(content, index=False)
         else:
             raise BadInput(f"--out {where}: name a file that ends in .csv or .parquet.")
+        try:
+            write_atomically(where, content.getvalue())
+        except OSError as error:
+            raise NoSpace(f"{where} cannot be written ({error.strerror}); choose another file with --out.") from error
         return where
 
 

@@ -36,17 +36,19 @@ _SUMMARY = {
 def text_of(table: GroupTable, width: int | None = None) -> str:
     """Rows by group, the numbers that sum them up, the sampling floor, and what was left out.
 
-    width: of a terminal; the last columns of rates that would not fit are left out, down to one.
+    width: of a terminal; the last columns of rates that would not fit are left out, down to one, and named.
     """
     title = table.attributes[0] if len(table.attributes) == 1 else ", ".join(table.attributes)
     shown = [metric for metric in table.metrics if metric not in _hidden(table)]
     columns = ["n", *([] if table.by_label or table.has_cells else ["n_positive"]), *shown]
     titles = _TITLES | ({"tpr": "mean TPR"} if table.has_cells else {})
+    lost: list[str] = []
     while True:
         text = _rows(title, list(table.groups), group_records(table), columns, titles, worst_by="accuracy")
         if width is None or len(shown) < 2 or max(map(_width, text.split("\n"))) <= width:
             break
-        columns.remove(shown.pop())
+        lost.insert(0, shown.pop())
+        columns.remove(lost[0])
     parts = [text]
     if table.has_cells:
         keys: list[Hashable] = [(name_of(label), name_of(group)) for label, group in cell_keys(table)]
@@ -57,7 +59,8 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
         [_SUMMARY.get(name, _shortened(name)), str(table.estimate(name))] for name in (*SCALARS, *table.own_metrics)
     ]
     parts.append(_aligned(summary))
-    return "\n\n".join([*parts, "\n".join(_notes(table))])
+    narrow = [f"Not shown for want of width: {', '.join(titles.get(name, name) for name in lost)}."] if lost else []
+    return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow])])
 
 
 def _hidden(table: GroupTable) -> tuple[str, ...]:
