@@ -51,6 +51,8 @@ def test_a_plan_trains_nothing(fairweight, tmp_path):
     status, out, _ = fairweight("reproduce", "cifar10", "--plan", "--short")
     assert status == 0
     assert "exemplar=heldout [heldout|inside]" in out
+    assert "Size: short: 8 epochs" in out
+    assert "Size: full: " in fairweight("reproduce", "cifar10", "--plan")[1], "as the pages call it"
     status, out, _ = fairweight("reproduce", "cifar10", "--plan", "--json", "--rows", "forml-reverse", "--seeds", "1")
     plan = json.loads(out)
     assert plan["rows"]["forml-reverse"]["runs"]["0"]["method_options"]["look_ahead"] == {"reverse": True}

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairweight import catalog
 from fairweight.errors import BadInput, UnknownName
+from fairweight.experiments._table_text import size_line
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.tables import Plan, Row, Table, pick
 
@@ -72,7 +73,7 @@ class Planned:
     def text(self) -> str:
         """For people: rows, sizes and options, those not chosen too."""
         lines = [f"{self.name}: {catalog.summary(FOLDER, self.name)}"]
-        lines += [f"{self.plan.size.name}: {self.plan.size.about} {len(self.seeds)} seeds.", "", "Rows:"]
+        lines += [f"{size_line(self.heading())} Seeds: {len(self.seeds)}.", "", "Rows:"]
         width = max(len(row.key) for row in self.every) + 2
         for row in self.every:
             mark = "*" if row in self.asked else " "
