@@ -111,7 +111,8 @@ def section(record: dict[str, Any], name: str) -> list[str]:
     lines = [
         "## Clean labels, the class as the attribute",
         "",
-        f"From `records/{name}/record.json` (`benchmarks/class_fairness.py`; {record['device']}). CIFAR-10, a net of "
+        f"From `records/{name}/record.json` (`benchmarks/class_fairness.py`; {record['device']}; commit "
+        f"{', '.join(dict.fromkeys(record['commits']))}). CIFAR-10, a net of "
         "four convolutions, 8 epochs; 15,000 training rows, 5,000 exemplars held out, 30,000 other training rows as "
         "validation; the test part was not looked at. `tied R`: one score per class alone, AdaptiveStep at rate R; "
         "`own R`: a score per sample alone; `agreeing`: the step times 2r / (1 + r), r the running cosine between the "
