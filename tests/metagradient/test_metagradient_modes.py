@@ -159,6 +159,37 @@ class _Power(nn.Module):
         return x**3
 
 
+class _Clipped(torch.autograd.Function):
+    """Straight through: backward is not the derivative of forward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clamp(-0.3, 0.3)
+
+    @staticmethod
+    def backward(ctx, slope):
+        return slope * 0.5
+
+
+class StraightThrough(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.second(_Clipped.apply(self.first(x)))
+
+
+def test_a_backward_pass_of_its_own_is_followed_and_not_differenced():
+    model, batch, exemplar = StraightThrough().double(), net.vectors(5), net.vectors(6, seed=3)
+    assert pick(model, batch).name == "double-backward"
+    found, exact = (
+        score_gradient(model, batch, exemplar, SCORES.double(), LossVariance(), 0.1, mode)
+        for mode in ("auto", "double-backward")
+    )
+    assert oracle.error(found, exact) < 1e-13
+
+
 class Standardised(nn.Module):
     """Divides its weight by a norm that it holds constant by no_grad, or by detach."""
 

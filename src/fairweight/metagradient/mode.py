@@ -35,6 +35,7 @@ _UNSUPPORTED = re.compile(
 )
 _UNSEEN = "backward holds part of the pass constant, such as a block under no_grad, or can be taken only once"
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
+_ROUGH = 0.05  # of a difference, which errs by itself
 _log = logging.getLogger("fairweight")
 _said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
 
@@ -47,6 +48,11 @@ class Mode:
     plain_kernels: bool = False
     reason: str = ""
     layer: nn.Linear | None = None  # of mode "head": the one that gives the logits
+
+    @property
+    def stopped_at(self) -> bool:
+        """Whether it was chosen because backward stops where forward mode goes on."""
+        return self.reason == _UNSEEN
 
     def __str__(self) -> str:
         kernel = ", attention by elementary operations" if self.plain_kernels else ""
@@ -92,7 +98,9 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope 
             f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'."
         )
     shallow = scope is not None and scope.layer is not None  # differentiating twice costs next to nothing there
-    if (second == _UNSEEN or shallow) and not trial.refusal(double_backward.tangent):
+    # A function with a backward pass of its own, such as a straight-through estimator, has no difference to follow.
+    apart = second == _UNSEEN or trial.refusal(difference.tangent, tolerance=_ROUGH) == _UNSEEN
+    if (apart or shallow) and not trial.refusal(double_backward.tangent):
         return _say(model, Mode("double-backward", reason=second))
     return _say(model, Mode("difference", reason=f"an operator has no forward-mode derivative ({second})"))
 
@@ -134,10 +142,14 @@ class _Trial:
         *,
         plain: bool = False,
         layer: nn.Linear | None = None,
+        tolerance: float = 0.0,
     ) -> str | None:
-        """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is."""
+        """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is.
+
+        tolerance: at least so much relative error is not minded.
+        """
         try:
-            self._compare(tangent_of, plain, layer)
+            self._compare(tangent_of, plain, layer, tolerance)
         except (NotImplementedError, RuntimeError, NotDifferentiable) as error:
             by_torch = isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError)
             if by_torch and not _UNSUPPORTED.search(str(error)):
@@ -148,7 +160,11 @@ class _Trial:
         return None
 
     def _compare(
-        self, tangent_of: Callable[[ForwardPass, Parameters], Tensor], plain: bool, layer: nn.Linear | None
+        self,
+        tangent_of: Callable[[ForwardPass, Parameters], Tensor],
+        plain: bool,
+        layer: nn.Linear | None,
+        tolerance: float,
     ) -> None:
         """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
 
@@ -176,5 +192,6 @@ class _Trial:
         )
         back = sum(float((dense(s) * r).sum(dtype=torch.float64)) for s, r in zip(slope, along.values(), strict=True))
         ahead = float((u * moved).sum(dtype=torch.float64))
-        if abs(back - ahead) > _TOLERANCE.get(done.logits.dtype, 0.05) * max(abs(back), abs(ahead)):
+        tolerance = max(tolerance, _TOLERANCE.get(done.logits.dtype, 0.05))
+        if abs(back - ahead) > tolerance * max(abs(back), abs(ahead)):
             raise NotImplementedError(_UNSEEN)

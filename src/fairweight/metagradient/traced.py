@@ -81,11 +81,12 @@ class TracedStep:
         self.names = list(parameters)
         self.moving = [name for name in self.names if moving is None or name in moving]  # in the virtual step
         self.at_rest = at_rest
-        self._buffers = [name for name, _ in model.named_buffers()]
+        self._held = list(_held(model, self.names))
         whole = _trace(self, batch, exemplar, loss, objective)
-        norms = _merge(whole, len(self.names), self._buffers)
+        norms = _merge(whole, len(self.names), self._held)
         self.norms = [norm for norm, _, _ in norms]
-        first, second = _split(whole, [node for _, mean, inverse in norms for node in (mean, inverse)])
+        first, second, late = _split(whole, [node for _, mean, inverse in norms for node in (mean, inverse)])
+        self._used = [name for name, is_late in zip(self.names, late, strict=True) if is_late]
         self._first: Callable[..., Any] = first if compiling is None else compiling(first)
         self._second: Callable[..., Any] = second if compiling is None else compiling(second)
         self.operations = len(first.graph.nodes) + len(second.graph.nodes)
@@ -94,11 +95,11 @@ class TracedStep:
         self, parameters: Parameters, scores: Tensor, rates: Sequence[Tensor], batch: Batch, exemplar: Batch
     ) -> TracedSolution:
         """The score gradient at these parameters, with a rate for each in the virtual step; nothing is moved."""
-        buffers = dict(self.model.named_buffers())
+        held = _held(self.model, self.names)
         with torch.no_grad():
             out = self._first(
                 *(parameters[name].detach() for name in self.names),
-                *(buffers[name] for name in self._buffers),
+                *(held[name] for name in self._held),
                 scores,
                 *rates,
                 *_leaves(batch),
@@ -109,9 +110,12 @@ class TracedStep:
         return TracedSolution(**seen, statistics=tuple(out[_FIXED:stop]), rest=tuple(out[stop:]))
 
     def gradients(self, solution: TracedSolution, weights: Tensor) -> Parameters:
-        """The gradient of the loss under new weights, over the same forward pass."""
+        """The gradient of the loss under new weights, over the same forward pass, by every parameter in use.
+
+        The others get none, as from autograd: with zeros an optimizer would go on to decay them.
+        """
         with torch.no_grad():
-            return dict(zip(self.names, self._second(weights, *solution.rest), strict=True))
+            return dict(zip(self._used, self._second(weights, *solution.rest), strict=True))
 
     def move_statistics(self, solution: TracedSolution) -> None:
         """Move the running statistics as the forward pass would have."""
@@ -124,6 +128,12 @@ class TracedStep:
             tracked = norm.mean.replace("running_mean", "num_batches_tracked")
             if tracked in buffers:
                 buffers[tracked].add_(1)
+
+
+def _held(model: nn.Module, names: Collection[str]) -> Parameters:
+    """What a pass reads beside the parameters that move: buffers, and frozen parameters."""
+    frozen = {name: p.detach() for name, p in model.named_parameters() if name not in set(names)}
+    return {**dict(model.named_buffers()), **frozen}
 
 
 def rate_type(parameter: Tensor) -> torch.dtype:
@@ -157,14 +167,14 @@ def _refill(batch: Batch, leaves: Sequence[Tensor]) -> Batch:
 def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objective: Objective) -> GraphModule:
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    names, moving, buffer_names, model = step.names, step.moving, step._buffers, step.model
-    p_count, b_count = len(names), len(buffer_names)
+    names, moving, held_names, model = step.names, step.moving, step._held, step.model
+    p_count, b_count = len(names), len(held_names)
     train_leaves, held_leaves = _leaves(batch), _leaves(exemplar)
 
     def whole(*flat: Tensor) -> list[Tensor]:
         rest = list(flat)
         parameters = dict(zip(names, rest[:p_count], strict=True))
-        buffers = dict(zip(buffer_names, rest[p_count : p_count + b_count], strict=True))
+        beside = dict(zip(held_names, rest[p_count : p_count + b_count], strict=True))
         scores = rest[p_count + b_count]
         start = p_count + b_count + 1 + len(moving)
         rates = dict(zip(moving, rest[p_count + b_count + 1 : start], strict=True))
@@ -173,7 +183,7 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
         new_weights = rest[-1]
 
         def net(at: Parameters, inputs: Any, size: int) -> Tensor:
-            own = {name: b.clone() for name, b in buffers.items()}
+            own = {name: t.clone() for name, t in beside.items()}
             args, kwargs = call_arguments(inputs, size)
             return logits_of(functional_call(model, (at, own), args, kwargs), size)
 
@@ -206,7 +216,7 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
     own = dict(model.named_parameters())
     examples = [
         *(p.detach() for n, p in own.items() if n in set(names)),
-        *(b for _, b in model.named_buffers()),
+        *_held(model, names).values(),
         torch.zeros(len(batch), device=device),
         *(torch.zeros((), dtype=rate_type(own[name]), device=device) for name in moving),
         *(t.clone() for t in (*train_leaves, *held_leaves)),  # a tensor given twice would be traced as one input
@@ -217,12 +227,12 @@ def _trace(step: TracedStep, batch: Batch, exemplar: Batch, loss: Loss, objectiv
         # cuDNN's batch norm has outputs of its own kind; the plain one is the same arithmetic and fuses
         with torch.no_grad(), torch.backends.cudnn.flags(enabled=False), kernels(plain=True):
             return make_fx(functional, tracing_mode="fake")(*examples)
-    except (RuntimeError, NotImplementedError, TypeError) as error:
+    except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:  # the last: tensors held elsewhere
         first = str(error).strip().split("\n")[0]
         raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
 
 
-def _merge(whole: GraphModule, p_count: int, buffer_names: list[str]) -> list[tuple[_Norm, Node, Node]]:
+def _merge(whole: GraphModule, p_count: int, held_names: list[str]) -> list[tuple[_Norm, Node, Node]]:
     """Do shared arithmetic once, in place; the norms of the train pass with their statistics."""
     from torch._functorch.compile_utils import fx_graph_cse
 
@@ -240,9 +250,11 @@ def _merge(whole: GraphModule, p_count: int, buffer_names: list[str]) -> list[tu
             continue
         mean = node.args[3]
         if mean is not None:
-            name = buffer_names[places[mean] - p_count]
+            if mean not in places:
+                raise NotDifferentiable("A norm changes its running statistics on their way in; use gradient='auto'.")
+            name = held_names[places[mean] - p_count]
             if name not in seen:  # the train pass comes first
-                var = buffer_names[places[node.args[4]] - p_count]
+                var = held_names[places[node.args[4]] - p_count]
                 shape = node.args[0].meta["val"].shape  # [B, C, ...]
                 count = shape.numel() // shape[1]
                 seen[name] = (_Norm(name, var, float(node.args[6]), float(node.args[7]), count), node)
@@ -265,8 +277,8 @@ def _merge(whole: GraphModule, p_count: int, buffer_names: list[str]) -> list[tu
     return [(norm, tail[2 * k], tail[2 * k + 1]) for k, (norm, _, _) in enumerate(kept)]
 
 
-def _split(whole: GraphModule, statistics: list[Node]) -> tuple[GraphModule, GraphModule]:
-    """Before and after the new weights are known."""
+def _split(whole: GraphModule, statistics: list[Node]) -> tuple[GraphModule, GraphModule, list[bool]]:
+    """Before and after the new weights are known; and of each gradient, whether it depends on them."""
     nodes = list(whole.graph.nodes)
     places = [n for n in nodes if n.op == "placeholder"]
     (output,) = (n for n in nodes if n.op == "output")
@@ -275,9 +287,9 @@ def _split(whole: GraphModule, statistics: list[Node]) -> tuple[GraphModule, Gra
     for node in nodes:
         if node.op == "call_function" and any(source in late for source in node.all_input_nodes):
             late.add(node)
-    early_results, late_results = results[:_FIXED], results[_FIXED:]
+    depends = [n in late for n in results[_FIXED:]]  # not so where a parameter takes no part in the losses
+    early_results, late_results = results[:_FIXED], [n for n in results[_FIXED:] if n in late]
     saved = list(dict.fromkeys(s for n in nodes if n in late for s in n.all_input_nodes if s not in late))
-    saved += [n for n in late_results if n not in late and n not in saved]  # a parameter that the weights do not move
     first = Graph()
     into_first: dict[Node, Node] = {}
     for node in nodes:
@@ -292,4 +304,4 @@ def _split(whole: GraphModule, statistics: list[Node]) -> tuple[GraphModule, Gra
         if node in late and node.op == "call_function":
             into_second[node] = second.node_copy(node, lambda n: into_second[n])
     second.output(tuple(into_second[n] for n in late_results))
-    return GraphModule(whole, first), GraphModule(whole, second)
+    return GraphModule(whole, first), GraphModule(whole, second), depends

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from fairweight.errors import BadInput, NotDifferentiable
+from fairweight.metagradient._agreed import difference
 from fairweight.metagradient.compiled import compiled
 from fairweight.metagradient.look_ahead import Displacement
 from fairweight.metagradient.mode import Mode
@@ -43,9 +44,12 @@ class StepGraphs:
         self.traces = 0
         self._key: tuple[Any, ...] | None = None
         self._step: TracedStep | None = None
+        self._agreed = False
 
-    def suits(self, learner: _Learner, batch: Batch, exemplar: Batch) -> bool:
+    def suits(self, learner: _Learner, batch: Batch, exemplar: Batch, mode: Mode) -> bool:
         """Whether this step can be done as a graph at all."""
+        if self.refusal is None and mode.stopped_at:
+            self._refuse(mode.reason)
         if self.refusal is None and not traceable(learner):
             self._refuse("traced steps have softmax weights, a bare look-ahead or none, and no memory of directions")
         return self.refusal is None and self._key in (None, _key(learner, batch, exemplar))
@@ -72,6 +76,19 @@ class StepGraphs:
             self._key = _key(learner, batch, exemplar)
             self.traces += 1
         return self._step
+
+    def agrees(
+        self, learner: _Learner, found: TracedSolution, done: ForwardPass, exemplar: Batch, displacement: Displacement
+    ) -> bool:
+        """Whether the graphs do what the passes do one by one; looked at once, before anything is moved."""
+        assert self._step is not None
+        if not self._agreed:
+            reason = difference(self._step, found, done, exemplar, learner.objective, displacement)
+            if reason is not None:
+                self._refuse(reason)
+                self._step = None
+            self._agreed = reason is None
+        return self._agreed
 
     def rates(self, parameters: Parameters, displacement: Displacement) -> list[Tensor]:
         """The virtual step's rate of every parameter, as tensors; 0 where one stays."""
@@ -144,11 +161,24 @@ def _key(learner: _Learner, batch: Batch, exemplar: Batch) -> tuple[Any, ...]:
     device = batch.labels.device.type
     cast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     return (
-        len(batch),
-        len(exemplar),
-        exemplar.groups is None,
-        exemplar.shares is None,
+        _layout(batch),
+        _layout(exemplar),
         cast,
         tuple(m.training for m in learner.model.modules()),
         tuple(p.requires_grad for p in learner.model.parameters()),
     )
+
+
+def _layout(batch: Batch) -> tuple[Any, ...]:
+    """What a trace takes as given of a batch: shapes, what is there at all, and whatever is no tensor."""
+    return len(batch), batch.groups is None, batch.shares is None, _form(batch.inputs)
+
+
+def _form(inputs: Any) -> Any:
+    if isinstance(inputs, Tensor):
+        return inputs.shape, inputs.dtype
+    if isinstance(inputs, Mapping):
+        return tuple((key, _form(value)) for key, value in inputs.items())
+    if isinstance(inputs, tuple | list):
+        return tuple(_form(value) for value in inputs)
+    return repr(inputs)

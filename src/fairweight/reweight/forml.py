@@ -199,7 +199,7 @@ class FORML(ExemplarLearner):
             or exemplar is None
             or self.phase == "weigh"
             or (self._looks and self._mode.name != "forward")  # other ways to look go through the pass's graph
-            or not self._graphs.suits(self, batch, exemplar)
+            or not self._graphs.suits(self, batch, exemplar, self._mode)
         ):
             return None
         rows = self.rows(batch, check=False)
@@ -215,6 +215,9 @@ class FORML(ExemplarLearner):
         if check:
             check_finite(found.losses, batch)
             check_slope([found.gradient])
+        done = pass_of(self, batch, found, self._mode)
+        if not self._graphs.agrees(self, found, done, exemplar, displacement):
+            return None
         self._move(rows, shared, found, before, current_lr(optimizer))
         weights = self.form.weights(self._batch_scores(rows, shared))
         for name, slope in traced.gradients(found, weights).items():
@@ -222,7 +225,7 @@ class FORML(ExemplarLearner):
             p = parameters[name]
             p.grad = grad if p.grad is None else p.grad + grad
         found = replace(found, rest=())  # what the second graph needed: a look has that memory
-        agreed = self._agreement(pass_of(self, batch, found, self._mode), exemplar, displacement)
+        agreed = self._agreement(done, exemplar, displacement)
         self._hear(agreed)
         traced.move_statistics(found)
         mode = "forward, traced" + ("" if self.scope is None else f", scope {self.scope}")
