@@ -49,6 +49,7 @@ def test_one_table_with_a_test_and_a_cost(fairweight, people, tmp_path):
     assert "paired t-test" in out
     assert "× " in out
     assert "[8/8] trained" in err
+    assert err.count(" uniform, exemplars in train, seed 1: ") == 1, "two runs must not have one name"
     (record,) = (tmp_path / "records").glob("*_compare-people/record.json")
     assert json.loads(record.read_text())["cost"]["uniform"] == 1.0
     status, out, err = fairweight(*words, "--json")

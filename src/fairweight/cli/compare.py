@@ -81,7 +81,7 @@ def compare(
         device=where,
         data_dir=data_dir,
         download=download,
-        watcher=RunsProgress(),
+        watcher=RunsProgress(prepared.run_names(seeds, seed)),
     )
     path = None if records is None else kept.keep(record, records)
     if json:

@@ -29,6 +29,7 @@ from fairweight.reweight import Reweighter
 
 BASELINE = "uniform"
 WITH_EXEMPLARS = "uniform-all"
+TITLES = {WITH_EXEMPLARS: "uniform, exemplars in train"}  # of the rows that are not called by their method
 _PLACES = ("--out", "--records", "--data-dir")
 SELECT = ("accuracy", "loss", "objective", "tprd", "max_fnr", "last")
 
@@ -58,6 +59,14 @@ class Prepared:
     dataset: Dataset  # of the first seed
     specs: Mapping[str, Spec]  # by row, for seed 0
     left_out: Mapping[str, str]  # by method: the reason
+
+    def run_names(self, seeds: int, first_seed: int = 0) -> dict[str, str]:
+        """By fingerprint: what to call a run."""
+        return {
+            spec.with_(seed=seed).fingerprint: f"{TITLES.get(key, key)}, seed {seed}"
+            for seed in range(first_seed, first_seed + seeds)
+            for key, spec in self.specs.items()
+        }
 
 
 def prepare(
@@ -177,7 +186,6 @@ def compare(
 
 
 def _row(key: str, spec: Spec, seeds: range, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    titles = {BASELINE: "uniform", WITH_EXEMPLARS: "uniform, exemplars in train"}
     found: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
     for seed in seeds:
@@ -188,7 +196,7 @@ def _row(key: str, spec: Spec, seeds: range, pool: Path, outcomes: Mapping[str, 
             found[str(seed)] = numbers.of_run(RunFolder(pool / outcome.spec.folder_name))
     return {
         "key": key,
-        "title": titles.get(key, key),
+        "title": TITLES.get(key, key),
         "kind": "control" if key == WITH_EXEMPLARS else "paper",
         "printed_row": None,
         "against": [] if key == BASELINE else [BASELINE],
