@@ -12,9 +12,10 @@ from fairweight.types import Loss
 
 
 class Proportion(StratumWeights):
-    """Weighs each sample by the inverse size of its group, class or cell, so that each counts alike in total.
+    """Weighs each sample by the inverse size of its group, class or cell, so that each counts alike over the training set.
 
-    by: "group", "label" or "cell" (label and group).
+    by: "group", "label" or "cell" (label and group). through: within a batch, weights through the loss are divided by
+    their sum, so that strata which many batches miss get less than their share; "sampling" keeps the shares.
     """
 
     paper = "inverse group frequency; 'Proportion' in Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
