@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -333,3 +334,19 @@ def test_a_frame_of_files(pictures):
     frame = pd.DataFrame({"where": [str(path) for path in paths], "label": [path.parent.name for path in paths]})
     data = load(frame, options=Options(image=ImageOptions(file_column="where")))
     assert torch.equal(_whole(data), torch.from_numpy(pixels))
+
+
+def test_the_fingerprint_knows_what_images_show_and_not_where_they_lie(tmp_path):
+    folder, moved = tmp_path / "here" / "pictures", tmp_path / "there" / "pictures"
+    for place in range(40):
+        path = folder / "ab"[place % 2] / f"{place}.bmp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), place).save(path)
+    options = Options(image=ImageOptions(cache_dir=str(tmp_path / "cache")))
+    first = load(folder, options=options).fingerprint
+    assert load(folder, options=options).fingerprint == first
+    shutil.copytree(folder, moved)
+    assert load(moved, options=options).fingerprint == first
+    Image.new("L", (4, 4), 200).save(moved / "a" / "0.bmp")  # as many bytes as before
+    assert load(moved, options=options).fingerprint != first
+    assert load(moved, options=Options(image=ImageOptions(cache=False))).fingerprint != first

@@ -138,3 +138,14 @@ def file_digest(path: Path) -> str:
     """The sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_digest(paths: Sequence[Path]) -> str:
+    """The sha256 of many files' bytes, one after the other."""
+    found = hashlib.sha256()
+    for path in paths:
+        try:
+            found.update(file_digest(path).encode())
+        except OSError:
+            found.update(b"unreadable")  # decoding says so, or drops it
+    return found.hexdigest()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairweight.data._texts import Texts, listing
+from fairweight.data.image.cache import files_digest
 from fairweight.data.image.decode import SUFFIXES, Picture
 from fairweight.data.image.rows import EncodedStore, ImageRows
 from fairweight.data.options import ImageOptions
@@ -33,7 +34,11 @@ def files_rows(paths: Sequence[Path], root: Path, columns: dict[str, Texts], opt
         return [Picture(path, str(path)) for path in paths]
 
     version = [f"{path.absolute()} {s.st_size} {s.st_mtime_ns}" for path, s in zip(paths, sizes, strict=True)]
-    content = [f"{name} {s.st_size}" for name, s in zip(names, sizes, strict=True)]
+
+    def content() -> list[str]:
+        # Names and sizes are not enough: uncompressed images have one size, whatever they show.
+        return [*names, files_digest(paths)]
+
     return ImageRows(EncodedStore(len(paths), pictures, version, content, options), columns)
 
 

@@ -53,7 +53,7 @@ def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> ImageRows:
     def pictures() -> Sequence[Picture]:
         return _Pictures(paths, name)
 
-    store = EncodedStore(count, pictures, digests, digests, options)
+    store = EncodedStore(count, pictures, digests, lambda: digests, options)
     return ImageRows(store, columns, names, identity=store.identity())
 
 

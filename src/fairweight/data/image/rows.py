@@ -114,7 +114,7 @@ class EncodedStore:
     count: int
     pictures: Callable[[], Sequence[Picture]]  # of all rows
     version: Sequence[str]  # changes whenever a source file does
-    content: Sequence[str]  # what the pixels depend on, wherever the files lie
+    content: Callable[[], Sequence[str]]  # what the pixels depend on, wherever the files lie
     options: ImageOptions
     form: Form = field(init=False)
 
@@ -123,6 +123,7 @@ class EncodedStore:
         self._folder = cache.cache_folder(self.options.cache_dir)
         self._key = cache.key_of(self.version, [asdict(self.form), self.options.unreadable])
         self._held: tuple[Pixels, list[int]] | None = None
+        self._said: list[str] | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -165,8 +166,16 @@ class EncodedStore:
 
     def identity(self) -> str:
         """Of the sources and the form."""
-        words = json.dumps([list(self.content), asdict(self.form), self.options.unreadable])
+        words = json.dumps([self._content(), asdict(self.form), self.options.unreadable])
         return hashlib.sha256(words.encode()).hexdigest()
+
+    def _content(self) -> list[str]:
+        """As it was found when the pixels were kept; without them, the sources are read for it."""
+        if self._said is None:
+            entry = cache.find(self._folder, self._key) if self.options.cache else None
+            kept = None if entry is None else entry.facts().get("content")
+            self._said = list(self.content()) if kept is None else list(kept)
+        return self._said
 
     def _entry(self, notes: list[str]) -> cache.Entry | None:
         """The cache's entry, written now if need be; None where it may not or cannot be."""
@@ -189,7 +198,7 @@ class EncodedStore:
     def _fill(self, allocate: Callable[[tuple[int, int, int, int]], Pixels]) -> dict[str, Any]:
         drop = self.options.unreadable == "drop"
         _, form, bad = decode_all(allocate, self.pictures(), self.form, self.options.workers, drop)
-        return {"bad": bad, "form": asdict(form)}
+        return {"bad": bad, "form": asdict(form), "content": self._content()}
 
     def _hold(self) -> tuple[Pixels, list[int]]:
         if self._held is None:
