@@ -49,6 +49,14 @@ def inverse_square_total(w: Tensor, z: Tensor, labels: Tensor) -> Tensor:
     return ((w**-2) / (w**-2).sum() * cross_entropy(z, labels)).sum()
 
 
+def raw_mean_total(w: Tensor, z: Tensor, labels: Tensor) -> Tensor:
+    return (w * cross_entropy(z, labels)).sum() / len(w)
+
+
+def sigmoid_total(w: Tensor, z: Tensor, labels: Tensor) -> Tensor:
+    return (2 / (1 + (-w).exp()) * cross_entropy(z, labels)).sum() / len(w)
+
+
 def group_means(losses: Tensor, groups: Tensor) -> list[Tensor]:
     return [losses[groups == g].mean() for g in sorted({int(g) for g in groups if g >= 0})]
 

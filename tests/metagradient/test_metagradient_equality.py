@@ -14,7 +14,7 @@ from tests import oracle
 from torch import nn
 
 from fairweight.metagradient import score_gradient
-from fairweight.metagradient.weight_form import InverseSquare, LogitScale, Softmax, WeightForm
+from fairweight.metagradient.weight_form import InverseSquare, LogitScale, RawMean, Sigmoid, Softmax, WeightForm
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.objectives.variance import LossVariance
 from fairweight.types import Batch
@@ -113,6 +113,8 @@ FORMS: dict[str, tuple[WeightForm, Callable]] = {
     "softmax": (Softmax(), oracle.softmax_total),
     "logit-scale": (LogitScale(), oracle.logit_scale_total),
     "inverse-square": (InverseSquare(penalty=0.01), oracle.inverse_square_total),
+    "raw-mean": (RawMean(), oracle.raw_mean_total),
+    "sigmoid": (Sigmoid(), oracle.sigmoid_total),
 }
 
 

@@ -11,7 +11,16 @@ from tests import oracle
 
 from fairweight.errors import UnknownName
 from fairweight.metagradient.passes import classification_loss
-from fairweight.metagradient.weight_form import InverseSquare, LogitScale, Softmax, WeightForm, pull, weight_form
+from fairweight.metagradient.weight_form import (
+    InverseSquare,
+    LogitScale,
+    RawMean,
+    Sigmoid,
+    Softmax,
+    WeightForm,
+    pull,
+    weight_form,
+)
 
 
 def drawn(seed: int, size: int = 7, classes: int = 4):
@@ -31,7 +40,7 @@ def test_closed_form_of_softmax_equals_its_generic_twin(seed):
     assert oracle.error(fast, slow) < 1e-13
 
 
-@pytest.mark.parametrize("form", [Softmax(), LogitScale(), InverseSquare(penalty=0.1)])
+@pytest.mark.parametrize("form", [Softmax(), LogitScale(), InverseSquare(penalty=0.1), RawMean(), Sigmoid()])
 def test_gradient_is_minus_the_mixed_derivative_of_the_total(form):
     """Moving the logits by -t·tangent changes the total; its slope in t, by each score, by differences."""
     scores, logits, moved, labels = drawn(3)
@@ -108,6 +117,20 @@ def test_forms_by_name():
     assert weight_form("softmax") == Softmax()
     assert weight_form("logit-scale") == LogitScale()
     assert weight_form("inverse-square") == InverseSquare()
+    assert weight_form("raw-mean") == RawMean()
+    assert weight_form("sigmoid") == Sigmoid()
+
+
+def test_forms_that_do_not_sum_to_one_start_at_the_plain_mean():
+    losses, none = torch.tensor([1.0, 2.0, 6.0]), torch.empty(0)
+    for form in (RawMean(), Sigmoid()):
+        start = torch.full((3,), form.start)
+        torch.testing.assert_close(form.total(start, none, losses, none, classification_loss), torch.tensor(3.0))
+        torch.testing.assert_close(form.weights(start), torch.full((3,), 1 / 3))
+    assert float(Sigmoid().total(torch.tensor([-50.0, 50.0, 50.0]), none, losses, none, classification_loss)) == (
+        pytest.approx(16 / 3)
+    )
+    torch.testing.assert_close(RawMean().limit(torch.tensor([-3.0, 2.0])), torch.tensor([0.05, 2.0]))
     mine = InverseSquare(penalty=1.0)
     assert weight_form(mine) is mine
     with pytest.raises(UnknownName, match="choose from: softmax, logit-scale, inverse-square"):

@@ -115,13 +115,15 @@ def test_one_step_of_the_paper_by_hand():
     assert abs(float(forml.scores.sum())) < 1e-16 < float(forml.scores.abs().max())
 
 
-@pytest.mark.parametrize("form", ["softmax", "logit-scale", "inverse-square"])
+@pytest.mark.parametrize("form", ["softmax", "logit-scale", "inverse-square", "raw-mean", "sigmoid"])
 def test_training_with_every_weight_form(form):
     """The loss that is stepped on is the form's own, at the new scores."""
     totals = {
         "softmax": oracle.softmax_total,
         "logit-scale": oracle.logit_scale_total,
         "inverse-square": oracle.inverse_square_total,
+        "raw-mean": oracle.raw_mean_total,
+        "sigmoid": oracle.sigmoid_total,
     }
     model = net.mlp().double()
     twin = copy.deepcopy(model)

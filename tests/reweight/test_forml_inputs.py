@@ -86,7 +86,7 @@ def test_one_group_is_enough_where_none_are_compared():
     ("options", "error", "sentence"),
     [
         ({"tie": "sex"}, UnknownName, "choose 'label', 'group', 'cell', or None"),
-        ({"form": "raw"}, UnknownName, "softmax, logit-scale, inverse-square"),
+        ({"form": "raw"}, UnknownName, "softmax, logit-scale, inverse-square, raw-mean, sigmoid"),
         ({"gradient": "exact"}, UnknownName, "auto, forward, difference, double-backward"),
         ({"own": False}, BadInput, "give tie='label' or tie='group'"),
         ({"direction_memory": 1.0}, BadInput, "below 1"),

@@ -127,13 +127,53 @@ def test_the_direction_of_adam(name, warm, reverse):
     assert oracle.error(record.gradient, oracle.gradient(value, w0)) < 1e-8
 
 
+SGDS = {
+    "bare": {},
+    "decay": {"weight_decay": 0.1},
+    "momentum": {"momentum": 0.9, "weight_decay": 0.1},
+    "dampened": {"momentum": 0.9, "dampening": 0.4},
+    "nesterov": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+    "upwards": {"momentum": 0.9, "maximize": True, "weight_decay": 0.1},
+}
+
+
+@pytest.mark.parametrize("mode", ["forward", "double-backward"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("warm", [0, 2])
+@pytest.mark.parametrize("name", SGDS)
+def test_the_direction_of_sgd(name, warm, reverse, mode):
+    """The point is where SGD itself would go (or its mirror image), and the gradient that of the whole way there."""
+    model = net.mlp().double()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, **SGDS[name])
+    for batch, _ in batches(warm, seed=50):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(batch.inputs), batch.labels).backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    start, state = copy.deepcopy(model), copy.deepcopy(optimizer.state_dict())
+    look_ahead = LookAhead(direction="optimizer", reverse=reverse)
+    record, batch, exemplar, scores = gradient_of(model, look_ahead, optimizer, mode)
+
+    def value(w):
+        there = copy.deepcopy(start)
+        other = torch.optim.SGD(there.parameters(), 0.1, **SGDS[name])
+        other.load_state_dict(copy.deepcopy(state))
+        oracle.softmax_total(w, there(batch.inputs), batch.labels).backward()
+        other.step()
+        with torch.no_grad():
+            for p, q in zip(there.parameters(), start.parameters(), strict=True):
+                p.copy_(2 * q - p if reverse else p)
+            return oracle.variance(oracle.cross_entropy(there(exemplar.inputs), exemplar.labels), exemplar.labels)
+
+    w0 = scores.float().double()[batch.rows]
+    assert float(record.objective) == pytest.approx(float(value(w0)), rel=1e-10)
+    assert oracle.error(record.gradient, oracle.gradient(value, w0)) < 1e-7
+
+
 def test_the_direction_of_other_optimizers_is_refused():
     model = net.mlp().double()
-    for optimizer in (torch.optim.RMSprop(model.parameters()), torch.optim.SGD(model.parameters(), 0.1)):
-        with pytest.raises(
-            BadInput, match=f"knows Adam and AdamW, not {type(optimizer).__name__}; use direction='grad"
-        ):
-            gradient_of(model, LookAhead(direction="optimizer"), optimizer)
+    with pytest.raises(BadInput, match="knows SGD, Adam and AdamW, not RMSprop; use direction='grad"):
+        gradient_of(model, LookAhead(direction="optimizer"), torch.optim.RMSprop(model.parameters()))
 
 
 def test_batch_norm_on_the_exemplar_pass_uses_the_statistics_asked_for():

@@ -1,4 +1,4 @@
-"""How scores become weights: softmax over the batch, a scale on each sample's logits, or the inverse square."""
+"""How scores become weights: by softmax over the batch, as they are, by a sigmoid, inverse squares or scaled logits."""
 
 from __future__ import annotations
 
@@ -128,6 +128,43 @@ class InverseSquare(WeightForm):
         return torch.where(scores.abs() < self.smallest, self.smallest, scores)
 
 
+@dataclass(frozen=True)
+class RawMean(WeightForm):
+    """The score itself multiplies the loss, and the batch's mean is taken; starts at 1."""
+
+    name: ClassVar[str] = "raw-mean"
+    start: ClassVar[float] = 1.0
+    smallest: float = 0.05  # a weight of 0 would leave no way back
+
+    def weights(self, scores: Tensor) -> Tensor:
+        """The scores, as shares of their sum: for reports; training uses `total`."""  # [B]
+        return scores / scores.sum()
+
+    def total(self, scores: Tensor, logits: Tensor, losses: Tensor, labels: Tensor, loss: Loss) -> Tensor:
+        """Mean of score times loss."""  # []
+        return (scores.to(losses.dtype) * losses).mean()
+
+    def limit(self, scores: Tensor) -> Tensor:
+        """Weights stay positive."""  # [B]
+        return scores.clamp_min(self.smallest)
+
+
+@dataclass(frozen=True)
+class Sigmoid(WeightForm):
+    """Twice the sigmoid of the score multiplies the loss, from 0 to 2, and the batch's mean is taken."""
+
+    name: ClassVar[str] = "sigmoid"
+
+    def weights(self, scores: Tensor) -> Tensor:
+        """The sigmoids, as shares of their sum: for reports; training uses `total`."""  # [B]
+        each = torch.sigmoid(scores)
+        return each / each.sum()
+
+    def total(self, scores: Tensor, logits: Tensor, losses: Tensor, labels: Tensor, loss: Loss) -> Tensor:
+        """Mean of weight times loss; the plain mean at the start."""  # []
+        return (2 * torch.sigmoid(scores).to(losses.dtype) * losses).mean()
+
+
 def pull(logits: Tensor, tangent: Tensor, labels: Tensor, loss: Loss) -> Tensor:
     """Directional derivative of each sample's loss, from how its logits move."""  # [B]
     with torch.enable_grad():
@@ -141,7 +178,8 @@ def weight_form(form: str | WeightForm) -> WeightForm:
     """The form of that name, or the form itself."""
     if isinstance(form, WeightForm):
         return form
-    known: dict[str, WeightForm] = {f.name: f for f in (Softmax(), LogitScale(), InverseSquare())}
+    forms = (Softmax(), LogitScale(), InverseSquare(), RawMean(), Sigmoid())
+    known: dict[str, WeightForm] = {f.name: f for f in forms}
     if form not in known:
         raise UnknownName(f"{form!r} is not a weight form; choose from: {', '.join(known)}.")
     return known[form]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ class LookAhead:
     """The virtual step θ → θ̃.
 
     lr: its rate; None takes each parameter group's current lr. reverse: go up the train loss instead of down
-    (the paper's appendix). direction: "gradient", bare descent; or "optimizer", Adam's preconditioned step.
+    (the paper's appendix). direction: "gradient", bare descent; or "optimizer", the step
+    that SGD (momentum, Nesterov, decay) or Adam would take; Adam's second moment counts as constant.
     statistics: batch norm on the exemplar pass uses the "batch" or its "running" statistics.
     """
 
@@ -52,7 +53,7 @@ class LookAhead:
                 scale[name] = sign * lr
             else:
                 assert slope is not None
-                precondition, push = _adam(optimizer, group, p, slope[name])
+                precondition, push = _own_step(optimizer, group, p, slope[name])
                 scale[name] = sign * lr * precondition
                 offset[name] = -sign * lr * push
         if not scale:
@@ -62,18 +63,35 @@ class LookAhead:
         return Displacement(scale, offset or None)
 
 
-def _adam(
-    optimizer: torch.optim.Optimizer, group: dict[str, object], p: Tensor, slope: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Adam's step as (factor on the gradient, part owed to memory and decay); the second moment counts as constant."""
-    if not isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
-        raise BadInput(
-            f"LookAhead(direction='optimizer') knows Adam and AdamW, not {type(optimizer).__name__}; "
-            "use direction='gradient'."
-        )
-    beta1, beta2 = (float(b) for b in group["betas"])  # type: ignore[attr-defined]
-    eps = float(group["eps"])  # type: ignore[arg-type]
-    decay = float(group["weight_decay"])  # type: ignore[arg-type]
+def _own_step(
+    optimizer: torch.optim.Optimizer, group: dict[str, Any], p: Tensor, slope: Tensor
+) -> tuple[float | Tensor, Tensor]:
+    """The optimizer's step as (factor on the gradient, part owed to memory and decay)."""
+    if isinstance(optimizer, torch.optim.SGD):
+        return _sgd(optimizer, group, p)
+    if isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW):
+        return _adam(optimizer, group, p, slope)
+    raise BadInput(
+        f"LookAhead(direction='optimizer') knows SGD, Adam and AdamW, not {type(optimizer).__name__}; "
+        "use direction='gradient'."
+    )
+
+
+def _sgd(optimizer: torch.optim.Optimizer, group: dict[str, Any], p: Tensor) -> tuple[float, Tensor]:
+    """SGD's: linear in the gradient, so that nothing is left out."""
+    own, momentum = p.detach(), float(group["momentum"])
+    kept = optimizer.state.get(p, {}).get("momentum_buffer") if momentum else None
+    fresh = 1.0 if kept is None else 1 - float(group["dampening"])  # how far a gradient enters the memory
+    factor = 1 + momentum * fresh if group["nesterov"] else fresh if momentum else 1.0
+    push = torch.zeros_like(own) if kept is None else (momentum**2 if group["nesterov"] else momentum) * kept
+    return factor * (-1.0 if group["maximize"] else 1.0), push + factor * float(group["weight_decay"]) * own
+
+
+def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], p: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+    """Adam's; the second moment counts as constant."""
+    beta1, beta2 = (float(b) for b in group["betas"])
+    eps = float(group["eps"])
+    decay = float(group["weight_decay"])
     decoupled = bool(group.get("decoupled_weight_decay", isinstance(optimizer, torch.optim.AdamW)))
     own = p.detach()
     slope = slope.detach() if decoupled else slope.detach() + decay * own

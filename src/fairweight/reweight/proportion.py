@@ -12,7 +12,7 @@ from fairweight.types import Loss
 
 
 class Proportion(StratumWeights):
-    """Weighs each sample by the inverse size of its group, class or cell, so that each counts alike over the training set.
+    """Weighs each sample by the inverse size of its group, class or cell: over the training set each counts alike.
 
     by: "group", "label" or "cell" (label and group). through: within a batch, weights through the loss are divided by
     their sum, so that strata which many batches miss get less than their share; "sampling" keeps the shares.
