@@ -1,5 +1,7 @@
 """Saving goes on beside the training, and loses nothing by it."""
 
+import resource
+import signal
 import threading
 
 import pytest
@@ -11,6 +13,7 @@ from fairweight.engine import state
 from fairweight.engine.checkpoint import Checkpoint
 from fairweight.engine.snapshot import restore, snapshot
 from fairweight.engine.training import Training
+from fairweight.errors import NoSpace
 
 
 @pytest.fixture
@@ -94,6 +97,22 @@ def test_a_write_that_fails_stops_the_run(tmp_path, monkeypatch, beside):
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with pytest.raises(OSError, match="No space left"):
         fw.fit(model, optimizer, fw.Uniform(model, 12), train, epochs=3, out=tmp_path)
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_the_file_before(tmp_path):
+    path = tmp_path / "kept.safetensors"
+    state.save({"step": 1}, path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write fails instead, as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(NoSpace, match="Make room"):
+            state.save({"step": 2, "large": torch.zeros(100_000)}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert state.load(path) == {"step": 1}
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_no_thread_is_left_behind(tmp_path, beside):

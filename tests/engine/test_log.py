@@ -8,8 +8,8 @@ def test_resume_drops_later_and_broken_lines(tmp_path):
     log.start(0)
     for step in (1, 2, 3):
         log.add("epoch", step, loss=float("nan"))
-    with log.path.open("a") as file:
-        file.write('{"event": "epo')
+    with log.path.open("ab") as file:
+        file.write(b'\xff\xfe\n{"event": "epo')
     log.start(2)
     lines = [json.loads(line) for line in log.path.read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import fairweight as fw
-from fairweight.engine.state import flatten, load
+from fairweight.engine.state import flatten, load, save
 from fairweight.errors import BadCheckpoint, BadInput
 
 SCRIPT = Path(__file__).with_name("run_for_kill.py")
@@ -74,15 +74,50 @@ def test_resume_of_another_run_is_refused(tmp_path):
         fw.fit(model, optimizer, fw.Uniform(model, 14), batch, epochs=1, out=tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "text"])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "text", "another tree"])
 def test_unreadable_checkpoint_is_a_sentence(tmp_path, damage):
     batch, model, optimizer = small()
     fw.fit(model, optimizer, fw.Uniform(model, 12), batch, epochs=1, out=tmp_path)
     path = tmp_path / "checkpoint.safetensors"
     content = path.read_bytes()
-    path.write_bytes({"truncated": content[: len(content) // 2], "empty": b"", "text": b"hello" * 100}[damage])
+    if damage == "another tree":
+        save({"model": model.state_dict()}, path)
+    else:
+        path.write_bytes({"truncated": content[: len(content) // 2], "empty": b"", "text": b"hello" * 100}[damage])
     with pytest.raises(BadCheckpoint, match="delete it and start the run again"):
         fw.fit(model, optimizer, fw.Uniform(model, 12), batch, epochs=1, out=tmp_path, resume=True)
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Interrupting(fw.Observer):
+    """Warns in the first epoch, and ends the process's turn at one step."""
+
+    def __init__(self, watch: fw.Watch, at: int) -> None:
+        self.watch, self.at = watch, at
+
+    def on_step(self, step, record):
+        if step == self.at:
+            raise Interrupted
+
+    def on_epoch(self, epoch, summary):
+        self.watch.warn("something: was seen")
+
+
+def test_a_warning_is_in_the_log_once(tmp_path):
+    for at in (3, -1):
+        batch, model, optimizer = small()
+        watch = fw.Watch()
+        observers = [watch, Interrupting(watch, at)]
+        try:
+            fw.fit(model, optimizer, fw.Uniform(model, 12), batch, None, 4, observers, out=tmp_path, resume=True)
+        except Interrupted:
+            pass
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines if line["event"] in ("resume", "end")] == ["resume", "end"]
+    assert [line["text"] for line in lines if line["event"] == "warning"] == ["something: was seen"]
 
 
 def test_resume_of_a_finished_run_trains_no_more(tmp_path):

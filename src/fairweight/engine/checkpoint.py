@@ -63,6 +63,10 @@ class Checkpoint:
         if not self.path.exists():
             return None
         tree: dict[str, Any] = state.load(self.path)
+        if not isinstance(tree, dict) or not {"identity", "step"} <= tree.keys():
+            raise BadCheckpoint(
+                f"{self.path} holds no run, or one of another version; delete it and start the run again."
+            )
         for key, value in self.identity.items():
             if tree["identity"].get(key) != value:
                 raise BadCheckpoint(

@@ -22,7 +22,7 @@ class Log:
         """Begin at this step: keep the lines before it, whole ones alone."""
         kept = []
         if step > 0 and self.path.exists():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
+            for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
                     entry = json.loads(line)
                 except json.JSONDecodeError:

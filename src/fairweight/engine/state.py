@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadCheckpoint, BadInput
+from fairweight.errors import BadCheckpoint, BadInput, NoSpace
 
 
 def flatten(tree: Any) -> tuple[dict[str, Tensor], Any]:
@@ -85,6 +85,7 @@ def save(tree: Any, path: Path) -> None:
 
 def write(tree: Copied, path: Path) -> None:
     """Write what was copied, whole or not at all."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     folder = _beside(path)
@@ -99,6 +100,10 @@ def write(tree: Copied, path: Path) -> None:
         with file.open("rb") as written:
             os.fsync(written.fileno())
         file.replace(path)
+    except SafetensorError as error:  # its word for a full disk, too, which is no OSError
+        raise NoSpace(
+            f"{path} cannot be written ({error}); what was there before still is. Make room, then resume the run."
+        ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

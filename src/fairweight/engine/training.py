@@ -60,6 +60,8 @@ class Training:
             raise BadInput(f"{type(reweighter).__name__} was made for another model; make it with the model you train.")
         if epochs < 1:
             raise BadInput(f"epochs={epochs}; train for at least 1.")
+        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            raise BadInput("ReduceLROnPlateau asks for a number at each step; give a scheduler that counts epochs.")
         self.model, self.optimizer, self.reweighter = model, optimizer, reweighter
         self.train, self.exemplar, self.epochs, self.validation = train, exemplar, epochs, validation
         self.scheduler, self.augment, self.options = scheduler, augment, options
@@ -86,6 +88,7 @@ class Training:
         self.reader = Reader(train, self._rows, len(self.sampler))
         self.weighted: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own
         self.captured: CapturedStep | None = None
+        self._warned = 0  # warnings that are in the log
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -115,6 +118,8 @@ class Training:
         torch.manual_seed(self.options.seed)
         self.reweighter.begin(self.train, self.exemplar)
         step = self._restored_step() if self.resume else 0
+        if step:
+            self._warned = len(self.watch.warnings)
         if self.log is not None:
             self.log.start(step)
             self.log.add("resume" if step else "start", step, epochs=self.epochs, **self._identity())
@@ -271,13 +276,10 @@ class Training:
             self.stopped = reasons[0]
         if self.log is not None:
             self.log.add("epoch", step, **summary)
-            for warning in self.watch.warnings[self._logged_warnings() :]:
+            for warning in self.watch.warnings[self._warned :]:
                 self.log.add("warning", step, text=warning)
+            self._warned = len(self.watch.warnings)
         self._keep(step)
-
-    def _logged_warnings(self) -> int:
-        count, self._warned = getattr(self, "_warned", 0), len(self.watch.warnings)
-        return count
 
     def _keep(self, step: int) -> None:
         if self.checkpoint is not None:
