@@ -78,6 +78,10 @@ def test_a_method_that_lacks_groups_is_refused_by_name_and_left_out_of_all(fairw
         (["compare", "people.csv", "--label", "hired", "--methods", "magic"], "'magic' is not one of"),
         (["compare", "people.csv", "--label", "wage"], "wage"),
         (["compare", "nothing.csv", "--label", "hired"], "nothing.csv"),
+        (["compare", "people.csv", "--label", "hired", "--methods", ","], "--methods names none"),
+        (["compare", "people.csv", "--label", "hired", "--delimiter", ";"], "give it with --delimiter"),
+        (["compare", "people.csv", "--label", "hired", "--group", "sex", "--floor", "300"], "say --small-groups"),
+        (["compare", "people.csv", "--label", "hired", "--missing-labels", "x"], "--missing-labels is 'x'"),
         (["compare", "people.csv", "--label", "hired", "--select", "luck"], "choose from: accuracy"),
         (["compare", "people.csv", "--label", "hired", "--engine", "slurm"], "choose processes or ray"),
     ],
@@ -89,3 +93,19 @@ def test_what_cannot_be_done_is_one_sentence(fairweight, people, tmp_path, words
     assert err.count("\n") == 1
     assert out == ""
     assert not (tmp_path / "runs").exists()
+
+
+def test_own_data_is_read_as_train_reads_it(fairweight, people, tmp_path):
+    frame = pd.read_csv(people)
+    frame.loc[::9, "hired"] = None
+    frame.to_csv("sheet.csv", index=False, sep=";")
+    words = ["compare", "sheet.csv", "--label", "hired", "--group", "sex", "--methods", "uniform", "--seeds", "1"]
+    words += ["--epochs", "1", "--jobs", "1", "--delimiter", "semicolon", "--test", "0.3", "--drop", "b", "--json"]
+    status, _, err = fairweight(*words)
+    assert status == 2
+    assert "leave them out with --missing-labels drop" in err
+    status, out, err = fairweight(*words, "--missing-labels", "drop", "--positive", "no")
+    assert status == 0, err
+    notes = " ".join(json.loads(out)["notes"])
+    for note in ("1 (the positive class) is 'no'", "Left out as asked: 'b'", "Test: 106 rows", "45 rows"):
+        assert note in notes

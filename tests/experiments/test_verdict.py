@@ -76,4 +76,6 @@ def test_paired_is_the_t_test_over_shared_seeds():
     assert found.p == pytest.approx(stats.ttest_rel([3.0, 4.5, 5.0], [2.0, 4.0, 5.5]).pvalue)
     assert math.isnan(paired({0: 1.0}, {0: 2.0}).p)
     assert paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}).p == 1.0
+    alike = paired({0: 0.3, 1: 0.7}, {0: 0.2, 1: 0.6})  # 0.1 and 0.1, but for rounding: a spread that says nothing
+    assert math.isnan(alike.p)
     assert paired({}, {}).to_dict() == {"mean": None, "standard_error": None, "n": 0, "p": None}

@@ -111,6 +111,11 @@ def share_or_file(words: str) -> float | str:
         return words
 
 
+def given(**values: Any) -> dict[str, Any]:
+    """Those that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def delimiter_of(words: str | None) -> str | None:
     """The character, where it was spelled out."""
     return {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "bar": "|"}.get(words or "", words)

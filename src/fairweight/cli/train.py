@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairweight.cli._options import Device, Json, Seed, device_of, print_json, show_log, spare_threads
-from fairweight.cli._words import assigned, delimiter_of, listed, numbers, share_or_file, told
+from fairweight.cli._words import assigned, delimiter_of, given, listed, numbers, share_or_file, told
 from fairweight.errors import BadInput, FairweightError
 
 if TYPE_CHECKING:
@@ -94,29 +94,29 @@ def train(
     from fairweight.experiments.train import Wanted
 
     data = {
-        "labels": _set(positive=positive, missing=missing_labels, max_classes=max_classes),
-        "groups": _set(below=small_groups, floor=floor, missing=missing_groups, only=listed(only_groups) or None),
-        "table": _set(
+        "labels": given(positive=positive, missing=missing_labels, max_classes=max_classes),
+        "groups": given(below=small_groups, floor=floor, missing=missing_groups, only=listed(only_groups) or None),
+        "table": given(
             numeric=listed(numeric) or None, categorical=listed(categorical) or None, drop=listed(drop) or None,
             keep=listed(keep) or None, group_in_inputs=group_in_inputs or None, drop_leaks=drop_leaks or None,
             max_categories=max_categories, delimiter=delimiter_of(delimiter), encoding=encoding,
         ),
-        "image": _set(
+        "image": given(
             size=image_size, channels=channels, file_column=file_column, unreadable=unreadable,
             memory_gb=memory_gb, reader_processes=reader_processes,
         ),
-        "split": _set(
+        "split": given(
             test=None if test is None else share_or_file(test),
             validation=None if validation is None else share_or_file(validation), column=split_column,
         ),
-        "exemplar": _set(source=exemplars, size=exemplar_size, inside=exemplar_inside or None),
+        "exemplar": given(source=exemplars, size=exemplar_size, inside=exemplar_inside or None),
         "corruptions": list(corrupt or []),
         "limit": limit,
     }  # fmt: skip
-    training = _set(
+    training = given(
         optimizer=optimizer, lr=lr, weight_decay=weight_decay, epochs=epochs, batch_size=batch_size, per_cell=per_cell,
-        network=_set(name=network, hidden=_widths(hidden)) or None,
-        method_options=_set(**assigned(option or [], "--option"), objective=objective) or None,
+        network=given(name=network, hidden=_widths(hidden)) or None,
+        method_options=given(**assigned(option or [], "--option"), objective=objective) or None,
         search=assigned(search or [], "--search") or None,
     )  # fmt: skip
     if patience is not None:
@@ -186,11 +186,6 @@ def _say(line: str) -> None:
 
 def _silent(line: str) -> None:
     """Nothing but the JSON object is printed."""
-
-
-def _set(**values: Any) -> dict[str, Any]:
-    """Those that were given."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _widths(words: str | None) -> list[int] | None:

@@ -93,8 +93,8 @@ def paired(row: Mapping[int, float], other: Mapping[int, float]) -> Paired:
     mean = Mean.of(apart)
     if mean.n < 2:
         return Paired(mean, math.nan)
-    if mean.error == 0:
-        return Paired(mean, 1.0 if mean.value == 0 else 0.0)
+    if mean.error <= 1e-9 * abs(mean.value):  # but for rounding, all alike: rates of few samples often are
+        return Paired(mean, 1.0 if mean.value == 0 else math.nan)
     from scipy import stats
 
     return Paired(mean, float(2 * stats.t.sf(abs(mean.value / mean.error), mean.n - 1)))
