@@ -97,6 +97,23 @@ def test_a_row_that_comes_twice_before_it_is_written_down(known: str) -> None:
     assert_same(fast, slow)
 
 
+@pytest.mark.parametrize("known", KNOWN)
+def test_a_row_that_is_drawn_several_times_in_one_step_is_seen_as_often(known: str) -> None:
+    fast, slow = Dynamics(COUNT), Dynamics(COUNT)
+    drawn = 0
+    for step in steps(known, 2):
+        if step is None:
+            fast.on_epoch(None, 3)
+            slow.on_epoch(None, 3)
+        else:
+            rows, record = step[0][torch.arange(len(step[0])) // 3], step[1]
+            drawn += len(rows)
+            fast.on_step(rows, record)
+            one_by_one(slow, rows, record)
+    assert_same(fast, slow)
+    assert int(fast.visits.sum()) == drawn
+
+
 def test_a_push_of_one_epoch_is_not_taken_for_that_of_the_next() -> None:
     fast, slow = Dynamics(COUNT), Dynamics(COUNT)
     for step in itertools.chain(steps("all", 2, 1), steps("plain training", 2, 1)):

@@ -1,5 +1,6 @@
 """A run that is killed at any moment and resumed ends bit for bit as one that is not."""
 
+import contextlib
 import json
 import os
 import random
@@ -111,10 +112,8 @@ def test_a_warning_is_in_the_log_once(tmp_path):
         batch, model, optimizer = small()
         watch = fw.Watch()
         observers = [watch, Interrupting(watch, at)]
-        try:
+        with contextlib.suppress(Interrupted):
             fw.fit(model, optimizer, fw.Uniform(model, 12), batch, None, 4, observers, out=tmp_path, resume=True)
-        except Interrupted:
-            pass
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines if line["event"] in ("resume", "end")] == ["resume", "end"]
     assert [line["text"] for line in lines if line["event"] == "warning"] == ["something: was seen"]

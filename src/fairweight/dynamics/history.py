@@ -130,7 +130,8 @@ class Dynamics:
             rows, one = visit[0], Visits._make((part,) for part in visit)
             noted = torch.zeros(len(self._noted), len(rows), device=self.device)
             note(noted, torch.arange(len(rows), device=self.device), one)
-            self._move_rows(rows, noted, one.pushed, one.judged)
+            for places in _each_once(rows):  # a row that is drawn twice in one step is seen twice
+                self._move_rows(rows[places], noted[:, places], one.pushed, one.judged)
 
     def _move_rows(self, rows: Tensor, noted: Tensor, pushed: bool, judged: bool) -> None:
         part = self._history[:, rows]  # [C, M], a copy
@@ -228,6 +229,15 @@ def _steps_at_once(record: StepRecord) -> int:
     logits = samples if record.logits is None else max(1, record.logits.numel())
     room = PENDING_LOGITS_GPU if record.losses.is_cuda else PENDING_LOGITS
     return max(1, min(PENDING_SAMPLES // samples, room // logits))
+
+
+def _each_once(rows: Tensor) -> list[Tensor]:
+    """Places in rows, all of them, in as many parts as it takes for no row to be in a part twice; in their order."""
+    order = torch.argsort(rows, stable=True)
+    _, counts = torch.unique_consecutive(rows[order], return_counts=True)
+    begins = (counts.cumsum(0) - counts).repeat_interleave(counts)  # where the run of equal rows begins
+    turn = torch.arange(len(rows), device=rows.device) - begins
+    return [order[turn == k] for k in range(int(counts.max()))]
 
 
 def _all_one(weights: Tensor) -> bool:
