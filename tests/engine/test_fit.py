@@ -1,11 +1,13 @@
 import json
 import logging
+from itertools import pairwise
 
 import pytest
 import torch
 
 import fairweight as fw
 from fairweight.errors import BadInput, LossNotFinite, MissingExemplar, UnknownName
+from fairweight.types import Cells
 
 
 def problem(n=60, seed=0, groups=False):
@@ -47,6 +49,29 @@ def test_forml_learns_and_the_log_tells(tmp_path):
     assert last["validation"]["accuracy"] > lines[1]["validation"]["accuracy"]
     assert last["score_std"] > 0.01
     assert record.history[-1]["loss"] < record.history[0]["loss"]
+
+
+@pytest.mark.parametrize("too", [False, True])
+def test_exemplars_are_augmented_where_that_is_asked_for(too):
+    batch, model, optimizer = problem()
+    seen = []
+
+    class Keeping(fw.FORML):
+        def step(self, batch, exemplar, optimizer, **rest):
+            seen.append((batch.inputs, exemplar.inputs))
+            return super().step(batch, exemplar, optimizer, **rest)
+
+    def noisy(inputs, generator):
+        return inputs + torch.randn(inputs.shape, generator=generator)
+
+    options = fw.FitOptions(batch_size=30, per_cell=10, seed=3, augment_exemplars=too)
+    fw.fit(model, optimizer, Keeping(model, 60), batch, batch, 2, augment=noisy, options=options)
+    known = {tuple(row.tolist()) for row in batch.inputs}
+    assert not any(tuple(row.tolist()) in known for train, _ in seen for row in train)
+    assert all((tuple(row.tolist()) in known) != too for _, exemplar in seen for row in exemplar)
+    draws = fw.ExemplarSampler(Cells.of(batch.labels, None), 10, 3)
+    noise = [held - batch.inputs[draws.rows(step)] for step, (_, held) in enumerate(seen)]
+    assert all(not torch.equal(a, b) for a, b in pairwise(noise)) == too  # drawn anew at every step
 
 
 def test_epoch_numbers_are_those_of_the_records():

@@ -120,6 +120,15 @@ def test_every_option_changes_some_run(name):
         assert fingerprints({option: other}) != usual, option
 
 
+def test_exemplars_that_are_augmented_change_the_rows_that_learn_from_them():
+    usual, other = (
+        {row.key: row.spec.fingerprint for row in planned("cifar10", options=options).every if row.spec is not None}
+        for options in ({}, {"augment_exemplars": "yes"})
+    )
+    changed = {key for key, name in usual.items() if other[key] != name}
+    assert changed == {key for key in usual if key.startswith(("forml", "mwn", "l2rw"))}
+
+
 def test_epochs_scale_the_schedule():
     spec = planned("cifar10").every[0].spec
     assert spec.schedule == {"name": "step", "at": [60, 120, 160], "factor": 0.1}

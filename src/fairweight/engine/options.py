@@ -34,7 +34,8 @@ class Scheduler(Protocol):
 class FitOptions:
     """How a run is carried out; what it learns from is given to fit itself.
 
-    per_cell: exemplars of each label (and group) in an exemplar batch. clip_norm: largest norm of the gradient.
+    per_cell: exemplars of each label (and group) in an exemplar batch. augment_exemplars: change them at random as
+    training batches are, where fit is given an augmentation. clip_norm: largest norm of the gradient.
     accumulate: batches per optimizer step. autocast: such as torch.bfloat16. capture: replay whole steps as a CUDA
     graph where that works. compile: torch.compile the step, a minute that long runs on a GPU win back.
     checkpoint_every: seconds between saves within an epoch.
@@ -42,6 +43,7 @@ class FitOptions:
 
     batch_size: int = 128
     per_cell: int = 10
+    augment_exemplars: bool = False
     seed: int = 0
     drop_last: bool = False
     clip_norm: float | None = None

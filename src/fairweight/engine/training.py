@@ -166,11 +166,12 @@ class Training:
         return 0 if saved is None else restore(self, saved)
 
     def _batch(self, step: int) -> Batch:
-        batch = self.reader.batch(step).to(self.device)
-        if self.augment is not None:
-            stream = generator("augment", self.options.seed, step)
-            batch = replace(batch, inputs=self.augment(batch.inputs, stream))
-        return batch
+        return self._augmented(self.reader.batch(step).to(self.device), "augment", step)
+
+    def _augmented(self, batch: Batch, stream: str, step: int) -> Batch:
+        if self.augment is None:
+            return batch
+        return replace(batch, inputs=self.augment(batch.inputs, generator(stream, self.options.seed, step)))
 
     def _rows(self, step: int) -> Tensor:
         epoch, position = divmod(step, len(self.sampler))
@@ -212,6 +213,8 @@ class Training:
         exemplar = None
         if self.draws is not None and self.exemplar is not None:
             exemplar = self.draws.batch(self.exemplar, step).to(self.device)
+            if self.options.augment_exemplars:
+                exemplar = self._augmented(exemplar, "augment exemplars", step)
         try:
             with self._casting():
                 return taker(batch, exemplar, step)

@@ -95,6 +95,7 @@ def run(
         options=FitOptions(
             batch_size=spec.batch_size,
             per_cell=spec.per_cell,
+            augment_exemplars=spec.augment_exemplars,
             seed=spec.seed,
             clip_norm=spec.clip_norm,
             autocast=None if spec.autocast is None else getattr(torch, spec.autocast),

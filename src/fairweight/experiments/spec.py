@@ -15,6 +15,8 @@ from fairweight.errors import BadInput
 
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
 GENERATION = 1
+# Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
+LATER = {"augment_exemplars": False}
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Spec:
     clip_norm: float | None = None
     autocast: str | None = None  # "bfloat16"
     augment: bool = False
+    augment_exemplars: bool = False
     early_stopping: Mapping[str, Any] = field(default_factory=dict)  # {"metric": "loss", "patience": 5}
     seed: int = 0
     data_seed: int | None = None  # of splits and corruptions; None: the seed
@@ -64,7 +67,7 @@ class Spec:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         values: dict[str, Any] = json.loads(json.dumps(asdict(self), default=dict))
-        return values
+        return {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Spec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from fairweight.experiments.spec import Spec
@@ -16,6 +17,12 @@ OPTIONS = {
         "whether the 5,000 exemplars leave the training set, as the text says, or stay",
     ),
     "per_class": Option("3", (), "exemplars of each class in a batch, for the rows as printed"),
+    "augment_exemplars": Option("no", ("no", "yes"), "whether exemplar batches are flipped and shifted as batches are"),
+    "direction": Option(
+        "gradient",
+        ("gradient", "optimizer"),
+        "the look-ahead of the rows as printed: bare gradient descent, or SGD's own step with momentum and decay",
+    ),
     "max_loss": Option(
         "range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean"
     ),
@@ -34,7 +41,6 @@ OPTIONS = {
 REMARKS = (
     "LB moves its multipliers after every epoch of one training, with the mean recall over classes as the pivot: the "
     "paper says nothing, and one training per value is not affordable here.",
-    "Exemplar batches are not augmented.",
 )
 
 
@@ -104,6 +110,8 @@ class CifarTable(Table):
             *three_rows(printed, default, against=beside),
             *self.extras(part, default, beside),
         ]
+        if plan.options["augment_exemplars"] == "yes":
+            rows = [_with_augmented_exemplars(row) for row in rows]
         return tuple(rows)
 
     def mwn(self, plan: Plan, base: Spec) -> Spec:
@@ -154,6 +162,13 @@ class CifarTable(Table):
             Row("group-dro", "GroupDRO over classes", dro, None, "extra", against=beside),
             Row("class-bias", "Uniform with a bias per class", None, None, "extra", moved=bias, against=beside),
         ]
+
+
+def _with_augmented_exemplars(row: Row) -> Row:
+    """The row, where it draws exemplars at every step."""
+    if row.spec is None or row.spec.method not in ("forml", "l2rw", "meta-weight-net"):
+        return row
+    return replace(row, spec=row.spec.with_(augment_exemplars=True))
 
 
 def in_steps(plan: Plan) -> bool:

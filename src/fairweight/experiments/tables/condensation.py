@@ -48,7 +48,7 @@ class Condensation(CifarTable):
         "Dropped are the lowest EMA (decay 0.9) of weight times loss, the weight being the softmax weight in the batch "
         "times its size; ties of forgetting events go to the lower EMA loss.",
         "Each seed has its own forgetting runs, its own FORML run, its own subset and its own retraining.",
-        "The exemplars stay in the training set.",
+        "The exemplars stay in the training set; their batches are not augmented.",
     )
 
     def base(self, plan: Plan) -> Spec:
