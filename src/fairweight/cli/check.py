@@ -64,9 +64,12 @@ def _shape(words: str) -> tuple[int, ...] | None:
     if not words:
         return None
     try:
-        return tuple(int(part) for part in words.replace("x", ",").split(","))
+        found = tuple(int(part) for part in words.replace("x", ",").split(","))
     except ValueError:
-        raise BadInput(f"--input {words}: give whole numbers, such as 3,32,32.") from None
+        found = (0,)
+    if min(found) < 1:
+        raise BadInput(f"--input {words}: give whole numbers from 1, such as 3,32,32.")
+    return found
 
 
 def _verdict(error: float, bound: float) -> str:

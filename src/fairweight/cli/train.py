@@ -116,7 +116,7 @@ def train(
     training = given(
         optimizer=optimizer, lr=lr, weight_decay=weight_decay, epochs=epochs, batch_size=batch_size, per_cell=per_cell,
         network=given(name=network, hidden=_widths(hidden)) or None,
-        method_options=given(**assigned(option or [], "--option"), objective=objective) or None,
+        method_options={**assigned(option or [], "--option"), **given(objective=objective)} or None,
         search=assigned(search or [], "--search") or None,
     )  # fmt: skip
     if patience is not None:

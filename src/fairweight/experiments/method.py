@@ -18,6 +18,8 @@ from fairweight.reweight import Reweighter
 from fairweight.reweight._look_ahead import LookAhead
 from fairweight.reweight._score_step import AdaptiveStep, PlainStep, ScoreStep
 
+_PARTS = {"look_ahead": "look_ahead.lr=0.1", "score_step": "score_step.rate=0.1"}  # each has options of its own
+
 
 def method_from(name: str, options: Mapping[str, Any], model: nn.Module, num_samples: int) -> Reweighter:
     """The method of that name; objective, look_ahead, score_step and target may be given in words.
@@ -35,6 +37,13 @@ def _made(key: str, value: Any) -> Any:
         return objective_from(value)
     if key == "objective" and isinstance(value, Mapping):
         return _objective(value)
+    plain = isinstance(value, str | int | float | list)
+    if key in _PARTS and plain:
+        raise BadInput(f"{key}={value!r}: it is more than one value; give its parts by name, such as {_PARTS[key]}.")
+    if key == "objective" and plain:
+        raise BadInput(f"objective={value!r} is no objective; write for example 'mean + 0.5 * max-discrepancy'.")
+    if key == "loss" and plain:
+        raise BadInput(f"loss={value!r}: a loss is a function, which only Python can give; leave it out.")
     if key == "look_ahead" and isinstance(value, Mapping):
         return LookAhead(**_checked(LookAhead, value, "look_ahead"))
     if key == "score_step" and isinstance(value, Mapping):
