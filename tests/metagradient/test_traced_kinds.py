@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import fairweight as fw
+from fairweight.errors import LabelsBeyondLogits
 
 
 @pytest.fixture(autouse=True)
@@ -199,3 +200,16 @@ def test_groups_at_times():
     first, second, third = batches()
     marked = fw.Batch(second[0].inputs, second[0].labels, torch.arange(10) % 2, second[0].rows)
     compare(Mlp, [first, (marked, second[1]), third])
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["train", "exemplar"])
+def test_labels_beyond_the_logits_after_the_trace(which):
+    torch.manual_seed(0)
+    model = Mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    forml = fw.FORML(model, 30, gradient="forward", trace=True)
+    pair = batches()[0]
+    forml.step(*pair, optimizer)
+    pair[which].labels[2] = 3
+    with pytest.raises(LabelsBeyondLogits, match=("train", "exemplar")[which]):
+        forml.step(*pair, optimizer)

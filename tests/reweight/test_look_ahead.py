@@ -73,7 +73,9 @@ def test_without_a_look_ahead_the_objective_is_taken_at_rest():
     assert float(rest.objective) == pytest.approx(float(value), rel=1e-12)
 
 
-ADAMS = ["adam", "adam with decay", "adamw", "amsgrad"]
+ADAMS = {name: OPTIMIZERS[name] for name in ("adam", "adam with decay", "adamw", "amsgrad")}
+ADAMS["upwards"] = lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.1, maximize=True)
+ADAMS["upwards, adamw"] = lambda p: torch.optim.AdamW(p, 0.01, maximize=True)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -82,14 +84,14 @@ ADAMS = ["adam", "adam with decay", "adamw", "amsgrad"]
 def test_the_direction_of_adam(name, warm, reverse):
     """The point is where Adam itself would go; the gradient holds its second moment constant."""
     model = net.mlp().double()
-    optimizer = OPTIMIZERS[name](model.parameters())
+    optimizer = ADAMS[name](model.parameters())
     for batch, _ in batches(warm, seed=50):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(batch.inputs), batch.labels).backward()
         optimizer.step()
     optimizer.zero_grad()
     twin = copy.deepcopy(model)
-    other = OPTIMIZERS[name](twin.parameters())
+    other = ADAMS[name](twin.parameters())
     other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     record, batch, exemplar, scores = gradient_of(model, LookAhead(direction="optimizer", reverse=reverse), optimizer)
     w0 = scores.float().double()[batch.rows]
@@ -105,7 +107,8 @@ def test_the_direction_of_adam(name, warm, reverse):
         time = float(s["step"])
         second = s["max_exp_avg_sq"] if group["amsgrad"] else s["exp_avg_sq"]
         size = (second / (1 - group["betas"][1] ** time)).sqrt() + group["eps"]
-        return -group["lr"] * (1 - group["betas"][0]) / (1 - group["betas"][0] ** time) / size
+        up = -1.0 if group["maximize"] else 1.0
+        return -up * group["lr"] * (1 - group["betas"][0]) / (1 - group["betas"][0] ** time) / size
 
     factors = {n: factor(n, p) for n, p in twin.named_parameters()}
     sign = -1.0 if reverse else 1.0

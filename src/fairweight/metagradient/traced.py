@@ -83,6 +83,8 @@ class TracedStep:
         self.at_rest = at_rest
         self._held = list(_held(model, self.names))
         whole = _trace(self, batch, exemplar, loss, objective)
+        (output,) = (node for node in whole.graph.nodes if node.op == "output")
+        self.like = torch.empty(output.args[0][_SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
         norms = _merge(whole, len(self.names), self._held)
         self.norms = [norm for norm, _, _ in norms]
         first, second, late = _split(whole, [node for _, mean, inverse in norms for node in (mean, inverse)])

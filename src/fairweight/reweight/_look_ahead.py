@@ -93,8 +93,8 @@ def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], p: Tensor, sl
     eps = float(group["eps"])
     decay = float(group["weight_decay"])
     decoupled = bool(group.get("decoupled_weight_decay", isinstance(optimizer, torch.optim.AdamW)))
-    own = p.detach()
-    slope = slope.detach() if decoupled else slope.detach() + decay * own
+    own, up = p.detach(), -1.0 if group["maximize"] else 1.0
+    slope = up * slope.detach() if decoupled else up * slope.detach() + decay * own
     state = optimizer.state.get(p, {})
     time = float(state["step"]) + 1 if state else 1.0
     second = beta2 * state["exp_avg_sq"] + (1 - beta2) * slope.square() if state else (1 - beta2) * slope.square()
@@ -104,4 +104,4 @@ def _adam(optimizer: torch.optim.Optimizer, group: dict[str, Any], p: Tensor, sl
     factor = (1 - beta1) / (1 - beta1**time) / size
     first = state["exp_avg"] if state else torch.zeros_like(slope)
     push = beta1 / (1 - beta1**time) * first / size
-    return factor, push + decay * own * (1.0 if decoupled else factor)
+    return up * factor, push + decay * own * (1.0 if decoupled else factor)

@@ -24,7 +24,7 @@ from fairweight.metagradient import (
     weight_form,
 )
 from fairweight.metagradient.compiled import compiled
-from fairweight.metagradient.passes import Parameters, trainable, unwrap
+from fairweight.metagradient.passes import Parameters, check_labels, trainable, unwrap
 from fairweight.metagradient.scope import in_scope
 from fairweight.metagradient.traced import TracedSolution
 from fairweight.objectives.mean import MeanLoss
@@ -210,6 +210,9 @@ class FORML(ExemplarLearner):
         traced = self._graphs.of(self, batch, exemplar, moving)
         if traced is None:
             return None
+        if check:
+            check_labels(traced.like, batch.labels, "train")
+            check_labels(traced.like, exemplar.labels, "exemplar")
         before = self._batch_scores(rows, shared)
         found = traced.solve(parameters, before, self._graphs.rates(moving, displacement), batch, exemplar)
         if check:
