@@ -57,6 +57,18 @@ class OwnBuffer(Mlp):
         return self.head(z - self.mean)
 
 
+class Mask(Mlp):
+    """Buffers that are no real numbers, and stay."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.arange(5) > 1)
+        self.register_buffer("phase", torch.ones(5, dtype=torch.complex128))
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.first(x)) * self.mask)
+
+
 class NewBuffer(OwnBuffer):
     """The same with a new tensor at each pass."""
 
@@ -103,6 +115,7 @@ def tracked_instances():
 KINDS = {
     "unused": (Mlp, True),
     "frozen": (frozen, True),
+    "mask": (Mask, True),
     "norm twice": (NormTwice, False),
     "own buffer": (OwnBuffer, False),
     "new buffer": (NewBuffer, False),

@@ -44,7 +44,9 @@ def difference(
     if not _near(logits, found.logits, found.logits, bound):
         return "the model's logits are others than those of its graph"
     for name, value in after.items():
-        if name not in before or not _near(value, traced[name], value.double() - before[name], bound):
+        was = before.get(name)
+        moved = value - was if was is not None and value.is_floating_point() else value
+        if was is None or not _near(value, traced[name], moved, bound):
             return f"the graph does not move the buffer {name!r} as the model does"
     back, ahead = _both_ways(step, found, done, exemplar, objective, displacement)
     if abs(back - ahead) > bound * max(abs(back), abs(ahead)):
