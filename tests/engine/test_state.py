@@ -45,6 +45,24 @@ def test_tensors_of_every_kind_come_back_bit_for_bit(tmp_path):
         assert torch.equal(a[key], b[key])
 
 
+def test_a_bit_that_was_lost_is_refused_wherever_it_stood(tmp_path):
+    tree = {"a": torch.arange(20.0), "b": [torch.arange(9, dtype=torch.uint8), torch.tensor(3)], "step": 12}
+    state.save(tree, tmp_path / "file")
+    content = (tmp_path / "file").read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << (place % 7)
+        (tmp_path / "file").write_bytes(changed)
+        try:
+            back = state.load(tmp_path / "file")
+        except BadCheckpoint:
+            continue
+        tensors, skeleton = state.flatten(back)  # a bit that nobody reads, such as that of a space
+        expected, plain = state.flatten(tree)
+        assert skeleton == plain, place
+        assert all(torch.equal(tensors[key], t) and tensors[key].dtype == t.dtype for key, t in expected.items()), place
+
+
 def test_what_cannot_be_saved_is_named():
     with pytest.raises(BadInput, match="/scheduler/lambda holds a function"):
         state.flatten({"scheduler": {"lambda": lambda x: x}})

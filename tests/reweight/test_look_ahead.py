@@ -130,6 +130,15 @@ def test_the_direction_of_adam(name, warm, reverse):
     assert oracle.error(record.gradient, oracle.gradient(value, w0)) < 1e-8
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_where_training_climbs_so_does_the_bare_look_ahead(reverse):
+    model = net.mlp().double()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, maximize=True)
+    record, batch, exemplar, scores = gradient_of(model, LookAhead(reverse=reverse), optimizer)
+    exact = score_gradient(model, batch, exemplar, scores.float().double(), LossVariance(), 0.1, reverse=not reverse)
+    assert oracle.error(record.gradient, exact) < 1e-13
+
+
 SGDS = {
     "bare": {},
     "decay": {"weight_decay": 0.1},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import BadCheckpoint, BadInput, NoSpace
+
+SUM = "crc32"
 
 
 def flatten(tree: Any) -> tuple[dict[str, Tensor], Any]:
@@ -95,7 +98,8 @@ def write(tree: Copied, path: Path) -> None:
         file.touch()
         mode = file.stat().st_mode
         # The library writes a file of its own making, for its owner alone, and renames it: all within the folder.
-        save_file(tree.tensors, file, metadata={"tree": json.dumps(tree.skeleton)})
+        skeleton = json.dumps(tree.skeleton)
+        save_file(tree.tensors, file, metadata={"tree": skeleton, SUM: _sum(skeleton, tree.tensors)})
         file.chmod(mode)
         with file.open("rb") as written:
             os.fsync(written.fileno())
@@ -114,11 +118,22 @@ def load(path: Path) -> Any:
 
     try:
         with safe_open(path, framework="pt") as file:
-            skeleton = json.loads((file.metadata() or {})["tree"])
+            about = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-        return unflatten(tensors, skeleton)
+        if SUM in about and about[SUM] != _sum(about["tree"], tensors):  # older files have none
+            raise ValueError("its content is not what was written")
+        return unflatten(tensors, json.loads(about["tree"]))
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it and start the run again.") from error
+
+
+def _sum(skeleton: str, tensors: dict[str, Tensor]) -> str:
+    """A checksum of all of it: a disk that lost a bit must not change a run."""
+    found = zlib.crc32(skeleton.encode())
+    for key, tensor in sorted(tensors.items()):
+        found = zlib.crc32(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode(), found)
+        found = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data, found)
+    return str(found)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

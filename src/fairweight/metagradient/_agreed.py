@@ -30,7 +30,8 @@ def difference(
     A graph knows what batch norm does to its running statistics, and of no other buffer that a pass moves. And its
     forward-mode pass sees through a block under no_grad, at which backward stops.
     """
-    bound = _BOUND.get(found.logits.dtype, _HALF)
+    cast = torch.is_autocast_enabled(done.device.type)  # then the logits alone may be in full precision
+    bound = _HALF if cast else _BOUND.get(found.logits.dtype, _HALF)
     before = snapshot(step.model)
     random = RandomState.now(done.device)
     with torch.no_grad():
@@ -82,9 +83,10 @@ def _both_ways(
         slope = step.gradients(found, found.weights)
         full = {name: slope.get(name, torch.zeros_like(p)) for name, p in there.items()}
         there = displaced({name: p.detach() for name, p in there.items()}, full, displacement)
+        del slope, full  # copies of the parameters, beside all that the second graph needs
     moving = displacement.scale.keys()
-    point = exemplar_point(done, there, exemplar, objective, moving=moving, check=False)
-    along = displacement.along(point.direction)
+    along = displacement.along(exemplar_point(done, there, exemplar, objective, moving=moving, check=False).direction)
+    del there
     scale = found.pull.double().abs().max().clamp_min(torch.finfo(torch.float64).tiny)
     unit = (found.pull.double() / scale).to(found.weights.dtype)  # its squares must not vanish
     slope = step.gradients(found, unit)

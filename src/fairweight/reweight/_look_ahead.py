@@ -50,7 +50,7 @@ class LookAhead:
                 continue  # nobody moves it, so neither does the look-ahead
             lr = group["lr"] if self.lr is None else self.lr
             if self.direction == "gradient":
-                scale[name] = sign * lr
+                scale[name] = sign * lr * (-1.0 if group.get("maximize") else 1.0)  # where training goes
             else:
                 assert slope is not None
                 precondition, push = _own_step(optimizer, group, p, slope[name])
