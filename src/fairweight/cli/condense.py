@@ -52,7 +52,7 @@ def condense(
             jobs=jobs,
             device=device_of(device),
             data_dir=data_dir,
-            watcher=RunsProgress(),
+            watching=RunsProgress,
         )
     if json:
         print_json({**written.to_dict(), **({} if found is None else {"retrained": found.to_dict()})})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,9 +146,12 @@ def retrain(
     jobs: int | None = None,
     device: str = "cpu",
     data_dir: str | Path | None = None,
-    watcher: Watcher | None = None,
+    watching: Callable[[dict[str, str]], Watcher] | None = None,
 ) -> Retrained:
-    """Train Uniform on each set over seeds, with everything else as in the run that chose."""
+    """Train Uniform on each set over seeds, with everything else as in the run that chose.
+
+    watching: makes who is told of the runs, given what each is called, by fingerprint.
+    """
     weights = written.run.read_weights()
     chooser = Spec.from_dict(written.run.read(RUN)["spec"])
     base = chooser.with_(
@@ -168,13 +171,14 @@ def retrain(
             others = {part: value for part, value in base.rows.items() if part != "train" or rule is None}
             rows = others if rule is None else {**others, "train": rule}
             every[arm].append(base.with_(seed=seed, rows=rows))
+    names = {spec.fingerprint: f"{ARMS[arm]}, seed {spec.seed}" for arm, specs in every.items() for spec in specs}
     outcomes = run_all(
         [spec for specs in every.values() for spec in specs],
         written.out,
         jobs=jobs,
         device=device,
         data_dir=data_dir,
-        watcher=watcher,
+        watcher=None if watching is None else watching(names),
     )
     failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
     if failed is not None:
