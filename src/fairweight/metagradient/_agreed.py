@@ -24,11 +24,14 @@ def difference(
     exemplar: Batch,
     objective: Objective,
     displacement: Displacement,
+    *,
+    tried: bool,
 ) -> str | None:
     """What the traced step leaves out or sees otherwise, in words; None: nothing. Leaves everything as it was.
 
     A graph knows what batch norm does to its running statistics, and of no other buffer that a pass moves. And its
-    forward-mode pass sees through a block under no_grad, at which backward stops.
+    forward-mode pass sees through a block under no_grad, at which backward stops. tried: that forward mode and backward
+    agree on this model is known; by the objective's own direction, a largest loss may be another one in each of them.
     """
     cast = torch.is_autocast_enabled(done.device.type)  # then the logits alone may be in full precision
     bound = _HALF if cast else _BOUND.get(found.logits.dtype, _HALF)
@@ -49,6 +52,8 @@ def difference(
         moved = value - was if was is not None and value.is_floating_point() else value
         if was is None or not _near(value, traced[name], moved, bound):
             return f"the graph does not move the buffer {name!r} as the model does"
+    if tried:
+        return None
     back, ahead = _both_ways(step, found, done, exemplar, objective, displacement)
     if abs(back - ahead) > bound * max(abs(back), abs(ahead)):
         return "backward holds part of the pass constant, such as a block under no_grad, and the graph does not"

@@ -78,12 +78,19 @@ class StepGraphs:
         return self._step
 
     def agrees(
-        self, learner: _Learner, found: TracedSolution, done: ForwardPass, exemplar: Batch, displacement: Displacement
+        self,
+        learner: _Learner,
+        found: TracedSolution,
+        done: ForwardPass,
+        exemplar: Batch,
+        displacement: Displacement,
+        mode: Mode,
     ) -> bool:
         """Whether the graphs do what the passes do one by one; looked at once, before anything is moved."""
         assert self._step is not None
         if not self._agreed:
-            reason = difference(self._step, found, done, exemplar, learner.objective, displacement)
+            tried = mode.name == "forward"  # which was compared with backward before it was chosen
+            reason = difference(self._step, found, done, exemplar, learner.objective, displacement, tried=tried)
             if reason is not None:
                 self._refuse(reason)
                 self._step = None

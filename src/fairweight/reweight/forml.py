@@ -219,7 +219,7 @@ class FORML(ExemplarLearner):
             check_finite(found.losses, batch)
             check_slope([found.gradient])
         done = pass_of(self, batch, found, self._mode)
-        if not self._graphs.agrees(self, found, done, exemplar, displacement):
+        if not self._graphs.agrees(self, found, done, exemplar, displacement, self._mode):
             return None
         self._move(rows, shared, found, before, current_lr(optimizer))
         weights = self.form.weights(self._batch_scores(rows, shared))
