@@ -187,3 +187,31 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path, out):
     assert done.returncode == 2
     assert done.stderr.startswith(f"fairweight: {out} cannot be made (")
     assert "choose another folder with --out" in done.stderr
+
+
+@pytest.mark.parametrize("numbers", [True, False], ids=["numbers", "words"])
+def test_an_id_is_no_group_here_as_in_train(tmp_path, numbers):
+    frame = made(300)
+    frame["id"] = [place + 1000 if numbers else f"p{place}" for place in range(300)]
+    frame["income"] = np.where(frame["label"] == 1, "high", "low")
+    frame.to_csv(tmp_path / "said.csv", index=False)
+    audited = fairweight(tmp_path, "audit", "--predictions", "said.csv", "--group", "id")
+    trained = fairweight(tmp_path, "train", "said.csv", "--label", "income", "--group", "id")
+    assert (audited.returncode, trained.returncode) == (2, 2)
+    assert audited.stderr == trained.stderr
+    assert "too many groups" in audited.stderr if numbers else "probably an id" in audited.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_question_that_a_refused_group_is_told_to_ask_is_answered(tmp_path):
+    frame = made().assign(age=np.arange(400) % 60)
+    frame.to_csv(tmp_path / "said.csv", index=False)
+    done = fairweight(tmp_path, "audit", "--predictions", "said.csv", "--group", "age>=30", "--json")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "runs" / "audit_said" / "metrics.json").read_text())
+    older = frame["age"].ge(30).map({True: "age>=30", False: "age<30"})
+    assert {group["group"] for group in metrics["groups"]} == {"age>=30", "age<30"}
+    assert metrics["tprd"] == pytest.approx(group_table(frame["label"], frame["prediction"], older).tprd)
+    done = fairweight(tmp_path, "audit", "--predictions", "said.csv", "--group", "agee>=30")
+    assert done.returncode == 2
+    assert "no column 'agee'" in done.stderr

@@ -46,6 +46,7 @@ def changed(folder: Path, **columns) -> str:
     return csv(folder, people(120).assign(**columns))
 
 
+PARTS = ["train", "train", "train", "test"] * 30
 NUMBERS = np.random.default_rng(0).normal(size=120)
 CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     # -- files
@@ -87,6 +88,13 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "no such test file": (lambda f: given(csv(f), "--test", "t.csv"), "no file 't.csv'"),
     "a test file without a column": (lambda f: given(csv(f), "--test", lacking(f)), "test rows lack the column 'age'"),
     "no such split column": (lambda f: given(csv(f), "--split-column", "part"), "to split by"),
+    "a share beside a split column": (
+        lambda f: given(changed(f, part=PARTS), "--split-column", "part", "--test", "0.2"),
+        "column 'part' says which rows are test, so --test 0.2 .*leave one",
+    ),
+    "an image size for a table": (lambda f: given(csv(f), "--image-size", "32"), "--image-size is for images"),
+    "pixels' memory for a table": (lambda f: given(csv(f), "--memory-gb", "2"), "--memory-gb is for images"),
+    "the usual memory for a table": (lambda f: given(csv(f), "--memory-gb", "8"), "--memory-gb .*is for images"),
     "too many exemplars": (lambda f: given(csv(f), "--exemplar-size", "500"), "--exemplar-size"),
     "exemplars from nowhere": (
         lambda f: given(csv(f), "--validation", "0", "--exemplars", "validation"),
@@ -120,6 +128,13 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "images' network": (lambda f: given(csv(f), "--network", "resnet18"), "rows of a table"),
     "no such module": (lambda f: given(csv(f), "--network", "nets:Mine"), "cannot be imported"),
     "widths in words": (lambda f: given(csv(f), "--hidden", "wide"), "--hidden wide"),
+    "negative patience": (lambda f: given(csv(f), "--patience", "-1"), "--patience -1.*from 1, or 0"),
+    "less than nothing given up": (lambda f: given(csv(f), "--trade-off", "--give-up", "-3"), "--give-up -3.*from 0"),
+    "nothing swept, less given up": (lambda f: given(csv(f), "--give-up", "-3"), "--give-up -3.*from 0"),
+    "a scope in a number": (lambda f: given(csv(f), "--option", "scope=5"), "scope=5; give a name"),
+    "a gradient in a number": (lambda f: given(csv(f), "--option", "gradient=5"), "gradient=5; give a name"),
+    "a form in a number": (lambda f: given(csv(f), "--option", "form=5"), "form"),
+    "a tie in a number": (lambda f: given(csv(f), "--option", "tie=5"), "tie"),
     "no epochs": (lambda f: given(csv(f), "--epochs", "0"), "must be positive"),
     "a negative rate": (lambda f: given(csv(f), "--lr", "-1"), "must be positive"),
     "no rate at all": (lambda f: given(csv(f), "--lr", "inf"), "must be positive"),
@@ -198,6 +213,14 @@ def test_out_holds_other_things(tmp_path):
     done = fairweight(tmp_path, "train", *given("p.csv"), "--out", "mine", "--fresh")
     assert_one_sentence(done)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+
+
+def test_a_share_beside_a_split_column_without_that_part_is_drawn(tmp_path):
+    changed(tmp_path, part=["train", "train", "train", "validation"] * 30)
+    words = given("p.csv", "--split-column", "part", "--test", "0.25", "--epochs", "1", "--no-baseline")
+    done = fairweight(tmp_path, "train", *words, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert "drawn from train" in done.stderr
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])

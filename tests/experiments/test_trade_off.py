@@ -10,7 +10,7 @@ from tests.command import fairweight
 from tests.tables import people
 
 from fairweight.errors import BadInput
-from fairweight.experiments.trade_off import TradeOff, choose, scaled
+from fairweight.experiments.trade_off import TradeOff, choose, scaled, trade_off
 from fairweight.metrics import Estimate
 from fairweight.objectives._words import objective_from
 
@@ -123,6 +123,37 @@ def test_a_sweep_goes_on_and_does_not_mix_with_a_run(swept):
     done = fairweight(folder, "train", *TABLE, "--out", "sweep", "--fresh", "--no-baseline")
     assert done.returncode == 0, done.stderr
     assert not (folder / "sweep" / "trade_off.json").exists()
+
+
+def test_a_sweep_then_a_fresh_run_that_fails_does_not_lock_the_folder(tmp_path):
+    people(200).to_csv(tmp_path / "people.csv", index=False)
+    words = ("train", *TABLE, "--out", "sweep")
+    done = fairweight(tmp_path, *words, "--trade-off", "--strengths", "0.3")
+    assert done.returncode == 0, done.stderr
+    done = fairweight(tmp_path, *words, "--fresh", "--lr", "1e30", "--optimizer", "sgd")
+    assert done.returncode == 2
+    assert not list((tmp_path / "sweep").glob("strength_*"))
+    done = fairweight(tmp_path, *words, "--no-baseline")
+    assert done.returncode == 0, done.stderr
+
+
+def test_empty_folders_of_a_sweep_are_nothing_to_lose(tmp_path):
+    people(200).to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "sweep" / "strength_3").mkdir(parents=True)
+    done = fairweight(tmp_path, "train", *TABLE, "--out", "sweep", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "mine" / "strength_3").mkdir(parents=True)
+    (tmp_path / "mine" / "strength_3" / "thesis.txt").write_text("words")
+    done = fairweight(tmp_path, "train", *TABLE, "--out", "mine", "--fresh")
+    assert done.returncode == 2
+    assert (tmp_path / "mine" / "strength_3" / "thesis.txt").read_text() == "words"
+
+
+@pytest.mark.parametrize("give_up", [-0.03, 2.0, float("nan")])
+def test_what_may_be_given_up_is_a_share(give_up, tmp_path):
+    with pytest.raises(BadInput, match="from 0 to 1"):
+        trade_off(SimpleNamespace(), tmp_path / "out", [1.0], give_up)
+    assert not (tmp_path / "out").exists()
 
 
 def test_points_carry_their_intervals():

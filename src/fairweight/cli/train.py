@@ -119,6 +119,10 @@ def train(
         method_options={**assigned(option or [], "--option"), **given(objective=objective)} or None,
         search=assigned(search or [], "--search") or None,
     )  # fmt: skip
+    if patience is not None and patience < 0:
+        raise BadInput(f"--patience {patience}: give a number of epochs from 1, or 0 to never stop early.")
+    if not 0 <= give_up <= 100:
+        raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
     if patience is not None:
         training["early_stopping"] = {"metric": "objective", "patience": patience} if patience > 0 else {}
     said = {key: value for key, value in data.items() if value not in (None, {}, [])}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fairweight.data.corrupt import Marks, sentence, to_dict
 from fairweight.data.groups import apply_floor, encode_groups
 from fairweight.data.image.rows import ImageRows
 from fairweight.data.labels import encode_labels
-from fairweight.data.options import Options
+from fairweight.data.options import ImageOptions, Options
 from fairweight.data.split import Marked, Parts, by_column, divide
 from fairweight.errors import BadInput, UnreadableImage
 
@@ -53,6 +53,11 @@ def assemble(found: Found, request: Request) -> Pieces:
             f"{label!r} is named as label and as group; leave the group out to compare the classes themselves."
         )
 
+    if found.kind == "table" and options.image is not None:
+        raise BadInput(
+            f"{_changed(options.image)} is for images, and {found.name} is a table; leave it out, or name the column "
+            "of image files with file_column."
+        )
     labels = encode_labels(found.parts, label, options.labels)
     groups = encode_groups(found.parts, columns, group_options) if columns else None
     notes += labels.notes + (groups.notes if groups is not None else ())
@@ -65,7 +70,7 @@ def assemble(found: Found, request: Request) -> Pieces:
     split = options.split if options.split is not None else found.split
     exemplar = options.exemplar if options.exemplar is not None else found.exemplar
     group_names = groups.names if groups is not None else ()
-    given, origin = by_column(given, found.parts["train"], split.column)
+    given, origin = by_column(given, found.parts["train"], split)
     parts = divide(given, origin, split, exemplar, request.seed, (labels.names, group_names))
     notes += parts.notes
     shares = _shares(parts.marked["exemplar"], _pool(parts))
@@ -89,12 +94,27 @@ def assemble(found: Found, request: Request) -> Pieces:
         "group": list(columns),
         "seed": request.seed,
         "options": _plain(
-            replace(options, groups=group_options, split=split, exemplar=exemplar, image=found.image, corruptions=())
+            replace(
+                options,
+                groups=group_options,
+                split=split.settled(),
+                exemplar=exemplar,
+                image=found.image,
+                corruptions=(),
+            )
         ),
         "corruptions": [to_dict(corruption) for corruption in options.corruptions],
     }
     rows = {name: part.rows for name, part in parts.marked.items()}
     return Pieces(samples, rows, meaning, preprocessing, true_labels, tuple(notes), spec)
+
+
+def _changed(options: ImageOptions) -> str:
+    """The first of the options that is not as usual, by its name."""
+    usual = ImageOptions()
+    changed = (entry.name for entry in fields(options) if getattr(options, entry.name) != getattr(usual, entry.name))
+    name = next(changed, None)
+    return "ImageOptions" if name is None else f"ImageOptions.{name}"
 
 
 def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:

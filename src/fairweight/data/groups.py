@@ -44,7 +44,7 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     names = _ordered(values, keep)
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
-    _check_names(names, columns, title)
+    _check_names(names, columns, title, [text for texts in values.values() for text in texts])
     notes += twins(names, f"groups of {title!r}")
     trained = {text for text in values["train"] if text is not None}
     unseen = [name for name in names if name not in trained]
@@ -152,11 +152,17 @@ def _ordered(values: dict[str, Texts], keep: dict[str, Tensor]) -> list[str]:
     return names
 
 
-def _check_names(names: list[str], columns: Sequence[str], title: str) -> None:
+def _check_names(names: list[str], columns: Sequence[str], title: str, texts: Texts) -> None:
     if not names:
         raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
     if len(names) == 1:
         raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
+    refuse_ids(names, columns, sum(text is not None for text in texts))
+
+
+def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
+    """Refuse groups that are no groups: numbers or ids, most of them with a row or two of their own."""
+    title = ",".join(columns)
     numbers = [float(name) for name in names if to_number(name) is not None]
     if len(columns) == 1 and len(numbers) > 20:
         middle = sorted(numbers)[len(numbers) // 2]
@@ -164,7 +170,7 @@ def _check_names(names: list[str], columns: Sequence[str], title: str) -> None:
             f"group {title!r} has {len(numbers):,} distinct numbers, which is too many groups; "
             f"compare two sides of one, such as '{title}>={middle:g}'."
         )
-    if len(names) > 1000:
+    if len(names) > 1000 or (len(columns) == 1 and len(names) > 20 and 2 * len(names) > rows):
         raise BadInput(
             f"group {title!r} has {len(names):,} distinct values and is probably an id; name another column."
         )

@@ -27,18 +27,26 @@ PART_NAMES = {
 class Split:
     """Where validation and test rows come from, when the source does not say."""
 
-    test: float | str = 0.2  # share of all rows, or a file
-    validation: float | str = 0.1  # share of all rows, or a file; 0: none
+    test: float | str | None = None  # share of all rows, or a file; None: 0.2 where the source has no test rows
+    validation: float | str | None = None  # share of all rows, or a file; 0: none; None: 0.1 where it has none
     column: str | None = None  # a column that names each row's part
 
     def __post_init__(self) -> None:
         for name in ("test", "validation"):
             value = getattr(self, name)
-            if not isinstance(value, str) and not 0.0 <= value < 1.0:
+            if isinstance(value, int | float) and not 0.0 <= value < 1.0:
                 raise BadInput(f"Split.{name} is {value}; give a share from 0 to below 1, or a file.")
-        shares = [value for value in (self.test, self.validation) if not isinstance(value, str)]
+        whole = self.settled()
+        shares = [value for value in (whole.test, whole.validation) if isinstance(value, int | float)]
         if sum(shares) >= 1.0:
             raise BadInput("Split.test and Split.validation leave no rows for training; make their sum less than 1.")
+
+    def settled(self) -> Split:
+        """The same with the usual shares where none was named."""
+        if self.test is not None and self.validation is not None:
+            return self
+        test = 0.2 if self.test is None else self.test
+        return replace(self, test=test, validation=0.1 if self.validation is None else self.validation)
 
 
 @dataclass(frozen=True)
@@ -102,9 +110,10 @@ class Parts:
     notes: tuple[str, ...]
 
 
-def by_column(given: dict[str, Marked], train: Rows, column: str | None) -> tuple[dict[str, Marked], dict[str, str]]:
+def by_column(given: dict[str, Marked], train: Rows, split: Split) -> tuple[dict[str, Marked], dict[str, str]]:
     """The given parts, with train taken apart by a column that names each row's part; and where each comes from."""
     origin = {name: name for name in given}
+    column = split.column
     if column is None:
         return given, origin
     if column not in train.names():
@@ -122,6 +131,12 @@ def by_column(given: dict[str, Marked], train: Rows, column: str | None) -> tupl
     for name in dict.fromkeys(named):
         if name in parts:
             raise BadInput(f"the {name} rows are given twice, by column {column!r} and by a file; leave one out.")
+        share = getattr(split, str(name), None)
+        if share is not None:
+            raise BadInput(
+                f"column {column!r} says which rows are {name}, so Split.{name} {share:g} would draw none; leave one "
+                "of the two out."
+            )
         parts[str(name)] = given["train"].take(torch.tensor([found == name for found in named]))
         origin[str(name)] = "train"
     return parts, origin
@@ -137,6 +152,7 @@ def divide(
 ) -> Parts:
     """Train, validation, exemplar and test from what is given; a part that is given is never drawn."""
     label_names, group_names = names
+    split = split.settled()
     marked, origin = dict(given), dict(origin)
     notes: list[str] = []
     total = len(given["train"])

@@ -84,6 +84,8 @@ def _checked(kind: Callable[..., Any], given: Mapping[str, Any], what: str, skip
             raise BadInput(f"{what}: {key}={value!r}; give a number.")
         if types <= {"int", "None"} and value != int(value):
             raise BadInput(f"{what}: {key}={value!r}; give a whole number.")
+        if types <= {"str", "None"} and not isinstance(value, str):
+            raise BadInput(f"{what}: {key}={value!r}; give a name in words.")
         if types == {"bool"} and not isinstance(value, bool):
             raise BadInput(f"{what}: {key}={value!r}; give true or false.")
     return dict(given)

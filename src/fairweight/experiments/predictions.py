@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fairweight.data import TableOptions
+from fairweight.data._rows import read_column, source_column
 from fairweight.data._texts import listing
+from fairweight.data.groups import refuse_ids
 from fairweight.data.table.read import read_frame, table_files
-from fairweight.data.table.rows import as_texts
+from fairweight.data.table.rows import FrameRows, as_texts
 from fairweight.errors import BadInput, MissingColumn
 from fairweight.metrics import Intervals, group_table
 from fairweight.report import Audit
@@ -39,6 +42,8 @@ def audit_predictions(
     label, prediction, group: columns; None takes those of the usual names. group: several, with commas, are crossed.
     threshold: predictions are probabilities of the positive label, which is predicted from here on.
     """
+    import pandas as pd
+
     notes: list[str] = []
     frame, more = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding))
     notes += more
@@ -46,6 +51,8 @@ def audit_predictions(
     wanted = _column(names, label, _LABEL, "--label", "labels")
     said = _column(names, prediction, _PREDICTION, "--prediction", "predictions")
     groups = _groups(names, group)
+    columns = {name: _group_values(frame, name) for name in groups}
+    _refuse_ids(columns)
     labels, predictions = _texts(frame, wanted), _texts(frame, said)
     predictions = _hard(frame, said, labels, predictions, threshold, positive, notes)
     known = sorted(set(labels) | set(predictions), key=_natural)
@@ -61,7 +68,7 @@ def audit_predictions(
     table = group_table(
         labels,
         predictions,
-        None if not groups else frame[groups[0]] if len(groups) == 1 else frame[groups],
+        None if not groups else columns[groups[0]] if len(groups) == 1 else pd.DataFrame(columns),
         positive=_positive(known, positive),
         missing=missing,
         label_names={name: name for name in known},
@@ -96,7 +103,26 @@ def _groups(names: list[str], asked: str | None) -> list[str]:
         return []
     if asked in names:  # a name may have a comma in it
         return [asked]
-    return [_column(names, name.strip(), (), "--group", "groups") for name in asked.split(",") if name.strip()]
+    found = [name.strip() for name in asked.split(",") if name.strip()]
+    for name in found:
+        _column(names, source_column(names, name), (), "--group", "groups")
+    return found
+
+
+def _group_values(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
+    """A column of the file, or the answers to a question to one, such as age>=30."""
+    import pandas as pd
+
+    if name in frame.columns:
+        return frame[name]
+    return pd.Series(read_column(FrameRows(frame), name), index=frame.index, name=name, dtype=object)
+
+
+def _refuse_ids(columns: Mapping[str, pd.Series[Any]]) -> None:
+    """Refuse a column that train would refuse as groups."""
+    for name, values in columns.items():
+        texts = [text for text in as_texts(values) if text is not None]
+        refuse_ids(sorted(set(texts), key=_natural), [name], len(texts))
 
 
 def _texts(frame: pd.DataFrame, column: str) -> list[str]:

@@ -120,6 +120,8 @@ def trade_off(
     watching: Watching = lambda title: (),
 ) -> TradeOff:
     """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself."""
+    if not 0 <= give_up <= 1:
+        raise BadInput(f"give_up={give_up:g}; give a share of accuracy from 0 to 1, such as 0.01 for one point.")
     dataset, folder = prepared.dataset, Path(out)
     specs = strength_specs(prepared, strengths)
     whole = RunFolder(folder)

@@ -168,15 +168,31 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     folder = RunFolder(out)
     swept = (out / SWEEP).is_file()
     if not folder.started and not swept:
+        _drop_empty(out)  # what an earlier sweep has left
         if any(out.iterdir()):
             raise BadInput(f"--out {out} holds files that are no run; give a new or an empty folder.")
         return
     if fresh:
-        for inner in (folder, RunFolder(out / BASELINE), *(RunFolder(path) for path in out.glob("strength_*"))):
+        for inner in (folder, *(RunFolder(path) for path in _inner(out))):
             inner.clear()
-        for name in (SWEEP, PICTURE):
+        if (out / STATE).is_file():
+            shutil.rmtree(out / "candidates", ignore_errors=True)  # of a search that was stopped
+        for name in (SWEEP, PICTURE, STATE):
             (out / name).unlink(missing_ok=True)
+        _drop_empty(out)
         return
     same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
     if swept != sweep or not same:
         raise BadInput(f"--out {out} holds a run with other settings or data; give another folder, or add --fresh.")
+
+
+def _inner(out: Path) -> list[Path]:
+    """The folders that runs have inside a run's: plain training, and those of a sweep."""
+    return [path for path in (out / BASELINE, *out.glob("strength_*")) if path.is_dir()]
+
+
+def _drop_empty(out: Path) -> None:
+    """Take away the inner folders that hold nothing: a later run would be refused for them."""
+    for path in _inner(out):
+        if not any(path.iterdir()):
+            path.rmdir()
