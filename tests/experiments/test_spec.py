@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+from fairweight.experiments.run import run
 from fairweight.experiments.spec import LATER, Spec
 
 
@@ -13,7 +14,16 @@ def test_a_field_that_came_later_leaves_the_names_of_earlier_runs():
 
 
 def test_a_field_that_came_later_counts_where_it_is_set():
-    spec = Spec("digits", augment_exemplars=True)
-    assert spec.fingerprint != Spec("digits").fingerprint
-    assert Spec.from_dict(spec.to_dict()) == spec
+    for spec in (Spec("digits", augment_exemplars=True), Spec("digits", ema_decay=0.99)):
+        assert spec.fingerprint != Spec("digits").fingerprint
+        assert Spec.from_dict(spec.to_dict()) == spec
     assert Spec.from_dict(Spec("digits").to_dict()) == Spec("digits")
+
+
+def test_the_decay_of_the_averages_reaches_each_samples_history(tiny, tmp_path):
+    usual, last = (
+        run(tiny.with_(ema_decay=decay), tmp_path / str(decay)).folder.read_weights() for decay in (0.9, 0.0)
+    )
+    assert usual["visits"].equals(last["visits"])
+    assert usual["mean_margin"].equals(last["mean_margin"])  # the same training
+    assert usual["ema_loss"].sub(last["ema_loss"]).abs().max() > 0.01

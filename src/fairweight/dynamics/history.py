@@ -24,7 +24,7 @@ class Dynamics:
     """Per-sample history on the device, for every method.
 
     A step only notes what it saw; visits are written down by the thousand and added to the history once an epoch, so
-    that the cost is a small part of even a small network's step. A row drawn twice in one batch counts as one visit.
+    that the cost is a small part of even a small network's step. A row drawn twice in one batch is seen twice.
     decay: of the averages over visits, each divided by the weight that it has gathered, so that a sample seen once
     is not counted as almost 0.
     """

@@ -75,7 +75,7 @@ def run(
     model = laid_out(network_for(dataset.preprocessing, spec.network), device)
     optimizer = optimizer_for(model, spec, device)
     reweighter = method_from(spec.method, spec.method_options, model, len(dataset.train))
-    dynamics = Dynamics(len(dataset.train), device)
+    dynamics = Dynamics(len(dataset.train), device, decay=spec.ema_decay)
     steps = spec.epochs * (len(dataset.train) // spec.batch_size)
     early = [EarlyStopping(**spec.early_stopping)] if spec.early_stopping else []
     record = fit(

@@ -16,7 +16,7 @@ from fairweight.errors import BadInput
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
 GENERATION = 1
 # Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
-LATER = {"augment_exemplars": False}
+LATER = {"augment_exemplars": False, "ema_decay": 0.9}
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Spec:
     autocast: str | None = None  # "bfloat16"
     augment: bool = False
     augment_exemplars: bool = False
+    ema_decay: float = 0.9  # of what is kept of each sample's losses: dynamics
     early_stopping: Mapping[str, Any] = field(default_factory=dict)  # {"metric": "loss", "patience": 5}
     seed: int = 0
     data_seed: int | None = None  # of splits and corruptions; None: the seed

@@ -42,11 +42,12 @@ class Condensation(CifarTable):
             "the weighted loss that is averaged: with the weight in the batch; that divided by each epoch's mean; with "
             "the weight over the whole set; or the loss alone, divided by each epoch's mean",
         ),
+        "ema": Option("0.9", ("0.9", "0.99"), "the decay of the averages of each sample's losses over epochs"),
         "within": Option("all", ("all", "class"), "whether the tenth is taken over all samples or within each class"),
     }
     remarks = (
-        "Dropped are the lowest EMA (decay 0.9) of weight times loss, the weight being the softmax weight in the batch "
-        "times its size; ties of forgetting events go to the lower EMA loss.",
+        "Dropped are the lowest EMA of weight times loss, the weight being the softmax weight in the batch times its "
+        "size.",
         "Each seed has its own forgetting runs, its own FORML run, its own subset and its own retraining.",
         "The exemplars stay in the training set; their batches are not augmented.",
     )
@@ -58,7 +59,8 @@ class Condensation(CifarTable):
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """The printed rows, and what else could choose the same number of samples."""
         base = self.base(plan)
-        printed = self.chooser(plan, base)
+        measured = base.with_(ema_decay=plan.number("ema"))
+        printed = self.chooser(plan, measured)
         default = as_product(printed, self.classes)
         measure = MEASURES[plan.options["normalised"]]
         by_forml = self.lowest(plan, measure, [printed])
@@ -77,7 +79,7 @@ class Condensation(CifarTable):
             ),
         }
         controls = {
-            "ema-loss-45k": ("EMA of Uniform's loss 45k", self.lowest(plan, "ema_loss", [base])),
+            "ema-loss-45k": ("EMA of Uniform's loss 45k", self.lowest(plan, "ema_loss", [measured])),
             "forgetting-45k": ("Forgetting events 45k", self.lowest(plan, "forgetting_events", uniform)),
             "random-same-45k": ("Random 45k, FORML's counts per class", alike),
         }
@@ -101,7 +103,7 @@ class Condensation(CifarTable):
         exemplar: dict[str, Any] = {
             "size": 1000 if plan.size.limit is None else 300,
             "lowest": "forgetting_events",
-            "runs": [base.to_dict()] * int(plan.number("forgetting_runs")),
+            "runs": [self.base(plan).to_dict()] * int(plan.number("forgetting_runs")),
             "balanced": plan.options["exemplars"] == "balanced",
         }
         if plan.options["ties"] == "random":
