@@ -11,8 +11,7 @@ from fairweight.errors import BadInput, FairweightError
 # From what the library calls an option to the flag that sets it; longer ones first.
 _FLAGS = (
     ("groups.missing=unknown", "--missing-groups unknown"),
-    ("set groups.below to merge, drop or keep", "say --small-groups merge, drop or keep"),
-    ("set groups.below to drop or keep", "say --small-groups drop or keep"),
+    ("set groups.below to", "say --small-groups"),
     ("missing labels set to drop", "--missing-labels drop"),
     ("GroupOptions.below", "--small-groups"),
     ("GroupOptions.missing", "--missing-groups"),

@@ -18,9 +18,10 @@ from fairweight.data._inputs import build
 from fairweight.data._meaning import Meaning
 from fairweight.data._rows import Encoded, source_column
 from fairweight.data.corrupt import Marks, sentence, to_dict
-from fairweight.data.groups import apply_floor, encode_groups
+from fairweight.data.floor import apply_floor
+from fairweight.data.groups import encode_groups
 from fairweight.data.image.rows import ImageRows
-from fairweight.data.labels import encode_labels
+from fairweight.data.labels import check_positive, encode_labels
 from fairweight.data.options import ImageOptions, Options
 from fairweight.data.split import Marked, Parts, by_column, divide
 from fairweight.errors import BadInput, UnreadableImage
@@ -62,6 +63,7 @@ def assemble(found: Found, request: Request) -> Pieces:
     groups = encode_groups(found.parts, columns, group_options) if columns else None
     notes += labels.notes + (groups.notes if groups is not None else ())
     labels, groups, more = apply_floor(labels, groups, group_options)
+    check_positive(labels.names, label, options.labels)
     notes += more
     if groups is not None:
         notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch import Tensor
 from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
 from fairweight.data._texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.data.options import GroupOptions
-from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName
+from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName
 
 JOIN = " & "  # between the values of crossed groups
 OTHER = "other"  # what merged groups are called
@@ -52,48 +51,6 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
         notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
     codes = {part: to_codes(texts, names) for part, texts in values.items()}
     return Encoded(tuple(names), codes, keep, tuple(notes))
-
-
-def apply_floor(
-    labels: Encoded, groups: Encoded | None, options: GroupOptions
-) -> tuple[Encoded, Encoded | None, list[str]]:
-    """Cells of train below the floor: refused, merged, dropped or kept, as the user says, and always reported."""
-    if options.floor < 1:
-        raise BadInput(f"groups.floor is {options.floor}; give at least 1, which lets every cell that has a row pass.")
-    if groups is None:
-        return _class_floor(labels, options)
-    # Where train has no group labels, the exemplar set is the smallest place that must have them.
-    known = [part for part in ("train", "exemplar") if part in groups.codes and bool((groups.codes[part] >= 0).any())]
-    if not known:
-        return labels, groups, []
-    notes: list[str] = []
-    part = known[0]
-    while True:
-        counts = _counts(labels, groups, part)  # [K, G]
-        small = (counts < options.floor).any(dim=0)  # [G]
-        # A group that this part lacks altogether was named before; it has no cell to fill.
-        small &= counts.sum(dim=0) > 0
-        if not bool(small.any()):
-            break
-        cells = _small_cells(counts, small, labels.names, groups.names, options.floor)
-        if options.below == "refuse":
-            raise SmallCell(
-                f"too few rows of {part} to compare ({cells}; the floor is {options.floor}): set groups.below to "
-                "merge, drop or keep, lower groups.floor, or give more rows."
-            )
-        if options.below == "keep":
-            notes.append(f"Warning: small cells were kept: {cells} (the floor is {options.floor}).")
-            break
-        gone = [groups.names[i] for i in small.nonzero().flatten().tolist()]
-        if options.below == "drop":
-            groups = _drop(groups, small)
-            notes.append(f"Groups with fewer than {options.floor} rows in a cell were dropped: {cells}.")
-        else:
-            groups = _merge(groups, small, counts)
-            notes.append(f"Groups {listing(gone)} became part of {OTHER!r}: {cells} (the floor is {options.floor}).")
-        if len(groups.names) < 2:
-            raise OneGroup(f"no two groups are left after those below the floor ({cells}); lower groups.floor.")
-    return labels, groups, notes
 
 
 def _crossed(
@@ -174,69 +131,3 @@ def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
         raise BadInput(
             f"group {title!r} has {len(names):,} distinct values and is probably an id; name another column."
         )
-
-
-def _counts(labels: Encoded, groups: Encoded, part: str) -> Tensor:
-    stays = labels.keep[part] & groups.keep[part] & (groups.codes[part] >= 0)
-    size = len(labels.names) * len(groups.names)
-    cells = labels.codes[part][stays] * len(groups.names) + groups.codes[part][stays]
-    return torch.bincount(cells, minlength=size).view(len(labels.names), len(groups.names))
-
-
-def _small_cells(
-    counts: Tensor, small: Tensor, labels: tuple[str, ...], groups: tuple[str, ...], floor: int, most: int = 5
-) -> str:
-    cells = [
-        f"{counts[k, g]} with {labels[k]!r} in {groups[g]!r}"
-        for g in small.nonzero().flatten().tolist()
-        for k in range(len(labels))
-        if counts[k, g] < floor
-    ]
-    return "; ".join(cells[:most]) + (f"; and {len(cells) - most} more cells" if len(cells) > most else "")
-
-
-def _drop(groups: Encoded, small: Tensor) -> Encoded:
-    gone = small.nonzero().flatten()
-    keep = {part: groups.keep[part] & ~torch.isin(codes, gone) for part, codes in groups.codes.items()}
-    return _renamed(replace(groups, keep=keep), [None if flag else name for flag, name in _zip(small, groups.names)])
-
-
-def _merge(groups: Encoded, small: Tensor, counts: Tensor) -> Encoded:
-    new: list[str | None] = [OTHER if flag else name for flag, name in _zip(small, groups.names)]
-    if new.count(OTHER) == 1 and OTHER not in {n for f, n in _zip(~small, groups.names)}:
-        # One small group alone would only change its name: it takes the next smallest along.
-        sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
-        new[int(sizes.argmin())] = OTHER
-    return _renamed(groups, new)
-
-
-def _zip(mask: Tensor, names: tuple[str, ...]) -> list[tuple[bool, str]]:
-    return list(zip(mask.tolist(), names, strict=True))
-
-
-def _renamed(groups: Encoded, new: Sequence[str | None]) -> Encoded:
-    """The groups under new names; those that share one become one, and None has no code."""
-    names = list(dict.fromkeys(name for name in new if name is not None and name != OTHER))
-    names += [OTHER] if OTHER in new else []
-    table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
-    codes = {part: table[codes] for part, codes in groups.codes.items()}
-    return replace(groups, names=tuple(names), codes=codes)
-
-
-def _class_floor(labels: Encoded, options: GroupOptions) -> tuple[Encoded, None, list[str]]:
-    codes, keep = labels.codes["train"], labels.keep["train"]
-    counts = torch.bincount(codes[keep], minlength=len(labels.names))
-    small = counts < options.floor
-    if not bool(small.any()):
-        return labels, None, []
-    found = [f"{counts[k]} with {labels.names[k]!r}" for k in small.nonzero().flatten().tolist()]
-    cells = "; ".join(found[:5]) + (f"; and {len(found) - 5} more labels" if len(found) > 5 else "")
-    if options.below == "keep":
-        return labels, None, [f"Warning: rare labels were kept: {cells} (the floor is {options.floor})."]
-    if options.below != "drop" or len(labels.names) - int(small.sum()) < 2:
-        raise SmallCell(
-            f"too few rows of train to learn from ({cells}; the floor is {options.floor}): set groups.below to drop or "
-            "keep, lower groups.floor, or give more rows."
-        )
-    left = _drop(labels, small)
-    return left, None, [f"Labels with fewer than {options.floor} rows were dropped: {cells}."]

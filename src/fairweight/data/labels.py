@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -57,13 +57,17 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
     return Encoded(tuple(names), codes, keep, tuple(notes))
 
 
-def _positive_last(names: list[str], column: str, options: LabelOptions) -> list[str]:
-    if options.positive is None:
-        return names
-    if options.positive not in names or len(names) != 2:
+def check_positive(names: Sequence[str], column: str, options: LabelOptions) -> None:
+    """Refuse a positive label that is not one of two, once it is settled which labels stay."""
+    if options.positive is not None and (options.positive not in names or len(names) != 2):
         raise UnknownName(
             f"the positive label {options.positive!r} must be one of two; {column!r} holds {listing(names)}."
         )
+
+
+def _positive_last(names: list[str], column: str, options: LabelOptions) -> list[str]:
+    if options.positive is not None and options.positive not in names:
+        check_positive(names, column, options)
     return sorted(names, key=lambda name: name == options.positive)
 
 
