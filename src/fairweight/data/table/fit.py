@@ -11,6 +11,7 @@ from fairweight.data._texts import columns_are, listing
 from fairweight.data.options import TableOptions
 from fairweight.data.table.column import Column
 from fairweight.data.table.values import Seen, words
+from fairweight.data.table.written import in_words
 from fairweight.errors import BadInput, MissingColumn
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ def _fit_one(name: str, seen: Seen, kind: str, form: str, options: TableOptions,
             f"Column {name!r}: {len(strange):,} entries of train are no {plan.kind} "
             f"({listing(sorted(set(strange)), 3)}): read as missing."
         )
+    if kind == "number" and form:
+        notes.append(f"Column {name!r} is read as numbers: {in_words(form)}.")
     if kind == "date":
         notes.append(f"Column {name!r} holds dates: it is read as days since 1970.")
     fill = float(np.median(there))

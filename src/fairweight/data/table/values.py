@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight.data._texts import canonical
 from fairweight.data.table.rows import coded, factors
+from fairweight.data.table.written import read_written, written_form
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 DATE_FORMATS = ("ISO8601", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%Y/%m/%d")
 _DATE_LIKE = re.compile(r"\s*(\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2})")
 _COMMA_NUMBER = re.compile(r"\s*-?\d+,\d+\s*")
+_DECORATED = re.compile(r"[,%(]|[^\x00-\x7f]|\$")  # some number may be written otherwise than float() reads it
 _INFINITE = ("inf", "infinity")  # no number to learn from, and no word either: missing among numbers
 _MOST = 0.95  # nineteen in twenty: a few stray words do not make a column of numbers one of categories
 
@@ -38,10 +40,13 @@ class Seen:
 
     @cached_property
     def number_form(self) -> str:
-        """What commas are in its numbers: "decimal" points, "thousands" marks, or nothing in particular."""
+        """How its numbers are written: with "decimal" or "thousands" commas, as in written.py, or plainly."""
         if self.values.dtype.kind in "biufcmM":
             return ""
-        with_comma = [text for value in self.factors[1] if "," in (text := str(value))]
+        texts = [str(value) for value in self.factors[1]]
+        if any(_DECORATED.search(text) for text in texts) and (form := written_form(texts)):
+            return form
+        with_comma = [text for text in texts if "," in text]
         if not with_comma or not all(_COMMA_NUMBER.fullmatch(text) for text in with_comma):
             return ""
         # 1,234 may be a thousand: only where some entry cannot be one is the comma a decimal point.
@@ -89,7 +94,9 @@ def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
     else:
         codes, distinct = factors(values)
         plain = pd.Series(distinct, dtype=object)
-        if form:
+        if form not in ("", "decimal", "thousands"):
+            plain = plain.map(lambda value: read_written(str(value), form))
+        elif form:
             plain = plain.map(lambda value: str(value).replace(",", "." if form == "decimal" else ""))
         read = pd.to_numeric(plain, errors="coerce")
         found = np.append(read.to_numpy(dtype=np.float64, na_value=np.nan), np.nan)[codes]

@@ -1,0 +1,85 @@
+"""Numbers as people write them are read as numbers, in training and in prediction alike."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fairweight.data import load, preprocessing_from
+from fairweight.data.table.values import Seen, numbers
+
+COLUMNS = {
+    "percentages": (["12.5%", "3 %", "-0.5%", "100%"], [12.5, 3, -0.5, 100]),
+    "dollars": (["$1,234.00", "$5", "-$7.50", "$ 0.25"], [1234, 5, -7.5, 0.25]),
+    "euros": (["€ 5", "€ 1,234,567", "€ 0.5", "(€ 2)"], [5, 1234567, 0.5, -2]),
+    "euros behind": (["5,50 €", "7,25 €", "-1 €"], [5.5, 7.25, -1]),
+    "thousands": (["1,234,567", "999", "12,345", "-1,000"], [1234567, 999, 12345, -1000]),
+    "thousands and cents": (["1,234.50", "999", "12,345.00"], [1234.5, 999, 12345]),
+    "brackets": (["(0.5)", "1.5", "2", "(1,000)"], [-0.5, 1.5, 2, -1000]),
+    "bracketed dollars": (["($1,234.00)", "$5", "$(7)"], [-1234, 5, -7]),
+}
+OTHERS = {
+    "one is a word": ["12.5%"] * 30 + ["half"],
+    "one lacks the mark": ["12.5%"] * 30 + ["0.125"],
+    "two currencies": ["$5", "€ 5", "$6"],
+    "an amount mostly": ["$5"] * 30 + ["free"],
+    "groups of two": ["1,23,456", "2,34,567"],
+    "two signs": ["--5%", "5%"],
+    "a sign in brackets": ["(-5)", "(4)"],
+    "half a bracket": ["(5", "4)"],
+    "a list": ["1, 2", "3, 4"],
+    "dots that may be thousands": ["€ 1.234", "€ 900"],
+    "a percentage of money": ["$5%", "$6%"],
+    "marks alone": ["%", "$"],
+    "a telephone": ["(030) 1234", "(040) 5678"],
+}
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+def test_every_entry_is_read_and_missing_ones_stay_missing(case):
+    texts, expected = COLUMNS[case]
+    seen = Seen(pd.Series([*texts, None, *texts], dtype=object))
+    kind, form = seen.kind
+    assert kind == "number"
+    np.testing.assert_array_equal(seen.numbers, [*expected, np.nan, *expected])
+    np.testing.assert_array_equal(numbers(pd.Series(texts[::-1], dtype=object), form), expected[::-1])
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_a_column_that_only_mostly_fits_stays_as_it_is(case):
+    assert Seen(pd.Series(OTHERS[case], dtype=object)).kind == ("category", "")
+
+
+def test_what_does_not_have_the_form_is_missing_later():
+    _, form = Seen(pd.Series(["12.5%", "3%"], dtype=object)).kind
+    found = numbers(pd.Series(["4%", "0.04", "$4", "four", None], dtype=object), form)
+    np.testing.assert_array_equal(found, [4, *[np.nan] * 4])
+    _, form = Seen(pd.Series(["$1,250", "$3"], dtype=object)).kind
+    found = numbers(pd.Series(["$4", "4", "€ 4", "1,5", "2,000", "-$1"], dtype=object), form)
+    np.testing.assert_array_equal(found, [4, 4, np.nan, np.nan, 2000, -1])
+
+
+def test_the_model_sees_the_same_inputs_as_of_plain_numbers_and_so_does_prediction(tmp_path):
+    draw = np.random.default_rng(0)
+    rate, pay = draw.integers(0, 1000, 200) / 10, draw.integers(-2000, 90_000, 200)
+    plain = pd.DataFrame({"rate": rate, "pay": pay, "sex": ["F", "M"] * 100, "paid": ["no", "no", "yes", "yes"] * 50})
+    plain.loc[[3, 90], "rate"] = np.nan
+    dressed = plain.assign(
+        rate=[None if np.isnan(value) else f"{value}%" for value in plain["rate"]],
+        pay=[f"(${-value:,}.00)" if value < 0 else f"${value:,}.00" for value in pay],
+    )
+    dressed.to_csv(tmp_path / "dressed.csv", index=False)
+    expected = load(plain, label="paid", group="sex")
+    found = load(tmp_path / "dressed.csv", label="paid", group="sex")
+    assert torch.equal(found.train.inputs, expected.train.inputs)
+    assert torch.equal(found.test.inputs, expected.test.inputs)
+    assert any("'rate' is read as numbers: percentages" in note for note in found.notes)
+    assert any("'pay' is read as numbers: amounts, without $, brackets" in note for note in found.notes)
+    again = preprocessing_from(json.loads(json.dumps(found.preprocessing.to_dict())))
+    new = again.read(tmp_path / "dressed.csv")
+    assert torch.equal(new.inputs, expected.preprocessing.read(plain).inputs)
+    assert not any("no number" in note for note in new.notes)
