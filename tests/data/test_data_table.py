@@ -322,3 +322,33 @@ class TestPrediction:
         assert (new.groups == data.group_names.index("other")).all()
         strict = load(people, label="income", group="race")
         assert (strict.preprocessing.read(people.assign(race="never seen")).groups == -1).all()
+
+
+def test_columns_called_by_numbers_are_known_by_their_text(people):
+    named = load(people, label="income", group="sex", options=Options(table=TableOptions(drop=("hours",))))
+    numbered = people.set_axis(range(people.shape[1]), axis=1)
+    place = {name: number for number, name in enumerate(people.columns)}
+    for group in (place["sex"], [place["sex"]], str(place["sex"]), np.int64(place["sex"])):
+        options = Options(table=TableOptions(drop=(place["hours"],)))
+        data = load(numbered, label=place["income"], group=group, options=options)
+        assert torch.equal(data.train.inputs, named.train.inputs)
+        assert torch.equal(data.train.groups, named.train.groups)
+        assert data.preprocessing.meaning.label == str(place["income"])
+        assert torch.equal(data.preprocessing.read(numbered).inputs, named.preprocessing.read(people).inputs)
+    crossed = load(numbered, label=place["income"], group=[place["sex"], place["race"]])
+    assert crossed.group_names == load(people, label="income", group="sex,race").group_names
+
+
+def test_parts_by_a_column_called_by_a_number(people):
+    parts = ["train", "train", "train", "test"] * (len(people) // 4)
+    data = load(
+        people.assign(**{"x": parts}).rename(columns={"x": 7}), label="income", options=Options(split=Split(column=7))
+    )
+    assert len(data.test) == len(people) // 4
+
+
+def test_two_columns_of_one_text_are_refused(people):
+    both = people.assign(**{"13": people["age"]})
+    both[13] = people["age"]
+    with pytest.raises(MissingColumn, match="the columns '13' and 13, which are both called '13'"):
+        load(both, label="income")

@@ -9,7 +9,7 @@ A named set is one file in `data/sets` with one public class; the catalog finds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,7 +24,15 @@ from fairweight.data.augment import Chain, Flip, Shift
 from fairweight.data.image import ImagePreprocessing, Streamed, prefetch
 from fairweight.data.locate import folders
 from fairweight.data.normalize import Normalize
-from fairweight.data.options import GroupOptions, ImageOptions, LabelOptions, Options, TableOptions
+from fairweight.data.options import (
+    GroupOptions,
+    ImageOptions,
+    LabelOptions,
+    Options,
+    TableOptions,
+    as_text,
+    named_by_text,
+)
 from fairweight.data.split import Exemplar, Split
 from fairweight.data.table import TablePreprocessing
 from fairweight.errors import BadInput
@@ -77,8 +85,8 @@ class Dataset:
 def load(
     source: str | Path | pd.DataFrame,
     *,
-    label: str | None = None,
-    group: str | Sequence[str] | None = None,
+    label: Hashable | None = None,
+    group: Hashable | Sequence[Hashable] | None = None,
     data_dir: str | Path | None = None,
     download: bool = False,
     seed: int = 0,
@@ -88,9 +96,12 @@ def load(
 
     label: a column, or a question to one, such as "age>=30"; a named set has its usual one.
     group: a column or several ("sex,race"), crossed; "" or "none" for no group.
+    Columns of a frame that are not called by text, such as 13, are known by their names' text, here and in options.
     """
-    chosen = options if options is not None else Options()
-    request = Request(label, _columns(group), folders(data_dir), download, seed, chosen)
+    chosen = named_by_text(options if options is not None else Options())
+    request = Request(
+        None if label is None else as_text(label), _columns(group), folders(data_dir), download, seed, chosen
+    )
     found = find(source, request)
     made = assemble(found, request)
     return Dataset(
@@ -119,12 +130,12 @@ def preprocessing_from(values: Mapping[str, Any]) -> Preprocessing:
     return made
 
 
-def _columns(group: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ...] | None:
     if group is None:
         return None
     if isinstance(group, str):
         return () if group.strip().lower() in ("", "none") else tuple(name.strip() for name in group.split(","))
-    return tuple(group)
+    return tuple(as_text(name) for name in group) if isinstance(group, Iterable) else (as_text(group),)
 
 
 __all__ = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairweight.data.corrupt import Corruption
@@ -98,3 +99,29 @@ class Options(_Checked):
     corruptions: tuple[Corruption, ...] = ()
     corrupt_parts: tuple[Literal["train", "validation", "exemplar"], ...] = ("train",)  # test is never corrupted
     limit: int | None = None  # at most so many rows of each given part, stratified: for a quick look
+
+
+def as_text(name: object) -> str:
+    """A column's name as text; names that are text stay as they are."""
+    return name if isinstance(name, str) else str(name)
+
+
+def named_by_text(options: Options) -> Options:
+    """The same with every column that it names called by text."""
+    table, split, image = options.table, options.split, options.image
+    table = replace(
+        table,
+        numeric=_texts(table.numeric),
+        categorical=_texts(table.categorical),
+        drop=_texts(table.drop),
+        keep=_texts(table.keep),
+    )
+    if split is not None and split.column is not None:
+        split = replace(split, column=as_text(split.column))
+    if image is not None and image.file_column is not None:
+        image = replace(image, file_column=as_text(image.file_column))
+    return replace(options, table=table, split=split, image=image)
+
+
+def _texts(names: Iterable[object]) -> tuple[str, ...]:
+    return tuple(as_text(name) for name in names)

@@ -71,12 +71,19 @@ def check_frame(frame: pd.DataFrame, where: str, notes: list[str]) -> pd.DataFra
     """The frame with plain column names and each column once."""
     if len(frame) == 0:
         raise UnreadableFile(f"{where} has column names and no rows; give a table with rows.")
-    names = [str(name).strip() for name in frame.columns]
+    given = list(frame.columns)
+    names = [str(name).strip() for name in given]
     frame = frame.set_axis(names, axis=1)
     seen: dict[str, int] = {}
     stays = []
     for position, name in enumerate(names):
         if name in seen:
+            pair = given[seen[name]], given[position]
+            if pair[0] != pair[1] and not all(isinstance(one, str) for one in pair):
+                raise MissingColumn(
+                    f"{where} has the columns {pair[0]!r} and {pair[1]!r}, which are both called {name!r} as text; "
+                    "rename one."
+                )
             if not frame.iloc[:, position].equals(frame.iloc[:, seen[name]]):
                 raise MissingColumn(f"{where} has two different columns called {name!r}; rename or remove one.")
             notes.append(f"Column {name!r} stands in {where} twice with the same values; one was read.")
