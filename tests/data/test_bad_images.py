@@ -113,7 +113,11 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     ),
     "an image of no bytes": (lambda d: _damaged(d, b""), errors.UnreadableImage, "unreadable=drop"),
     "images of different sizes": (lambda d: _damaged(d, d.image((9, 9))), errors.UnreadableImage, "give a size"),
-    "an image of 16 bits": (lambda d: load(d.pictures(mode="I;16")), errors.UnreadableImage, "8 bits"),
+    "an image of 32 bits": (
+        lambda d: load(d.pictures(mode="I", form="TIFF")),
+        errors.UnreadableImage,
+        "convert it to 8 bits, or .*unreadable=drop",
+    ),
     "a crop larger than the image": (
         lambda d: load(d.pictures(), options=Options(image=ImageOptions(crop=64))),
         errors.UnreadableImage,
@@ -132,7 +136,12 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "a list that names an absent image": (
         lambda d: load(d.listed(["a/00.png", "a/99.png"] * 6).parent, label="paid"),
         errors.UnreadableImage,
-        "no image",
+        r"no image .*99\.png.*unreadable=drop",
+    ),
+    "a list with an entry that is no file name": (
+        lambda d: load(d.listed(["a/00.png", "unknown", *["b/01.png"] * 10]).parent, label="paid"),
+        errors.UnreadableImage,
+        "no image .*unknown",
     ),
     "a list with a gap": (
         lambda d: load(d.listed(["a/00.png", None, *["b/01.png"] * 10]).parent, label="paid"),

@@ -350,3 +350,50 @@ def test_the_fingerprint_knows_what_images_show_and_not_where_they_lie(tmp_path)
     Image.new("L", (4, 4), 200).save(moved / "a" / "0.bmp")  # as many bytes as before
     assert load(moved, options=options).fingerprint != first
     assert load(moved, options=Options(image=ImageOptions(cache=False))).fingerprint != first
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "PPM"])
+@pytest.mark.parametrize("cached", [True, False])
+def test_16_bits_of_grey_are_read_as_8(tmp_path, form, cached):
+    wide = np.random.default_rng(0).integers(0, 65_536, (24, 6, 5), dtype=np.uint16)
+    for place, image in enumerate(wide):
+        suffix = {"PNG": "png", "TIFF": "tif", "PPM": "pgm"}[form]
+        path = tmp_path / "scans" / "ab"[place % 2] / f"{place // 2:02d}.{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path, form)
+    options = Options(image=ImageOptions(cache=cached))
+    for _ in range(2):  # the second time from the cache, where there is one
+        data = load(tmp_path / "scans", options=options)
+        expected = (np.concatenate([wide[::2], wide[1::2]]) >> 8).astype(np.uint8)[:, None]
+        assert torch.equal(_whole(data), torch.from_numpy(expected))
+        assert [note for note in data.notes if "16 bits" in note] == [
+            "24 images have 16 bits per pixel: the upper 8 of them are read."
+        ]
+    new = data.preprocessing.read(tmp_path / "scans")
+    assert torch.equal(new.inputs, torch.from_numpy(expected))
+    assert any("16 bits" in note for note in new.notes)
+
+
+def test_8_bits_are_no_news(pictures):
+    assert not any("16 bits" in note for note in load(pictures[0]).notes)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_entries_of_a_list_that_are_no_images_can_be_left_out(pictures, cached):
+    folder, pixels = pictures
+    files = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*.png"))]
+    files[2], files[5], files[30] = "nowhere.png", "not known", None
+    listed = pd.DataFrame({"file_name": files, "paid": ["no", "yes"] * 20})
+    listed.to_csv(folder / "metadata.csv", index=False)
+    with pytest.raises(UnreadableImage, match="unreadable=drop"):
+        load(folder, label="paid")
+    data = load(folder, label="paid", options=Options(image=ImageOptions(unreadable="drop", cache=cached)))
+    assert any("3 images of train cannot be decoded or are not there" in note for note in data.warnings)
+    rows = torch.cat(list(data.rows.values())).sort().values
+    assert rows.tolist() == [row for row in range(40) if row not in (2, 5, 30)]
+    assert torch.equal(_whole(data), torch.from_numpy(pixels[rows.numpy()]))
+
+
+def test_a_table_that_names_few_images_stays_a_table(people):
+    people["file"] = ["a.png"] + ["letter", "mail"] * 199 + ["call"]
+    assert load(people, label="income").kind == "table"

@@ -155,7 +155,9 @@ def _given(
         if isinstance(rows, ImageRows) and (bad := rows.store.unreadable()):
             keep = keep.clone()
             keep[torch.tensor(list(bad))] = False
-            notes.append(f"Warning: {len(bad):,} images of {name} cannot be decoded and were left out.")
+            notes.append(
+                f"Warning: {len(bad):,} images of {name} cannot be decoded or are not there, and were left out."
+            )
         whole = Marked(torch.arange(len(rows)), labels.codes[name], None if groups is None else groups.codes[name])
         part = whole.take(keep)
         if options.limit is not None and options.limit < len(part):

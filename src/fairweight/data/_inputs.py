@@ -104,6 +104,10 @@ def _images(
         rows = found.parts[parts.origin[name]]
         assert isinstance(rows, ImageRows)
         samples[name] = _samples(rows, part, shares if name == "exemplar" else None, options, name, notes)
+    for origin in dict.fromkeys(parts.origin[name] for name in parts.marked):
+        rows = found.parts[origin]
+        assert isinstance(rows, ImageRows)
+        notes += rows.store.remarks()
     samples = _alike(samples, notes)
     shape = _shape(samples["train"])
     train = found.parts[parts.origin["train"]]

@@ -57,7 +57,7 @@ def cache_folder(chosen: str | None) -> Path:
 
 def key_of(sources: Sequence[str], form: Any) -> str:
     """A name for these sources in this form."""
-    words = json.dumps([2, list(sources), form], sort_keys=True)  # 1: the layout of an entry
+    words = json.dumps([3, list(sources), form], sort_keys=True)  # 3: the layout of an entry
     return hashlib.sha256(words.encode()).hexdigest()[:32]
 
 

@@ -59,8 +59,8 @@ class _MixedError(Exception):
     """Grey and coloured images in one set."""
 
 
-def decode_one(picture: Picture, form: Form) -> Pixels:
-    """One image in its form."""  # [C, H, W]
+def decode_one(picture: Picture, form: Form, deep: set[str] | None = None) -> Pixels:
+    """One image in its form; one of 16 bits is read as 8 bits, and its name put among the deep ones."""  # [C, H, W]
     import numpy as np
     from PIL import Image, ImageOps
 
@@ -69,17 +69,31 @@ def decode_one(picture: Picture, form: Form) -> Pixels:
         with Image.open(io.BytesIO(content), formats=_formats(content)) as image:
             image.load()
             turned = ImageOps.exif_transpose(image)
+            # Pillow has the 16 bits of these formats in integers of 32, over the same range.
+            has_16_bits = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
     except FileNotFoundError as error:
-        raise UnreadableImage(f"there is no image {picture.name}; check the list of files and its folder.") from error
+        raise UnreadableImage(absent(picture.name)) from error
     except PermissionError as error:
         raise UnreadableImage(f"{picture.name} may not be read by this user; change its permissions.") from error
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
         raise UnreadableImage(
             f"{picture.name} cannot be decoded; replace it, or leave such images out with unreadable=drop."
         ) from error
+    if has_16_bits:
+        turned = Image.fromarray((np.asarray(turned).astype(np.uint16) >> 8).astype(np.uint8))
+        if deep is not None:
+            deep.add(picture.name)
     formed = _bring(turned, form, picture.name)
     array = np.asarray(formed, dtype=np.uint8)
     return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+
+
+def absent(name: str) -> str:
+    """The sentence for an image that is not there."""
+    return (
+        f"there is no image {name}; check the list of files and its folder, or leave such images out with "
+        "unreadable=drop."
+    )
 
 
 def _formats(content: bytes) -> list[str] | None:
@@ -93,6 +107,7 @@ def decode_into(
     form: Form,
     workers: int | None,
     drop: bool,
+    deep: set[str] | None = None,
 ) -> list[int]:
     """Decode every image into its row; gives the rows that could not be, where those may be dropped."""  # [N, C, H, W]
     bad: list[int] = []
@@ -100,7 +115,7 @@ def decode_into(
     def work(rows: range) -> None:
         for row in rows:
             try:
-                pixels = decode_one(pictures[row], form)
+                pixels = decode_one(pictures[row], form, deep)
             except UnreadableImage:
                 if not drop:
                     raise
@@ -132,17 +147,21 @@ def decode_all(
     form: Form,
     workers: int | None = None,
     drop: bool = False,
+    deep: set[str] | None = None,
 ) -> tuple[Pixels, Form, list[int]]:
-    """Decode all into memory that `allocate` gives; settles the number of channels where the form leaves it open."""
+    """Decode all into memory that `allocate` gives; settles the number of channels where the form leaves it open.
+
+    deep: takes the names of the images that have 16 bits per pixel.
+    """
     if not pictures:
         raise UnreadableImage("there are no images to decode.")
     # Pillow remarks on odd metadata, which is not damage; set here once, as threads share the filters.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            out, bad = _decode(allocate, pictures, form, workers, drop)
+            out, bad = _decode(allocate, pictures, form, workers, drop, deep)
         except _MixedError:
-            out, bad = _decode(allocate, pictures, replace(form, channels=3), workers, drop)
+            out, bad = _decode(allocate, pictures, replace(form, channels=3), workers, drop, deep)
     if len(bad) == len(pictures):
         raise UnreadableImage(f"none of the {len(pictures):,} images can be decoded; the first is {pictures[0].name}.")
     return out, Form(out.shape[2], out.shape[3], form.crop, out.shape[1]), bad
@@ -154,10 +173,11 @@ def _decode(
     form: Form,
     workers: int | None,
     drop: bool,
+    deep: set[str] | None,
 ) -> tuple[Pixels, list[int]]:
     # The first image's shape holds for all; only a size that was asked for may change an image.
     out = allocate((len(pictures), *_first_shape(pictures, form, drop)))
-    return out, decode_into(out, pictures, form, workers, drop)
+    return out, decode_into(out, pictures, form, workers, drop, deep)
 
 
 def _first_shape(pictures: Sequence[Picture], form: Form, drop: bool) -> tuple[int, int, int]:
@@ -175,7 +195,10 @@ def _bring(image: Image.Image, form: Form, name: str) -> Image.Image:
     from PIL import Image
 
     if image.mode not in _GREY | _COLOUR:
-        raise UnreadableImage(f"{name} has {image.mode} pixels, not 8 bits per colour; convert it to 8 bits.")
+        raise UnreadableImage(
+            f"{name} has {image.mode} pixels, not 8 bits per colour; convert it to 8 bits, or leave such images out "
+            "with unreadable=drop."
+        )
     channels = form.channels or (1 if image.mode in _GREY else 3)
     image = image.convert("L" if channels == 1 else "RGB")
     if form.crop is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fairweight.data._texts import Texts, listing
 from fairweight.data.image.cache import files_digest
-from fairweight.data.image.decode import SUFFIXES, Picture
+from fairweight.data.image.decode import SUFFIXES, Picture, absent
 from fairweight.data.image.rows import EncodedStore, ImageRows
 from fairweight.data.options import ImageOptions
 from fairweight.data.split import PART_NAMES
@@ -25,21 +25,27 @@ FILE_COLUMNS = ("file_name", "file", "filename", "path", "image", "image_path", 
 def files_rows(paths: Sequence[Path], root: Path, columns: dict[str, Texts], options: ImageOptions) -> ImageRows:
     """Rows of image files."""
     names = [os.path.relpath(path, root) for path in paths]
-    try:
-        sizes = [path.stat() for path in paths]
-    except FileNotFoundError as error:
-        raise UnreadableImage(f"there is no image {error.filename}; check the list of files and its folder.") from error
+    version = [f"{path.absolute()} {_state(path, options.unreadable == 'drop')}" for path in paths]
 
     def pictures() -> list[Picture]:
         return [Picture(path, str(path)) for path in paths]
-
-    version = [f"{path.absolute()} {s.st_size} {s.st_mtime_ns}" for path, s in zip(paths, sizes, strict=True)]
 
     def content() -> list[str]:
         # Names and sizes are not enough: uncompressed images have one size, whatever they show.
         return [*names, files_digest(paths)]
 
     return ImageRows(EncodedStore(len(paths), pictures, version, content, options), columns)
+
+
+def _state(path: Path, drop: bool) -> str:
+    """What changes when a file does; of one that is not there and may be dropped, that it is not there."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        if not drop:
+            raise UnreadableImage(absent(str(path))) from error
+        return "absent"
+    return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def class_folders(folder: Path, options: ImageOptions) -> ImageRows:
@@ -88,15 +94,18 @@ def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> Imag
         )
     root = Path(options.root) if options.root is not None else base
     names = as_texts(frame[column])
-    if None in names:
-        raise UnreadableImage(f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in.")
-    paths = [root / str(name) for name in names]
+    if None in names and options.unreadable == "refuse":
+        raise UnreadableImage(
+            f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in, or leave such "
+            "images out with unreadable=drop."
+        )
+    paths = [root / (name or "") for name in names]  # the folder itself is no image: its row is dropped
     columns = {str(name): as_texts(frame[name]) for name in frame.columns}
     return files_rows(paths, root, columns, options)
 
 
 def file_column(frame: pd.DataFrame, options: ImageOptions) -> str | None:
-    """The column that names image files: the one asked for, or one whose entries end like images."""
+    """The column that names image files: the one asked for, or one most of whose entries end like images."""
     if options.file_column is not None:
         if options.file_column not in frame.columns:
             raise MissingColumn(
@@ -106,7 +115,7 @@ def file_column(frame: pd.DataFrame, options: ImageOptions) -> str | None:
     for name in frame.columns:
         if str(name).lower() in FILE_COLUMNS:
             entries = [str(value) for value in frame[name].dropna().head(50)]
-            if entries and all(Path(entry).suffix.lower() in SUFFIXES for entry in entries):
+            if 2 * sum(Path(entry).suffix.lower() in SUFFIXES for entry in entries) > len(entries):
                 return str(name)
     return None
 

@@ -51,6 +51,7 @@ class ImagePreprocessing:
         notes: list[str] = []
         rows = read_images(Path(source), options, text or TableOptions(), notes)
         pixels = rows.store.read(torch.arange(len(rows)), notes)
+        notes += rows.store.remarks()
         if pixels.shape[1:] != self.input_shape:
             ours, theirs = ("x".join(map(str, shape)) for shape in (pixels.shape[1:], self.input_shape))
             raise UnreadableImage(f"these images are {ours} and the model was trained on {theirs}; resize them.")

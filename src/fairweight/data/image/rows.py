@@ -46,6 +46,10 @@ class Store(Protocol):
         """The sums of these rows' images where they are known already."""  # [len(rows), 2, C]
         ...
 
+    def remarks(self) -> Sequence[str]:
+        """What was done to images that were read, as sentences."""
+        ...
+
     def identity(self) -> str:
         """What determines the pixels, for a fingerprint."""
         ...
@@ -102,6 +106,10 @@ class ArrayStore:
         """Not known."""
         return None
 
+    def remarks(self) -> Sequence[str]:
+        """Nothing was done."""
+        return ()
+
     def identity(self) -> str:
         """The sha256 of the pixels."""
         return cache.digest(self.pixels)
@@ -124,6 +132,7 @@ class EncodedStore:
         self._key = cache.key_of(self.version, [asdict(self.form), self.options.unreadable])
         self._held: tuple[Pixels, list[int]] | None = None
         self._said: list[str] | None = None
+        self._deep: set[str] = set()  # names of images with 16 bits per pixel, of those that were decoded here
 
     def __len__(self) -> int:
         return self.count
@@ -143,7 +152,7 @@ class EncodedStore:
         if new and 2 * len(rows) < self.count:
             pictures = self.pictures()
             few = [pictures[row] for row in rows.tolist()]
-            return decode_all(_memory, few, self.form, self.options.workers)[0]
+            return decode_all(_memory, few, self.form, self.options.workers, deep=self._deep)[0]
         entry = self._entry(notes)
         whole = self._hold()[0] if entry is None else np.load(entry.pixels, mmap_mode="r")
         found: Pixels = np.ascontiguousarray(whole[rows.numpy()])
@@ -163,6 +172,14 @@ class EncodedStore:
             return None
         found: Sums = np.load(entry.sums)[rows.numpy()]
         return found
+
+    def remarks(self) -> Sequence[str]:
+        """How many images were brought from 16 bits to 8."""
+        entry = cache.find(self._folder, self._key) if self.options.cache else None
+        count = len(self._deep) if entry is None else int(entry.facts()["deep"])
+        if count == 0:
+            return ()
+        return (f"{count:,} image{'s have' if count > 1 else ' has'} 16 bits per pixel: the upper 8 of them are read.",)
 
     def identity(self) -> str:
         """Of the sources and the form."""
@@ -197,13 +214,13 @@ class EncodedStore:
 
     def _fill(self, allocate: Callable[[tuple[int, int, int, int]], Pixels]) -> dict[str, Any]:
         drop = self.options.unreadable == "drop"
-        _, form, bad = decode_all(allocate, self.pictures(), self.form, self.options.workers, drop)
-        return {"bad": bad, "form": asdict(form), "content": self._content()}
+        _, form, bad = decode_all(allocate, self.pictures(), self.form, self.options.workers, drop, self._deep)
+        return {"bad": bad, "form": asdict(form), "content": self._content(), "deep": len(self._deep)}
 
     def _hold(self) -> tuple[Pixels, list[int]]:
         if self._held is None:
             drop = self.options.unreadable == "drop"
-            pixels, _, bad = decode_all(_memory, self.pictures(), self.form, self.options.workers, drop)
+            pixels, _, bad = decode_all(_memory, self.pictures(), self.form, self.options.workers, drop, self._deep)
             self._held = (pixels, bad)
         return self._held
 
