@@ -63,7 +63,7 @@ def train(
     image_size: Annotated[int | None, _flag("Resize images to so many pixels a side.")] = None,
     channels: Annotated[int | None, _flag("1 for grey images, 3 for coloured ones.")] = None,
     file_column: Annotated[Text, _flag("In a list of image files, the column that names them.")] = None,
-    unreadable: Annotated[Text, _flag("refuse or drop images that cannot be decoded.")] = None,
+    unreadable: Annotated[Text, _flag("refuse or drop images that cannot be decoded or are not there.")] = None,
     memory_gb: Annotated[float | None, _flag("A part with more pixels streams from disk; default 8.")] = None,
     reader_processes: Annotated[int | None, _flag("That read ahead where images stream; default: 2 threads.")] = None,
     test: Annotated[Text, _flag("Share of the rows for test, or a file; default 0.2 or the set's own.")] = None,
