@@ -131,8 +131,11 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "negative patience": (lambda f: given(csv(f), "--patience", "-1"), "--patience -1.*from 1, or 0"),
     "less than nothing given up": (lambda f: given(csv(f), "--trade-off", "--give-up", "-3"), "--give-up -3.*from 0"),
     "nothing swept, less given up": (lambda f: given(csv(f), "--give-up", "-3"), "--give-up -3.*from 0"),
-    "a scope in a number": (lambda f: given(csv(f), "--option", "scope=5"), "scope=5; give a name"),
-    "a gradient in a number": (lambda f: given(csv(f), "--option", "gradient=5"), "gradient=5; give a name"),
+    "a scope in a number": (lambda f: given(csv(f), "--option", "scope=77"), "scope='77' is no submodule of the model"),
+    "a gradient in a number": (
+        lambda f: given(csv(f), "--option", "gradient=5"),
+        "gradient='5' is not a gradient mode",
+    ),
     "a form in a number": (lambda f: given(csv(f), "--option", "form=5"), "form"),
     "a tie in a number": (lambda f: given(csv(f), "--option", "tie=5"), "tie"),
     "no epochs": (lambda f: given(csv(f), "--epochs", "0"), "must be positive"),

@@ -73,6 +73,7 @@ def _score_step(value: Mapping[str, Any]) -> ScoreStep:
 def _checked(kind: Callable[..., Any], given: Mapping[str, Any], what: str, skipped: int = 0) -> dict[str, Any]:
     """The options, each one that it takes and of the type that it names; words alone can be told from numbers."""
     known = dict(list(inspect.signature(kind).parameters.items())[skipped:])
+    options = dict(given)
     for key, value in given.items():
         if key not in known:
             raise UnknownName(f"{what} has no option {key!r}; it has: {', '.join(known) or 'none'}.")
@@ -84,8 +85,10 @@ def _checked(kind: Callable[..., Any], given: Mapping[str, Any], what: str, skip
             raise BadInput(f"{what}: {key}={value!r}; give a number.")
         if types <= {"int", "None"} and value != int(value):
             raise BadInput(f"{what}: {key}={value!r}; give a whole number.")
-        if types <= {"str", "None"} and not isinstance(value, str):
-            raise BadInput(f"{what}: {key}={value!r}; give a name in words.")
+        if types <= {"str", "None"} and type(value) is int:
+            options[key] = str(value)  # a name in digits, as those of a Sequential's parts are
+        elif types <= {"str", "None"} and not isinstance(value, str):
+            raise BadInput(f"{what}: {key}={value!r}; give a name.")
         if types == {"bool"} and not isinstance(value, bool):
             raise BadInput(f"{what}: {key}={value!r}; give true or false.")
-    return dict(given)
+    return options
