@@ -10,6 +10,7 @@ import types
 from pathlib import Path
 
 import pytest
+import torch
 
 from fairweight.errors import BadInput, FolderRefused, MissingData, MissingDependency
 from fairweight.experiments import _engine, _processes, parallel
@@ -17,6 +18,16 @@ from fairweight.experiments._engine import Settings, Watcher, claimed, perform
 from fairweight.experiments.parallel import run_all
 
 SCRIPT = Path(__file__).with_name("run_many.py")
+
+
+@pytest.fixture
+def one_thread(monkeypatch):
+    """For everybody: sums over two threads end in other last digits."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 class Seen(Watcher):
@@ -72,6 +83,7 @@ def test_missing_data_stops_everything_with_its_sentence_and_writes_nothing(tiny
     assert seen.ended == 1
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_side_by_side_gives_what_one_after_another_gives(tiny, tmp_path):
     specs = [tiny.with_(seed=seed) for seed in range(2)] + [tiny.with_(method_options={"colour": "red"})]
     side = run_all(specs, tmp_path / "side", jobs=2, watcher=(seen := Seen()))
@@ -257,6 +269,7 @@ def test_ray_engine_hands_over_plain_values_and_survives_a_lost_task(tiny, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_a_local_ray_gives_what_processes_give(tiny, tmp_path):
     pytest.importorskip("ray", reason="the extra fairweight[ray] is not installed")
     specs = [tiny.with_(seed=seed) for seed in range(2)]
