@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fairweight.cli import _verbs
+from fairweight.cli._words import in_flags
 from fairweight.errors import FairweightError
 
 INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
@@ -50,7 +51,7 @@ def main() -> None:
     try:
         app()
     except FairweightError as error:
-        _stop(str(error))
+        _stop(in_flags(str(error)))
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer has caught the keyboard's interrupt, and says nothing
             print("\nStopped. The same command goes on from here.", file=sys.stderr)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from fairweight.errors import BadInput, FairweightError
+from fairweight.errors import BadInput
 
 # From what the library calls an option to the flag that sets it; longer ones first.
 _FLAGS = (
@@ -62,11 +62,6 @@ def in_flags(sentence: str) -> str:
     for library, flag in _FLAGS:
         sentence = sentence.replace(library, flag)
     return _ENCODING.sub(r"give --encoding \1.", sentence)
-
-
-def told(error: FairweightError) -> FairweightError:
-    """The same error, told in flags."""
-    return type(error)(in_flags(str(error)))
 
 
 def listed(words: str | None) -> list[str]:

@@ -9,8 +9,8 @@ import typer
 
 from fairweight.cli._options import Json, Seed, print_json
 from fairweight.cli._pool import DataDir, quiet
-from fairweight.cli._words import delimiter_of, told
-from fairweight.errors import BadInput, FairweightError
+from fairweight.cli._words import delimiter_of
+from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
     from fairweight.experiments.audited import Audited
@@ -53,21 +53,18 @@ def audit(
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")
     if predictions is not None:
         where = out if out is not None else Path("runs") / f"audit_{predictions.stem}"
-        try:
-            found = audit_file(
-                predictions,
-                where,
-                label=label,
-                prediction=prediction,
-                group=group,
-                positive=positive,
-                threshold=threshold,
-                delimiter=delimiter_of(delimiter),
-                encoding=encoding,
-                seed=seed,
-            )
-        except FairweightError as error:
-            raise told(error) from error
+        found = audit_file(
+            predictions,
+            where,
+            label=label,
+            prediction=prediction,
+            group=group,
+            positive=positive,
+            threshold=threshold,
+            delimiter=delimiter_of(delimiter),
+            encoding=encoding,
+            seed=seed,
+        )
     else:
         assert run is not None
         found = audit_run(run, out if out is not None else run, baseline=baseline, data_dir=data_dir, images=images)

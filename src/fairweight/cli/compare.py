@@ -9,8 +9,8 @@ import typer
 
 from fairweight.cli._options import Device, Json, Out, Seed, device_of, print_json
 from fairweight.cli._pool import DataDir, Download, Engine, Jobs, engine_of, quiet
-from fairweight.cli._words import delimiter_of, given, listed, share_or_file, told
-from fairweight.errors import BadInput, FairweightError, MissingGroups, RunsFailed
+from fairweight.cli._words import delimiter_of, given, listed, share_or_file
+from fairweight.errors import BadInput, MissingGroups, RunsFailed
 
 
 def compare(
@@ -113,10 +113,7 @@ def compare(
     if names == []:
         raise BadInput("--methods names none; give some with commas between them, or all.")
     where = device_of(device)
-    try:
-        prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)
-    except FairweightError as error:
-        raise told(error) from error
+    prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)
     if names is not None and prepared.left_out:  # asked for by name; "all" takes what there is
         method, reason = next(iter(prepared.left_out.items()))
         raise MissingGroups(f"{method} cannot be compared: {reason}")

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from fairweight.cli._options import Device, Json, device_of, print_json
-from fairweight.cli._words import delimiter_of, told
-from fairweight.errors import FairweightError
+from fairweight.cli._words import delimiter_of
 
 
 def predict(
@@ -31,19 +30,16 @@ def predict(
     """Predict for new rows with a trained model; where they have labels, also say how well."""
     from fairweight.experiments.prediction import predict_rows
 
-    try:
-        found = predict_rows(
-            run,
-            file,
-            device_of(device),
-            delimiter=delimiter_of(delimiter),
-            encoding=encoding,
-            file_column=file_column,
-        )
-        if out is not None:
-            found.write(out)
-    except FairweightError as error:
-        raise told(error) from error
+    found = predict_rows(
+        run,
+        file,
+        device_of(device),
+        delimiter=delimiter_of(delimiter),
+        encoding=encoding,
+        file_column=file_column,
+    )
+    if out is not None:
+        found.write(out)
     for note in found.notes:
         print(note, file=sys.stderr)
     if json:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairweight.cli._options import Device, Json, Seed, device_of, print_json, show_log, spare_threads
-from fairweight.cli._words import assigned, delimiter_of, given, listed, numbers, share_or_file, told
-from fairweight.errors import BadInput, FairweightError
+from fairweight.cli._words import assigned, delimiter_of, given, listed, numbers, share_or_file
+from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
     from fairweight.experiments.train import Prepared, Wanted, Watching
@@ -128,10 +128,7 @@ def train(
     said = {key: value for key, value in data.items() if value not in (None, {}, [])}
     wanted = Wanted(source, label, group, method, seed, said, training)
     sweep = numbers(strengths, "--strengths") if trade_off else None
-    try:
-        _train(wanted, out, device_of(device), json, not no_baseline, sweep, give_up, fresh, data_dir, download)
-    except FairweightError as error:
-        raise told(error) from error
+    _train(wanted, out, device_of(device), json, not no_baseline, sweep, give_up, fresh, data_dir, download)
 
 
 def _train(
