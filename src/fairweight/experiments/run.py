@@ -115,7 +115,7 @@ def run(
         group_names=dataset.group_names if test.groups is not None else None,
         missing="ignore",
     )
-    metrics = {**table.to_dict(), "run": record.to_dict(), "n": len(test)}
+    metrics = {**table.to_dict(), "run": record.to_dict()}
     if reweighter.scores is not None:
         metrics["scores"] = score_numbers(reweighter.scores, dataset)
     folder.write_model(model)
