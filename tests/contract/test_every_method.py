@@ -35,6 +35,8 @@ VARIANTS = [
     ("label-bias", {"constraint": "rate", "target": {2: 0.1}, "through": "sampling"}),
     ("moew", {"alpha": [0.4, -0.8, 0.1]}),
     ("moew", {"alpha": [0.4, -0.8], "embedding": "autoencoder", "dimension": 2, "embedding_steps": 5}),
+    ("given", {"weights": [0.5, 1.0, 1.5] * (N // 3)}),
+    ("given", {"weights": [0.5, 1.0, 0.0] * (N // 3), "through": "sampling"}),
     ("group-dro", {"by": "group", "normalised": False, "adjustment": 1.0, "draws": "balanced"}),
     ("jtt", {"through": "sampling"}),
     ("jtt", {"errors": [0, 5, 7], "upweight": 3.0}),

@@ -213,10 +213,13 @@ def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
         except FairweightError:
             continue  # another version's run
         if theirs.method == "uniform" and _same_data(theirs, spec):
-            found.append(
-                (theirs.with_(method=spec.method, method_options=spec.method_options) != spec, path.name, other)
-            )
+            found.append((_with_method(theirs, spec) != spec, path.name, other))
     return min(found, key=lambda item: item[:2])[2] if found else None
+
+
+def _with_method(plain: Spec, spec: Spec) -> Spec:
+    """Plain training's settings with the other's method."""
+    return plain.with_(method=spec.method, method_options=spec.method_options, weights=spec.weights)
 
 
 def _same_data(a: Spec, b: Spec) -> bool:

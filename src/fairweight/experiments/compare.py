@@ -82,7 +82,8 @@ def prepare(
     known = catalog.names("reweight")
     for name in methods or ():
         catalog.load("reweight", name)  # refused where there is none
-    chosen = list(dict.fromkeys([BASELINE, *(name.replace("_", "-") for name in methods or known)]))
+    alone = [name for name in known if name != "given"]  # which has no weights unless another run learned some
+    chosen = list(dict.fromkeys([BASELINE, *(name.replace("_", "-") for name in methods or alone)]))
     first = Spec(
         protocol.source,
         protocol.label,

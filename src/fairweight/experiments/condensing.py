@@ -158,6 +158,7 @@ def retrain(
         method="uniform",
         method_options={},
         search={},
+        weights={},
         data_seed=chooser.seed if chooser.data_seed is None else chooser.data_seed,
     )
     chosen = _write_list(written.out / KEPT_LIST, weights, written.condensed.kept)

@@ -19,6 +19,7 @@ from fairweight.engine.observers import EarlyStopping, Observer
 from fairweight.engine.options import FitOptions
 from fairweight.engine.predict import logits
 from fairweight.experiments.folder import METRICS, PREPROCESSING, RUN, RunFolder
+from fairweight.experiments.learned import learned_weights
 from fairweight.experiments.method import method_from
 from fairweight.experiments.network import network_for, optimizer_for, scheduler_for
 from fairweight.experiments.opinions import opinions
@@ -74,7 +75,8 @@ def run(
     torch.manual_seed(spec.seed)
     model = laid_out(network_for(dataset.preprocessing, spec.network), device)
     optimizer = optimizer_for(model, spec, device)
-    reweighter = method_from(spec.method, spec.method_options, model, len(dataset.train))
+    learned = {"weights": learned_weights(dataset, spec, folder.path.parent)} if spec.weights else {}
+    reweighter = method_from(spec.method, {**spec.method_options, **learned}, model, len(dataset.train))
     dynamics = Dynamics(len(dataset.train), device, decay=spec.ema_decay)
     steps = spec.epochs * (len(dataset.train) // spec.batch_size)
     early = [EarlyStopping(**spec.early_stopping)] if spec.early_stopping else []

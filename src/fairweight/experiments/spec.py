@@ -16,7 +16,7 @@ from fairweight.errors import BadInput
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
 GENERATION = 1
 # Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
-LATER = {"augment_exemplars": False, "ema_decay": 0.9}
+LATER = {"augment_exemplars": False, "ema_decay": 0.9, "weights": {}}
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,15 @@ class Spec:
     data_seed: int | None = None  # of splits and corruptions; None: the seed
     search: Mapping[str, Any] = field(default_factory=dict)  # many trainings in one run: searched.py
     rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay, by what other runs found: subset.py
+    weights: Mapping[str, Any] = field(default_factory=dict)  # what samples count, by other runs: learned.py
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
             raise BadInput(f"epochs={self.epochs}, batch_size={self.batch_size}, lr={self.lr}: each must be positive.")
         if not 0 <= self.weight_decay < math.inf:
             raise BadInput(f"weight_decay={self.weight_decay}; give a number from 0.")
+        if self.weights and self.method != "given":
+            raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 
     def with_(self, **changes: Any) -> Spec:
         """The same with some fields changed."""

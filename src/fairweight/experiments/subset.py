@@ -44,9 +44,9 @@ _KEYS = {
 
 
 def prerequisites(spec: Spec) -> tuple[Spec, ...]:
-    """The runs that must be finished before this one can choose its rows."""
+    """The runs that must be finished before this one can choose its rows, or take their weights."""
     found: dict[str, Spec] = {}
-    for rule in spec.rows.values():
+    for rule in (*spec.rows.values(), spec.weights):
         while rule:
             for values in rule.get("runs", ()):
                 other = Spec.from_dict(values)

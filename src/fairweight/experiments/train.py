@@ -53,7 +53,7 @@ class Prepared:
     @property
     def baseline(self) -> Spec:
         """Plain training, in every other respect the same."""
-        return self.spec.with_(method=BASELINE, method_options={}, search={})
+        return self.spec.with_(method=BASELINE, method_options={}, search={}, weights={})
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Row:
         """The run of this row with this seed; what is chosen at random for it follows the seed too."""
         assert self.spec is not None
         spec = self.spec.with_(seed=seed)
-        return spec.with_(rows=_reseeded(spec.rows, seed)) if spec.rows else spec
+        return spec.with_(rows=_reseeded(spec.rows, seed), weights=_reseeded(spec.weights, seed))
 
 
 def _reseeded(rule: Any, seed: int) -> Any:
