@@ -42,7 +42,7 @@ import json
 import re
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +162,14 @@ def measured(scores: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
-def one_run(name: str, spec: Spec, dataset: Dataset) -> dict[str, dict[str, Any]]:
+def one_run(
+    name: str, spec: Spec, dataset: Dataset, make: Callable[[str, nn.Module, int], Reweighter] = reweighter_for
+) -> dict[str, dict[str, Any]]:
     """What one training gives, by name; Uniform's also with a bias per class on its logits."""
     torch.manual_seed(spec.seed)
     model = model_for(spec, dataset)
     optimizer = optimizer_for(model, spec, "cpu")
-    method = reweighter_for(name, model, len(dataset.train))
+    method = make(name, model, len(dataset.train))
     started = time.monotonic()
     record = fit(
         model, optimizer, method, dataset.train, dataset.exemplar, spec.epochs,

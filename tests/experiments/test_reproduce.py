@@ -159,3 +159,22 @@ def test_a_failed_row_is_reported_and_the_others_stand(out, monkeypatch):
     assert row_of(found, "forml")["means"]["tprd"]["mean"] is None
     assert row_of(found, "uniform")["means"]["tprd"]["n"] == 1
     assert "–" in text_of(found)
+
+
+def test_a_control_that_cannot_be_computed_stops_no_other_row(out, record, tmp_path):
+    """A finished run that lost a file: the rows that were asked for stand as they were."""
+    shutil.copytree(out, tmp_path / "pool")
+    asked = ("uniform", "uniform-same", "class-bias")
+    what = planned("cifar10", size="quick", seeds=1, rows=asked, epochs=1)
+    pool = tmp_path / "pool" / "runs"
+    for row in what.asked:
+        if row.spec is not None:
+            shutil.copytree(next((out / "runs").glob("*uniform*")), pool / row.spec_for(0).folder_name)
+            about = RunFolder(pool / row.spec_for(0).folder_name)
+            about.write("run.json", {**about.read("run.json"), "fingerprint": row.spec_for(0).fingerprint})
+            (about.path / "logits.safetensors").unlink()
+    found = reproduce(what, tmp_path / "pool", jobs=1)
+    assert row_of(found, "uniform")["seeds"]["0"]["accuracy"] > 0
+    assert "logits.safetensors is not there" in row_of(found, "class-bias")["failed"]["0"]
+    without = planned("cifar10", size="quick", seeds=1, rows=("uniform", "uniform-same"), epochs=1)
+    assert {row["key"] for row in reproduce(without, tmp_path / "pool", jobs=1)["rows"]} == {"uniform", "uniform-same"}

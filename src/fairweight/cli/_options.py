@@ -7,11 +7,14 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairweight.errors import BadInput
+
+if TYPE_CHECKING:
+    from fairweight.experiments.train import Watching
 
 SMALL = 500_000  # parameters of a network that one thread serves best
 
@@ -58,6 +61,13 @@ def show_log() -> None:
     logger = logging.getLogger("fairweight")
     logger.handlers = [handler]
     logger.setLevel(logging.INFO)
+
+
+def epochs_shown(json: bool) -> Watching:
+    """A bar of epochs for each training; none where one JSON object is all that is printed."""
+    from fairweight.engine.observers import Progress
+
+    return lambda title: () if json else (Progress(title),)
 
 
 def print_json(values: dict[str, Any]) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairweight.cli._options import Device, Json, Seed, device_of, print_json, show_log, spare_threads
+from fairweight.cli._options import Device, Json, Seed, device_of, epochs_shown, print_json, show_log, spare_threads
 from fairweight.cli._words import assigned, delimiter_of, given, listed, numbers, share_or_file
 from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
-    from fairweight.experiments.train import Prepared, Wanted, Watching
+    from fairweight.experiments.train import Prepared, Wanted
 
 Text = str | None
 Say = Callable[[str], None]
@@ -153,7 +153,7 @@ def _train(
     if sweep is not None:
         _sweep(prepared, folder, device, json, sweep, give_up, say)
         return
-    done = run_train(prepared, folder, device=device, baseline=baseline, watching=_watching(json))
+    done = run_train(prepared, folder, device=device, baseline=baseline, watching=epochs_shown(json))
     if json:
         print_json(done.to_dict())
         return
@@ -167,18 +167,12 @@ def _sweep(
     from fairweight.experiments.trade_off import trade_off
 
     started = time.monotonic()
-    found = trade_off(prepared, folder, strengths, give_up / 100, device=device, watching=_watching(json))
+    found = trade_off(prepared, folder, strengths, give_up / 100, device=device, watching=epochs_shown(json))
     if json:
         print_json(found.to_dict())
         return
     print(text.front(found))
     print(text.closing(found.chosen_run, time.monotonic() - started))
-
-
-def _watching(json: bool) -> Watching:
-    from fairweight.engine.observers import Progress
-
-    return lambda title: () if json else (Progress(title),)
 
 
 def _say(line: str) -> None:

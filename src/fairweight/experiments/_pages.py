@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
+from fairweight.errors import FairweightError
 from fairweight.experiments import records
 from fairweight.experiments._gains import method_lines, methods_text
 from fairweight.experiments._label_bias_log import label_bias_text
@@ -176,7 +177,10 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     stale = []
     for path in asked.add:
-        stale.append(str(records.keep(records.read(path), asked.root / "records")))
+        try:
+            stale.append(str(records.keep(records.read(path), asked.root / "records")))
+        except FairweightError as error:
+            parser.error(str(error))
     for path, text in pages(asked.root).items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.experiments.network import hidden_for, suited
 from fairweight.experiments.spec import Spec
+from fairweight.reweight import Reweighter
 from fairweight.reweight._suited import suited_options
 from fairweight.types import Cells, Samples
 
@@ -98,7 +100,8 @@ def cells_of(samples: Samples) -> Cells:
 def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
     """The settings of a run, a line each, for people."""
     options = dict(spec.method_options)
-    method = [spec.method if options else f"{spec.method}, with its own defaults"]
+    method = [spec.method if options or spec.weights else f"{spec.method}, with its own defaults"]
+    method += [f"the weights of {spec.weights['file']}"] if "file" in spec.weights else []
     if "objective" in options:
         method.append(f"objective {options.pop('objective')}")
     if options.get("tie"):
@@ -113,7 +116,8 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
         patience, metric = int(spec.early_stopping["patience"]), spec.early_stopping["metric"]
         stops = f", stops after {patience} without a better one" if patience < spec.epochs else ""
         epochs = f"up to {spec.epochs}{stops}; the best on validation ({metric}) is kept"
-    cells = len(cells_of(dataset.exemplar))
+    draws = "exemplar" in cast(type[Reweighter], catalog.load("reweight", spec.method)).needs
+    exemplars = f"; exemplars: {spec.per_cell} of each of {len(cells_of(dataset.exemplar))} cells at every step"
     search = {key: value for key, value in spec.search.items() if key != "name"}
     searched = [f"{spec.search['name']} over many trainings"] if spec.search else []
     searched += [f"{key} {_plain(value)}" for key, value in search.items()]
@@ -123,9 +127,7 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
         "network": ", ".join([str(spec.network["name"]), *(f"{key} {_plain(v)}" for key, v in network.items())]),
         "optimizer": ", ".join(optimizer),
         "epochs": epochs,
-        "batch": f"{spec.batch_size} rows"
-        + f"; exemplars: {spec.per_cell} of each of {cells} cells at every step"
-        + ("; flips and shifts" if spec.augment else ""),
+        "batch": f"{spec.batch_size} rows" + exemplars * draws + "; flips and shifts" * spec.augment,
         "seed": str(spec.seed),
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fairweight.errors import FairweightError
 from fairweight.experiments import controls, numbers
 from fairweight.experiments._engine import Outcome, Watcher
 from fairweight.experiments._summary import with_statistics
@@ -106,7 +107,12 @@ def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome])
         if outcome is not None and outcome.error is not None:
             failed[str(seed)] = outcome.error
             continue
-        values = _numbers(what, row, seed, pool)
+        try:
+            values = _numbers(what, row, seed, pool)
+        except FairweightError as error:  # a file is missing: the other rows, and runs under way, know nothing of it
+            if row in what.asked:
+                failed[str(seed)] = str(error)
+            continue
         if values is not None:
             found[str(seed)] = values
     return {

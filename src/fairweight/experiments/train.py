@@ -24,6 +24,7 @@ from fairweight.experiments.spec import Spec
 from fairweight.metrics import GroupTable
 
 BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
+REFIT = "refit"  # a second training with the weights of the first, and the name of its folder inside
 SWEEP, PICTURE = "trade_off.json", "trade_off.png"  # of a sweep of strength
 # What to show while a run is trained: a title -> observers.
 Watching = Callable[[str], Sequence[Observer]]
@@ -93,10 +94,10 @@ def prepare(
     dataset = dataset_for(first, data_dir, download)
     spec = with_defaults(first, dataset, wanted.training, device)
     spec = spec.with_(search=search_of(spec.method, spec.method_options, wanted.training.get("search")))
-    return Prepared(dataset, spec, _tried(spec, dataset))
+    return Prepared(dataset, spec, tried(spec, dataset))
 
 
-def _tried(spec: Spec, dataset: Dataset) -> int:
+def tried(spec: Spec, dataset: Dataset) -> int:
     """Make everything that the Spec names once, so that a wrong word is refused before anything is written.
 
     The number of the network's parameters.
@@ -187,8 +188,9 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
 
 
 def _inner(out: Path) -> list[Path]:
-    """The folders that runs have inside a run's: plain training, and those of a sweep."""
-    return [path for path in (out / BASELINE, *out.glob("strength_*")) if path.is_dir()]
+    """The folders that runs have inside a run's: plain training, a second training, and those of a sweep."""
+    inner = (out / BASELINE, out / REFIT / BASELINE, out / REFIT, *out.glob("strength_*"))
+    return [path for path in inner if path.is_dir()]
 
 
 def _drop_empty(out: Path) -> None:

@@ -1,0 +1,110 @@
+"""`fairweight refit`: once more with the weights that a run has learned, and its exemplars."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+from tests.command import fairweight
+from tests.tables import people
+
+from fairweight.experiments.folder import RunFolder
+
+TABLE = ("people.csv", "--label", "income", "--group", "sex", "--positive", "high", "--epochs", "4")
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refit")
+    people(900).to_csv(folder / "people.csv", index=False)
+    done = fairweight(folder, "train", *TABLE, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    again = fairweight(folder, "refit", "run")
+    assert again.returncode == 0, again.stderr
+    (folder / "screen.txt").write_text(again.stdout)
+    (folder / "opening.txt").write_text(again.stderr)
+    return folder
+
+
+def weights_of(folder, *names):
+    return RunFolder(folder.joinpath(*names)).read_weights().set_index("row")
+
+
+def test_all_rows_are_trained_on_and_keep_their_weights(desk):
+    first, second = weights_of(desk, "run"), weights_of(desk, "run", "refit")
+    held = second.index.difference(first.index)
+    assert set(first.index) < set(second.index)
+    exemplars = json.loads((desk / "run" / "run.json").read_text())["data"]["notes"]
+    assert any(f"Exemplar set: {len(held)} rows held out" in note for note in exemplars)
+    ratio = second.loc[first.index, "weight"] / first["weight"]
+    assert ratio.std() / ratio.mean() < 1e-5  # on a common scale: the second has mean 1 over more rows
+    cells = first.groupby([first["label"].astype(str), first["group"].astype(str)])["weight"].mean() * ratio.mean()
+    for row in held:
+        cell = (str(second.loc[row, "label"]), str(second.loc[row, "group"]))
+        assert second.loc[row, "weight"] == pytest.approx(cells[cell], rel=1e-4)
+
+
+def test_the_test_rows_are_the_same_and_plain_training_stands_beside(desk):
+    tests = [pd.read_parquet(desk / "run" / part / "predictions.parquet") for part in ("", "refit", "refit/uniform")]
+    assert tests[0]["row"].tolist() == tests[1]["row"].tolist() == tests[2]["row"].tolist()
+    plain = weights_of(desk, "run", "refit", "uniform")
+    assert set(plain.index) == set(weights_of(desk, "run", "refit").index)
+
+
+def test_what_is_said(desk):
+    opening, screen = ((desk / name).read_text() for name in ("opening.txt", "screen.txt"))
+    assert "given, the weights of weights.parquet" in opening
+    assert "at every step" not in opening  # no exemplar batch is drawn
+    before = json.loads((desk / "run" / "metrics.json").read_text())
+    assert f"run: TPRD {100 * before['tprd']:.2f}, accuracy {100 * before['accuracy']:.2f} points." in screen
+    assert "Run folder: run/refit" in screen
+
+
+def test_a_finished_one_is_found_another_seed_is_another_run_and_an_audit_reads_it(desk):
+    again = fairweight(desk, "refit", "run", "--json")
+    assert json.loads(again.stdout)["reused"]
+    other = fairweight(desk, "refit", "run", "--seed", "5", "--out", "elsewhere/second", "--no-baseline", "--json")
+    assert other.returncode == 0, other.stderr
+    spec = json.loads(other.stdout)["spec"]
+    assert (spec["seed"], spec["data_seed"]) == (5, 0)
+    assert spec["weights"]["file"] == "../run/weights.parquet"  # no folder of this machine
+    refused = fairweight(desk, "refit", "run", "--seed", "5")
+    assert refused.returncode == 2
+    assert "--fresh" in refused.stderr
+    audited = fairweight(desk, "audit", "run/refit")
+    assert audited.returncode == 0, audited.stderr
+
+
+def test_training_the_first_run_afresh_takes_the_second_away(desk, tmp_path):
+    shutil.copytree(desk / "run", tmp_path / "run")
+    shutil.copy(desk / "people.csv", tmp_path)
+    done = fairweight(tmp_path, "train", *TABLE, "--out", "run", "--seed", "3", "--fresh", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run" / "refit").exists()
+
+
+def test_what_has_no_weights_or_has_changed_is_refused(desk, tmp_path):
+    plain = fairweight(desk, "refit", "run/uniform")
+    assert plain.returncode == 2
+    assert "a run of uniform, which keeps no weights" in plain.stderr
+    assert fairweight(desk, "refit", "nowhere").returncode == 2
+    shutil.copytree(desk / "run", tmp_path / "run", ignore=shutil.ignore_patterns("refit"))
+    table = people(900)
+    table.loc[:300, "income"] = "low"
+    table.to_csv(tmp_path / "people.csv", index=False)
+    changed = fairweight(tmp_path, "refit", "run")
+    assert changed.returncode == 2
+    assert "has changed since" in changed.stderr
+    assert not (tmp_path / "run" / "refit").exists()
+
+
+def test_wrong_labels_that_were_made_stay_where_they_are(desk):
+    words = ("--corrupt", "one-class:label=low,fraction=0.2", "--no-baseline")
+    assert fairweight(desk, "train", *TABLE, *words, "--out", "wrong").returncode == 0
+    done = fairweight(desk, "refit", "wrong", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    first, second = weights_of(desk, "wrong"), weights_of(desk, "wrong", "refit")
+    assert first.index.tolist() == second.index.tolist()
+    assert first["label"].astype(str).tolist() == second["label"].astype(str).tolist()
