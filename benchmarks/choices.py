@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from class_fairness_page import newest, section
+from class_refit_page import section as refit_section
 
 ROOT = Path(__file__).parents[1]
 RECORD = "2026-11-15_score_step"
@@ -147,7 +148,7 @@ def whole() -> str:
     """The page from the records as they are."""
     first = page(json.loads((ROOT / "records" / RECORD / "record.json").read_text()))
     name, record = newest(ROOT / "records")
-    return "\n".join([first, *section(record, name)])
+    return "\n".join([first, *section(record, name), *refit_section(ROOT / "records")])
 
 
 def main() -> None:

@@ -62,19 +62,19 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
     for row in rows:
         means, beside = row["means"], row["beside_uniform"]["accuracy"]
-        difference = "" if row["name"] == "uniform" else f"{beside['mean']:+.2f}" + _error(beside)
-        cells = [row["name"], _cell(means["accuracy"]), difference]
-        cells += [_cell(means[key]) for key in ("recall_std", "tprd", "worst")]
+        difference = "" if row["name"] == "uniform" else f"{beside['mean']:+.2f}" + error(beside)
+        cells = [row["name"], cell(means["accuracy"]), difference]
+        cells += [cell(means[key]) for key in ("recall_std", "tprd", "worst")]
         lines.append(f"| {' | '.join(cells)} | {row['n']} |")
     return lines
 
 
-def _error(pair: dict[str, Any]) -> str:
+def error(pair: dict[str, Any]) -> str:
     return "" if pair["standard_error"] is None else f" ± {pair['standard_error']:.2f}"
 
 
-def _cell(pair: dict[str, Any]) -> str:
-    return f"{pair['mean']:.2f}{_error(pair)}"
+def cell(pair: dict[str, Any]) -> str:
+    return f"{pair['mean']:.2f}{error(pair)}"
 
 
 def beside(row: dict[str, Any]) -> str:
@@ -198,5 +198,5 @@ def _apart(title: str, rows: list[dict[str, Any]]) -> str:
     found = []
     for key, words in (("accuracy", "accuracy"), ("recall_std", "recall std"), ("tprd", "TPRD")):
         pair = Mean.of([ours[seed][key] - theirs[seed][key] for seed in shared]).to_dict()
-        found.append(f"{words} {pair['mean']:+.2f}{_error(pair)}")
+        found.append(f"{words} {pair['mean']:+.2f}{error(pair)}")
     return f"- {title}, beside the default: {', '.join(found)} (n {len(shared)})."

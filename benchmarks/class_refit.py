@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from class_fairness import MEASURES, ROOT, one_run, spec_for
+from class_refit_page import FIRST, WHOLE
 from torch import Tensor, nn
 
 from fairweight.experiments.mean import Mean
@@ -30,7 +31,6 @@ from fairweight.experiments.source import dataset_for
 from fairweight.reweight.given import Given
 
 SEEDS = (0, 1, 2, 10, 11, 12, 13)
-FIRST, WHOLE = "tied .003", "uniform, all rows"
 SHARES = (0.5, 1.0, 2.0)
 TITLES = ("uniform", FIRST, WHOLE, *(f"refit, share {share:g}" for share in SHARES))
 

@@ -28,7 +28,14 @@ from fairweight.experiments.verdict import PAIRED_TEST, TEST
 RESULTS = Path("docs") / "results.md"
 COMMAND = "python -m fairweight.experiments.records"
 Record = Mapping[str, Any]
-_SHOWN = ("uniform", "uniform-same", "uniform-clean", "lb", "-default")  # how the keys of the README's rows end
+_SHOWN = (
+    "uniform",
+    "uniform-same",
+    "uniform-clean",
+    "lb",
+    "-default",
+    "-refit",
+)  # how the keys of the README's rows end
 # The order of the paper, then ours.
 ORDER = (
     "cifar10", "cifar100", "celeba", "mnist", "condensation", "reverse", "adversarial", "meta-loss", "weight-form",
@@ -108,17 +115,16 @@ def _place(table: str) -> int:
 
 
 def _headline(tables: list[dict[str, Any]]) -> str:
-    """Of every table with its options at their defaults: Uniform with its controls, LB and FORML's default."""
+    """Uniform with its controls, LB, FORML's default and its second training; other options at the full size alone."""
     lines = ["| table | size | row | n | TPRD, % | accuracy, % |", "|---|---|---|---|---|---|"]
     for record in tables:
-        for row in record["rows"] if not other_options(record) else []:
+        size = ", ".join([size_name(record), *other_options(record)])
+        for row in record["rows"] if is_whole(record) or not other_options(record) else []:
             shown = row["key"].endswith(_SHOWN) and row.get("moved") is None
             if shown and "tprd" in row["means"] and row["means"]["tprd"]["n"]:
                 cells = [compared_lines(row["means"][key]) for key in ("tprd", "accuracy")]
                 n = row["means"]["tprd"]["n"]
-                lines.append(
-                    f"| {record['table']} | {size_name(record)} | {row['title']} | {n} | {' | '.join(cells)} |"
-                )
+                lines.append(f"| {record['table']} | {size} | {row['title']} | {n} | {' | '.join(cells)} |")
     if len(lines) == 2:
         return _none("fairweight reproduce mnist")
     return "\n".join(lines) + "\n\nMean ± standard error over n seeds; in brackets, as printed at the full size."

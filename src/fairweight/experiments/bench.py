@@ -111,8 +111,23 @@ def bench(
     return results
 
 
-def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int, bf16: bool) -> Timing:
-    """The median time of a step taken this way."""
+@dataclass(frozen=True)
+class Ready:
+    """A way that is warm: compiled, captured, and about to be timed."""
+
+    step: Callable[[], None]
+    every: int  # steps after which their kinds repeat
+    warm_up_s: float
+    peak_mib: float | None
+    refusal: str | None
+
+    def times(self, repeats: int) -> list[float]:
+        """Milliseconds of so many steps, rounded up to whole rounds."""
+        return [_timed(self.step, self.peak_mib is not None) for _ in range(-(-repeats // self.every) * self.every)]
+
+
+def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: bool) -> Ready:
+    """A step taken this way on a copy of the model, after its first ones."""
     device = batch.labels.device
     on_gpu = device.type == "cuda"
     twin = copy.deepcopy(model)
@@ -142,13 +157,20 @@ def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeat
     if on_gpu:
         torch.cuda.synchronize()
     warm_up = time.perf_counter() - started
-    times = [_timed(step, on_gpu) for _ in range(-(-repeats // every) * every)]
-    middle = statistics.median(times) if every == 1 else statistics.mean(times)
     refusal = captured.refusal if captured is not None else None
     graphs = getattr(reweighter, "_graphs", None)
     refusal = refusal or (graphs.refusal if graphs is not None else None)
     peak = (torch.cuda.max_memory_allocated() - before) / 2**20 if on_gpu else None
-    return Timing(way.name, way.regime, way.exact, len(batch), middle, min(times), len(times), peak, warm_up, refusal)
+    return Ready(step, every, warm_up, peak, refusal)
+
+
+def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int, bf16: bool) -> Timing:
+    """The median time of a step taken this way."""
+    ready = warmed(way, model, batch, exemplar, bf16=bf16)
+    times = ready.times(repeats)
+    middle = statistics.median(times) if ready.every == 1 else statistics.mean(times)
+    numbers = (middle, min(times), len(times), ready.peak_mib, ready.warm_up_s, ready.refusal)
+    return Timing(way.name, way.regime, way.exact, len(batch), *numbers)
 
 
 def _timed(step: Callable[[], None], on_gpu: bool) -> float:

@@ -27,7 +27,11 @@ OPTIONS = {
         "range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean"
     ),
     **GUESSES,
-    "decay": Option("0.1", ("0.1", "0.2"), "what the learning rate is multiplied by at 30, 60 and 80 % of the epochs"),
+    "decay": Option(
+        "0.1",
+        ("0.1", "0.2"),
+        "what the rate is multiplied by at 30, 60 and 80 % of the epochs; the text has 0.1, 0.2 meets the printed row",
+    ),
     "schedule": Option(
         "auto",
         ("auto", "step", "cosine"),

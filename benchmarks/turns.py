@@ -1,0 +1,81 @@
+"""The plain and the exact step in turns, so that a clock that drifts meets both: the multiple that is claimed.
+
+    python benchmarks/turns.py --batch 128 --out turns128.json      a GPU: both compiled and captured, bfloat16
+    python benchmarks/turns.py --device cpu --width 4 --batch 16 --rounds 2 --each 2
+
+Prints and writes medians, quartiles, peak memory and the multiple; records/*_bench_* keeps them as calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairweight.experiments.bench import Way, warmed, ways
+from fairweight.experiments.model_source import example_batches
+from fairweight.experiments.provenance import provenance
+from fairweight.experiments.speed import laid_out
+from fairweight.models.resnet import ResNet18
+
+
+def chosen(device: str) -> tuple[Way, Way]:
+    """Plain, and exact FORML, under the best regime of the device."""
+    regime = "compiled" if device == "cuda" else "eager"
+    found = {way.name: way for way in ways(device) if way.regime == regime}
+    return found["plain"], found["forward, traced"]
+
+
+def measured(device: str, batch: int, exemplars: int, width: int, rounds: int, each: int) -> dict[str, Any]:
+    torch.manual_seed(0)
+    net = laid_out(ResNet18(10, width=width), device)
+
+    def made(count: int) -> Tensor:
+        return torch.randn(count, 3, 32, 32, device=device).contiguous(memory_format=torch.channels_last)
+
+    train, held = example_batches(net, made(batch), made(exemplars), batch, exemplars)
+    pair = chosen(device)
+    ready = [warmed(way, net, train, held, bf16=device == "cuda") for way in pair]
+    times: list[list[float]] = [[], []]
+    for way in ready:
+        way.times(10 if device == "cuda" else 1)
+    for _ in range(rounds):
+        for place, way in enumerate(ready):
+            times[place] += way.times(each)
+    results = [
+        {
+            "name": way.name, "regime": way.regime, "exact": way.exact, "batch": batch,
+            "median_ms": statistics.median(taken), "quartiles_ms": statistics.quantiles(taken, n=4)[::2],
+            "n": len(taken), "peak_mib": warm.peak_mib, "warm_up_s": warm.warm_up_s, "refusal": warm.refusal,
+        }
+        for way, warm, taken in zip(pair, ready, times, strict=True)
+    ]  # fmt: skip
+    return {"results": results, "times_plain": results[1]["median_ms"] / results[0]["median_ms"], **provenance(device)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--exemplars", type=int, default=30)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--each", type=int, default=25)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    found = measured(asked.device, asked.batch, asked.exemplars, asked.width, asked.rounds, asked.each)
+    if asked.out is not None:
+        asked.out.write_text(json.dumps(found, indent=1) + "\n")
+    for row in found["results"]:
+        low, high = row["quartiles_ms"]
+        print(f"{row['name']:16s} {row['regime']:9s} {row['median_ms']:9.2f} ms [{low:.2f}, {high:.2f}], n {row['n']}")
+    print(f"{found['times_plain']:.2f} times plain")
+
+
+if __name__ == "__main__":
+    main()
