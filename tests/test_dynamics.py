@@ -98,6 +98,7 @@ def test_forgetting_events_of_hand_sequences(right: tuple[int, ...], events: int
     for value in right:
         dynamics.on_step(torch.tensor([1]), record(torch.ones(1), correct=torch.tensor([bool(value)])))
     assert dynamics.table()["forgetting_events"].tolist() == [0, events, 0]
+    assert dynamics.table()["mistakes"].tolist() == [0, right.count(0), 0]
 
 
 def test_a_step_without_an_opinion_neither_learns_nor_forgets() -> None:

@@ -197,3 +197,13 @@ def test_whatever_the_rows_the_parts_fit_together(rows, share, inside, seed):
     assert bool((parts.marked["exemplar"].groups >= 0).all())
     trained = set(parts.marked["train"].cells(*names))
     assert set(given["train"].cells(*names)) == trained  # no cell leaves train altogether
+
+
+def test_a_share_of_a_part_that_is_given_is_refused_and_none_is_drawn_without_one():
+    part = Marked(torch.arange(40), torch.arange(40) % 2, None)
+    given, names = {"train": part, "test": part.take(torch.arange(10))}, (("a", "b"), ())
+    origin = {"train": "train", "test": "test"}
+    with pytest.raises(BadInput, match=r"its own test rows, so Split\.test 0\.3 would draw none"):
+        divide(given, origin, Split(test=0.3), Exemplar(), 0, names)
+    parts = divide(given, origin, Split(), Exemplar(), 0, names)
+    assert torch.equal(parts.marked["test"].rows, torch.arange(10))

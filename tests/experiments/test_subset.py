@@ -85,6 +85,20 @@ def test_ties_can_go_to_chance(asked, tmp_path):
     assert all(sorted(events[list(found)]) == sorted(events)[:100] for found in sets)
 
 
+def test_ties_can_go_to_those_learned_earliest(tiny, tmp_path):
+    asked = tiny.with_(epochs=12, lr=1e-2)
+    run(asked, tmp_path / asked.folder_name)
+    rule = {"size": 100, "lowest": "forgetting_events", "runs": [asked.to_dict()], "balanced": False, "ties": "learned"}
+    found = chosen(asked, tmp_path, exemplar=rule)
+    weights = RunFolder(tmp_path / asked.folder_name).read_weights()
+    first = weights.sort_values(["forgetting_events", "mistakes", "ema_loss", "row"], kind="stable").iloc[:100]
+    assert sorted(found.rows["exemplar"].tolist()) == sorted(first["row"].tolist())
+    by_loss = chosen(asked, tmp_path, exemplar={key: rule[key] for key in rule if key != "ties"})
+    assert not torch.equal(found.rows["exemplar"], by_loss.rows["exemplar"])
+    with pytest.raises(BadInput, match="who goes first of equals"):
+        chosen(asked, tmp_path, exemplar={**rule, "ties": "loss"})
+
+
 def test_every_normalised_loss_can_be_dropped_by(asked, tmp_path):
     weights = RunFolder(tmp_path / asked.folder_name).read_weights()
     for measure in ("ema_relative_weighted_loss", "ema_set_weighted_loss", "ema_relative_loss"):

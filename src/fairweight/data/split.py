@@ -152,6 +152,12 @@ def divide(
 ) -> Parts:
     """Train, validation, exemplar and test from what is given; a part that is given is never drawn."""
     label_names, group_names = names
+    for name in ("test", "validation"):
+        share = getattr(split, name)
+        if name in given and origin[name] == name and isinstance(share, float) and share > 0:
+            raise BadInput(
+                f"the data has its own {name} rows, so Split.{name} {share:g} would draw none; leave it out."
+            )
     split = split.settled()
     marked, origin = dict(given), dict(origin)
     notes: list[str] = []

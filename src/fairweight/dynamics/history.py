@@ -170,6 +170,7 @@ class Dynamics:
         ema_push: how much more weight the objective asked for than for the rest of the batch, in units of the batch's
         spread, and pushed_up at how many visits; NaN and 0 for methods without an objective.
         forgetting_events: right at one visit and wrong at the next; a sample never right counts every visit.
+        mistakes: visits at which the prediction was wrong; of a sample never forgotten, all before it was learned.
         margin, mean_margin: true logit minus the best other, at the last visit and over all visits.
         mean_probability_margin: the same in probabilities, so that no visit of a sure network outweighs the others.
         """  # [N] each
@@ -188,6 +189,7 @@ class Dynamics:
             "ema_push": held["push"] / gathered if pushed else torch.full_like(gathered, torch.nan),
             "pushed_up": held["pushed_up"].int(),
             "forgetting_events": torch.where(held["learned"] > 0, held["forgotten"], held["judged"]).int(),
+            "mistakes": (held["judged"] - held["learned"]).int(),
             "margin": held["margin"].clone(),
             "mean_margin": held["margin_sum"] / visits,
             "mean_probability_margin": held["lead_sum"] / visits,

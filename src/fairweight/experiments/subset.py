@@ -7,7 +7,8 @@
     rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
 The runs and files named lie beside the run that asks; several runs are averaged. Ties go to the lower EMA loss, then
-to the lower row; with "ties": {"random": 3}, a seed, to chance. Chosen exemplars stay in train.
+to the lower row; with "ties": {"random": 3}, a seed, to chance, and with "ties": "learned" to those with fewer
+mistakes, which of samples that were never forgotten are those learned earliest. Chosen exemplars stay in train.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ def _check(part: str, rule: Mapping[str, Any]) -> None:
         raise BadInput(f"rows.{part} has no {strange[0]!r}; it has: {', '.join(_KEYS[part])}.")
     if "lowest" in rule and rule["lowest"] not in MEASURES:
         raise BadInput(f"rows.{part}.lowest is {rule['lowest']!r}; choose from: {', '.join(MEASURES)}.")
-    if "ties" in rule and ("lowest" not in rule or set(rule["ties"]) != {"random"}):
-        raise BadInput(f'rows.{part}.ties says who goes first of equals by "lowest"; give {{"random": a seed}}.')
+    if "ties" in rule and ("lowest" not in rule or (rule["ties"] != "learned" and set(rule["ties"]) != {"random"})):
+        words = 'give {"random": a seed} or "learned"'
+        raise BadInput(f'rows.{part}.ties says who goes first of equals by "lowest"; {words}.')
     if "file" in rule:
         if set(rule) != {"file", "sha256"}:
             raise BadInput("rows.train.file names the rows that stay; give it with its sha256 and nothing else.")
@@ -149,10 +151,13 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
     if not specs:
         raise BadInput("rows.lowest is measured by other runs; name them with 'runs'.")
     rows = dataset.rows["train"].numpy()
-    totals = torch.zeros(2, len(rows), dtype=torch.float64)  # the measure, and the EMA loss that breaks ties
+    columns = (str(rule["lowest"]), "ema_loss", *(["mistakes"] if rule.get("ties") == "learned" else []))
+    totals = torch.zeros(3, len(rows), dtype=torch.float64)  # the measure, and what breaks ties
     for spec in specs:
         weights = RunFolder(beside / spec.folder_name).read_weights().set_index("row").reindex(rows)
-        for place, column in enumerate((str(rule["lowest"]), "ema_loss")):
+        for place, column in enumerate(columns):
+            if column not in weights:
+                raise BadInput(f"the run {spec.folder_name} is of another version and has no {column}; train it again.")
             values = torch.tensor(weights[column].to_numpy(dtype="float64"))
             if bool(values.isnan().any()):
                 raise BadInput(
@@ -160,10 +165,11 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
                     "run on the same rows, of a method that keeps it."
                 )
             totals[place] += values
-    if "ties" in rule:
+    if isinstance(rule.get("ties"), Mapping):
         order = torch.randperm(len(rows), generator=generator("ties", int(rule["ties"]["random"])))
     else:
         order = torch.argsort(totals[1], stable=True)
+        order = order[torch.argsort(totals[2][order], stable=True)]
     return order[torch.argsort(totals[0][order], stable=True)]
 
 

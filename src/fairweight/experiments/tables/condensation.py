@@ -33,8 +33,8 @@ class Condensation(CifarTable):
         ),
         "ties": Option(
             "loss",
-            ("loss", "random"),
-            "of equally forgotten samples: those of the lower EMA loss, or any, are exemplars",
+            ("loss", "random", "learned"),
+            "of equally forgotten samples: those of the lower EMA loss, any, or those learned earliest, are exemplars",
         ),
         "normalised": Option(
             "weight",
@@ -106,8 +106,8 @@ class Condensation(CifarTable):
             "runs": [self.base(plan).to_dict()] * int(plan.number("forgetting_runs")),
             "balanced": plan.options["exemplars"] == "balanced",
         }
-        if plan.options["ties"] == "random":
-            exemplar["ties"] = {"random": 0}
+        if plan.options["ties"] != "loss":
+            exemplar["ties"] = {"random": 0} if plan.options["ties"] == "random" else plan.options["ties"]
         return as_printed(plan, base, max_loss, int(plan.number("per_class"))).with_(rows={"exemplar": exemplar})
 
     def lowest(self, plan: Plan, measure: str, runs: list[Any]) -> dict[str, Any]:
