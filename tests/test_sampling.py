@@ -198,3 +198,47 @@ def test_many_cells_and_a_large_set_are_drawn_quickly():
     cells = Cells.of(torch.arange(200_000) % 100)
     sampler = ExemplarSampler(cells, 3)
     assert len(sampler.rows(12_345).unique()) == 300
+
+
+def uneven() -> Cells:
+    """Cells of 5, 20 and 35 exemplars, and some whose group is not known."""
+    labels = torch.tensor([0] * 5 + [1] * 20 + [2] * 35 + [2] * 4)
+    groups = torch.tensor([0] * 60 + [-1] * 4)
+    return Cells.of(labels, groups)
+
+
+@pytest.mark.parametrize(("per_cell", "at_least"), [(3, 24), (1, 7), (5, 60), (2, 1000)])
+def test_a_larger_batch_has_its_cells_first_and_the_rest_from_all(per_cell, at_least):
+    cells = uneven()
+    sampler = ExemplarSampler(cells, per_cell, seed=4, at_least=at_least)
+    size = max(3 * per_cell, min(at_least, 60))
+    assert len(sampler) == size
+    times = torch.zeros(64)
+    for step in range(200):
+        rows = sampler.rows(step)
+        assert len(rows) == len(set(rows.tolist())) == size
+        assert int(rows.max()) < 60  # those of no known group are left out
+        first = ExemplarSampler(cells, per_cell, seed=4).rows(step)
+        assert torch.equal(rows[: 3 * per_cell], first)
+        times[rows] += 1
+    assert bool((times[:60] > 0).all())
+    again = ExemplarSampler(cells, per_cell, seed=4, at_least=at_least)
+    assert torch.equal(again.rows(171), sampler.rows(171))  # from its step alone, whatever came before
+
+
+def test_cells_have_their_natural_shares_in_a_larger_batch():
+    cells = uneven()
+    held = Batch(torch.zeros(64, 1), torch.tensor([0] * 5 + [1] * 20 + [2] * 39), torch.tensor([0] * 60 + [-1] * 4))
+    sampler = ExemplarSampler(cells, 3, at_least=24)
+    for step in range(20):
+        batch = sampler.batch(held, step)
+        assert float(batch.shares.mean()) == pytest.approx(1.0)
+        for label, count in enumerate((5, 20, 35)):
+            assert float(batch.shares[batch.labels == label].sum()) == pytest.approx(24 * count / 60, rel=1e-5)
+
+
+def test_no_more_than_is_asked_for_by_cell_is_the_usual_batch():
+    cells = uneven()
+    usual, same = ExemplarSampler(cells, 3, seed=2), ExemplarSampler(cells, 3, seed=2, at_least=9)
+    assert torch.equal(usual.rows(13), same.rows(13))
+    assert torch.equal(usual.shares, same.shares)

@@ -69,10 +69,18 @@ class ExemplarSampler:
 
     Each cell is walked through in shuffled passes one after the other, so that every exemplar is seen equally often;
     where a batch ends one pass and begins the next, the next begins with members that the batch does not hold yet.
+    at_least: exemplars in a batch, where that is more: the others are drawn from all cells alike.
     """
 
     def __init__(
-        self, cells: Cells, per_cell: int, seed: int = 0, *, device: torch.device | str = "cpu", floor: int = 1
+        self,
+        cells: Cells,
+        per_cell: int,
+        seed: int = 0,
+        *,
+        at_least: int = 0,
+        device: torch.device | str = "cpu",
+        floor: int = 1,
     ) -> None:
         if per_cell < 1:
             raise BadInput(f"per_cell={per_cell}; draw at least 1 exemplar of each cell.")
@@ -99,13 +107,16 @@ class ExemplarSampler:
         self._members = [torch.nonzero(index == k).flatten() for k in range(len(cells))]
         self._ahead: tuple[int, Tensor] | None = None  # (number, rows [AHEAD, E]) of a stretch of steps
         self._passes: list[dict[int, Tensor]] = [{} for _ in self._members]  # the latest orders of each cell
+        self._rest = max(0, min(at_least, sum(cells.counts)) - per_cell * len(cells))  # drawn from all cells alike
+        self._known = torch.nonzero(index >= 0).flatten() if self._rest else index[:0]
         natural = torch.tensor(cells.counts, dtype=torch.float32)
         share = natural / natural.sum() * len(cells)  # mean 1 over a batch drawn evenly
-        self.shares = share.repeat_interleave(per_cell).to(self.device)  # [E]
+        self.shares = share.repeat_interleave(per_cell).to(self.device)  # [E], where no rest is drawn
+        self._natural, self._cell = share.to(self.device), index.to(self.device)  # [cells], [N]
 
     def __len__(self) -> int:
         """Exemplars per batch."""
-        return self.per_cell * len(self.cells)
+        return self.per_cell * len(self.cells) + self._rest
 
     def rows(self, step: int) -> Tensor:
         """The positions in the exemplar set drawn at this step, cell by cell."""  # [E]
@@ -124,7 +135,14 @@ class ExemplarSampler:
                 part = self._pass(k, turn)[position : position + need]
                 drawn.append(part)
                 turn, position, need = turn + 1, 0, need - len(part)
-        return torch.cat(drawn)
+        return torch.cat([*drawn, self._others(step, torch.cat(drawn))] if self._rest else drawn)
+
+    def _others(self, step: int, held: Tensor) -> Tensor:
+        """The rest of a batch: the next ones of a shuffled pass through all that it does not hold yet."""  # [rest]
+        turn, position = divmod(step * self._rest, len(self._known))
+        order = torch.randperm(len(self._known), generator=generator("exemplar rest", self.seed, turn))
+        ahead = self._known[order].roll(-position)
+        return ahead[~torch.isin(ahead, held)][: self._rest]
 
     def _pass(self, k: int, turn: int) -> Tensor:
         """The order of one pass through cell k."""  # [members]
@@ -154,5 +172,14 @@ class ExemplarSampler:
 
     def batch(self, exemplar: Samples, step: int) -> Batch:
         """The exemplar batch of this step, with its members' natural shares: its own, or those of the set's cells."""
-        drawn = exemplar.take(self.rows(step))
-        return drawn if drawn.shares is not None else replace(drawn, shares=self.shares)
+        rows = self.rows(step)
+        drawn = exemplar.take(rows)
+        if drawn.shares is not None:
+            return drawn
+        return replace(drawn, shares=self._shares_of(rows) if self._rest else self.shares)
+
+    def _shares_of(self, rows: Tensor) -> Tensor:
+        """What each member of the batch stands for, so that the cells have their natural shares in it."""  # [E]
+        cell = self._cell[rows]
+        counts = torch.zeros_like(self._natural).index_add_(0, cell, torch.ones_like(cell, dtype=torch.float32))
+        return self._natural[cell] * len(rows) / len(self._natural) / counts[cell]

@@ -74,6 +74,23 @@ def test_exemplars_are_augmented_where_that_is_asked_for(too):
     assert all(not torch.equal(a, b) for a, b in pairwise(noise)) == too  # drawn anew at every step
 
 
+def test_an_exemplar_batch_can_have_more_than_its_cells_ask_for():
+    batch, model, optimizer = problem()
+    seen = []
+
+    class Keeping(fw.FORML):
+        def step(self, batch, exemplar, optimizer, **rest):
+            seen.append(exemplar)
+            return super().step(batch, exemplar, optimizer, **rest)
+
+    options = fw.FitOptions(batch_size=30, per_cell=2, seed=3, exemplar_batch=30)
+    fw.fit(model, optimizer, Keeping(model, 60), batch, batch, 1, options=options)
+    assert [len(exemplar) for exemplar in seen] == [30, 30]
+    assert all(float(exemplar.shares.mean()) == pytest.approx(1.0) for exemplar in seen)
+    with pytest.raises(BadInput, match="exemplar_batch=-1"):
+        fw.FitOptions(exemplar_batch=-1)
+
+
 def test_epoch_numbers_are_those_of_the_records():
     batch, model, optimizer = problem(groups=True)
     seen = []

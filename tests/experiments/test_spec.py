@@ -14,7 +14,11 @@ def test_a_field_that_came_later_leaves_the_names_of_earlier_runs():
 
 
 def test_a_field_that_came_later_counts_where_it_is_set():
-    for spec in (Spec("digits", augment_exemplars=True), Spec("digits", ema_decay=0.99)):
+    for spec in (
+        Spec("digits", augment_exemplars=True),
+        Spec("digits", exemplar_batch=64),
+        Spec("digits", ema_decay=0.99),
+    ):
         assert spec.fingerprint != Spec("digits").fingerprint
         assert Spec.from_dict(spec.to_dict()) == spec
     assert Spec.from_dict(Spec("digits").to_dict()) == Spec("digits")

@@ -120,10 +120,11 @@ def test_every_option_changes_some_run(name):
         assert fingerprints({option: other}) != usual, option
 
 
-def test_exemplars_that_are_augmented_change_the_rows_that_learn_from_them():
+@pytest.mark.parametrize("asked", [{"augment_exemplars": "yes"}, {"exemplar_batch": "batch"}])
+def test_other_exemplar_batches_change_the_rows_that_learn_from_them(asked):
     usual, other = (
         {row.key: row.spec.fingerprint for row in planned("cifar10", options=options).every if row.spec is not None}
-        for options in ({}, {"augment_exemplars": "yes"})
+        for options in ({}, asked)
     )
     changed = {key for key, name in usual.items() if other[key] != name}
     assert changed == {key for key in usual if key.startswith(("forml", "mwn", "l2rw"))}

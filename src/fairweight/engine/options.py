@@ -34,8 +34,9 @@ class Scheduler(Protocol):
 class FitOptions:
     """How a run is carried out; what it learns from is given to fit itself.
 
-    per_cell: exemplars of each label (and group) in an exemplar batch. augment_exemplars: change them at random as
-    training batches are, where fit is given an augmentation. clip_norm: largest norm of the gradient.
+    per_cell: exemplars of each label (and group) in an exemplar batch. exemplar_batch: how many it has at least; those
+    that per_cell leaves open are drawn from all alike. augment_exemplars: change them at random as training batches
+    are, where fit is given an augmentation. clip_norm: largest norm of the gradient.
     accumulate: batches per optimizer step. autocast: such as torch.bfloat16. capture: replay whole steps as a CUDA
     graph where that works. compile: torch.compile the step, a minute that long runs on a GPU win back.
     checkpoint_every: seconds between saves within an epoch.
@@ -43,6 +44,7 @@ class FitOptions:
 
     batch_size: int = 128
     per_cell: int = 10
+    exemplar_batch: int = 0
     augment_exemplars: bool = False
     seed: int = 0
     drop_last: bool = False
@@ -56,3 +58,5 @@ class FitOptions:
     def __post_init__(self) -> None:
         if self.accumulate < 1 or self.batch_size < 1:
             raise BadInput("batch_size and accumulate must be at least 1.")
+        if self.exemplar_batch < 0:
+            raise BadInput(f"exemplar_batch={self.exemplar_batch}; give a number of exemplars, or 0.")

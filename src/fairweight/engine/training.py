@@ -108,7 +108,13 @@ class Training:
                 f"{type(self.reweighter).__name__} learns from an exemplar set; pass exemplar= to fit."
             )
         cells = Cells.of(self.exemplar.labels, self.exemplar.groups)
-        return ExemplarSampler(cells, self.options.per_cell, self.options.seed, device=self.exemplar.labels.device)
+        return ExemplarSampler(
+            cells,
+            self.options.per_cell,
+            self.options.seed,
+            at_least=self.options.exemplar_batch,
+            device=self.exemplar.labels.device,
+        )
 
     # -- the line -------------------------------------------------------------------------------
 

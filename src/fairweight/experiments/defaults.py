@@ -118,6 +118,7 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
         epochs = f"up to {spec.epochs}{stops}; the best on validation ({metric}) is kept"
     draws = "exemplar" in cast(type[Reweighter], catalog.load("reweight", spec.method)).needs
     exemplars = f"; exemplars: {spec.per_cell} of each of {len(cells_of(dataset.exemplar))} cells at every step"
+    exemplars += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
     search = {key: value for key, value in spec.search.items() if key != "name"}
     searched = [f"{spec.search['name']} over many trainings"] if spec.search else []
     searched += [f"{key} {_plain(value)}" for key, value in search.items()]

@@ -97,6 +97,7 @@ def run(
         options=FitOptions(
             batch_size=spec.batch_size,
             per_cell=spec.per_cell,
+            exemplar_batch=spec.exemplar_batch,
             augment_exemplars=spec.augment_exemplars,
             seed=spec.seed,
             clip_norm=spec.clip_norm,

@@ -16,7 +16,7 @@ from fairweight.errors import BadInput
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
 GENERATION = 1
 # Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
-LATER = {"augment_exemplars": False, "ema_decay": 0.9, "weights": {}}
+LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}}
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Spec:
     epochs: int = 20
     batch_size: int = 128
     per_cell: int = 10
+    exemplar_batch: int = 0  # exemplars in a step at least; those that per_cell leaves open are drawn from all alike
     clip_norm: float | None = None
     autocast: str | None = None  # "bfloat16"
     augment: bool = False

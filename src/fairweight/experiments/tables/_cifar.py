@@ -17,6 +17,9 @@ OPTIONS = {
         "whether the 5,000 exemplars leave the training set, as the text says, or stay",
     ),
     "per_class": Option("3", (), "exemplars of each class in a batch, for the rows as printed"),
+    "exemplar_batch": Option(
+        "cells", ("cells", "batch"), "an exemplar batch: so many of each class, or at least as many as a training batch"
+    ),
     "augment_exemplars": Option("no", ("no", "yes"), "whether exemplar batches are flipped and shifted as batches are"),
     "direction": Option(
         "gradient",
@@ -48,6 +51,7 @@ REMARKS = (
 )
 
 
+DRAWING = ("forml", "l2rw", "meta-weight-net")  # methods that draw exemplars at every step
 TIED_RATE = 0.003  # of one score per class: of the rates of benchmarks/class_fairness.py the best trade-off
 
 
@@ -116,10 +120,12 @@ class CifarTable(Table):
             Row("lb", "LB", self.label_bias(plan, whole if plan.options["lb_measure"] == "train" else part), "LB"),
             *three_rows(printed, default, against=beside),
             *self.extras(part, default, beside),
-            *([self.refit(plan, whole, default)] if held else []),
+            *([self.refit(whole, default)] if held else []),
         ]
         if plan.options["augment_exemplars"] == "yes":
-            rows = [_with_augmented_exemplars(row) for row in rows]
+            rows = [_with_exemplars(row, augment_exemplars=True) for row in rows]
+        if plan.options["exemplar_batch"] == "batch":
+            rows = [_with_exemplars(row, exemplar_batch=whole.batch_size) for row in rows]
         return tuple(rows)
 
     def mwn(self, plan: Plan, base: Spec) -> Spec:
@@ -150,10 +156,9 @@ class CifarTable(Table):
         one_each = {"objective": "mean + variance", "tie": "label", "own": False, "score_step": step}
         return base.with_(method="forml", method_options=one_each, per_cell=per_cell)
 
-    def refit(self, plan: Plan, whole: Spec, default: Spec) -> Row:
+    def refit(self, whole: Spec, default: Spec) -> Row:
         """A second training, on all rows, with the class weights that FORML learned while exemplars were held out."""
-        augmented = plan.options["augment_exemplars"] == "yes"
-        first = self.tied(default, TIED_RATE, default.per_cell).with_(augment_exemplars=augmented)
+        first = self.tied(default, TIED_RATE, default.per_cell)
         again = whole.with_(method="given", weights={"runs": [first.to_dict()]})
         return Row("forml-refit", "FORML, one score per class, then all rows", again, None, "extra")
 
@@ -185,11 +190,14 @@ class CifarTable(Table):
         ]
 
 
-def _with_augmented_exemplars(row: Row) -> Row:
-    """The row, where it draws exemplars at every step."""
-    if row.spec is None or row.spec.method not in ("forml", "l2rw", "meta-weight-net"):
+def _with_exemplars(row: Row, **how: Any) -> Row:
+    """The row, where it or the run that it takes weights from draws exemplars at every step, with others."""
+    if row.spec is None:
         return row
-    return replace(row, spec=row.spec.with_(augment_exemplars=True))
+    if row.spec.weights:
+        runs = [Spec.from_dict(values).with_(**how).to_dict() for values in row.spec.weights["runs"]]
+        return replace(row, spec=row.spec.with_(weights={"runs": runs}))
+    return replace(row, spec=row.spec.with_(**how)) if row.spec.method in DRAWING else row
 
 
 def in_steps(plan: Plan) -> bool:
