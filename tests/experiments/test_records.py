@@ -10,6 +10,7 @@ from fairweight.errors import BadInput, FolderRefused
 from fairweight.experiments import records
 from fairweight.experiments._pages import block, filled, main, pages, results
 from fairweight.experiments._summary import with_statistics
+from fairweight.experiments._table_text import share_text
 from fairweight.experiments.planned import planned
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,6 +200,49 @@ def test_methods_show_what_they_cost_and_gave():
     )
     assert block("method-focal", found) == "No record has it yet."
     assert "| mnist | full | Uniform | 2 |" in block("results", found)
+
+
+def test_a_second_training_costs_what_its_first_did_too():
+    values = {"uniform": {0: 89.0, 1: 89.0}, "forml-tied": {0: 88.0, 1: 88.0}, "forml-refit": {0: 89.0, 1: 89.0}}
+    found = record_of(values, table="cifar10", size="short")
+    assert "points from Uniform, 2.0 times its time." in block("method-given", {"a": found})
+    del values["forml-tied"]  # then nobody knows
+    found = record_of(values, table="cifar10", size="short")
+    assert "points from Uniform, – times its time." in block("method-given", {"a": found})
+
+
+def test_the_page_begins_with_its_sections_and_their_seeds(tmp_path):
+    options = {**record_of({})["options"], "selection": "best"}
+    found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 95.0}}, options=options)}
+    page = results(found, tmp_path)
+    assert "| [mnist, full, selection=best](#mnist-full-selectionbest) | 2 | 1 to 2 | a GPU |" in page
+    assert page.index("](#mnist-full-selectionbest)") < page.index("## mnist, full, selection=best")
+
+
+def test_a_command_from_before_a_default_was_changed_says_what_to_name(tmp_path):
+    changed = {**record_of({})["options"], "selection": "best"}
+    older = record_of({"uniform": {0: 95.0}}, options=changed)
+    told = "selection=best was the default then: name it now"
+    assert told in results({"a": older}, tmp_path)
+    named = record_of(
+        {"uniform": {0: 95.0}}, options=changed, command="fairweight reproduce mnist --option selection=best"
+    )
+    assert told not in results({"a": named}, tmp_path)
+    assert "was the default then" not in results({"a": record_of({"uniform": {0: 95.0}})}, tmp_path)
+
+
+def test_a_front_of_different_seeds_says_so(tmp_path):
+    alike = record_of({"uniform": {0: 93.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
+    other = record_of({"uniform": {0: 93.0, 1: 94.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
+    assert "Not every row has the same seeds" not in results({"a": alike}, tmp_path)
+    page = results({"a": other}, tmp_path)
+    assert "Not every row has the same seeds" in page
+    assert "| Uniform / Proportion | 2 | 6.50 | 93.50 | yes |" in page
+
+
+@pytest.mark.parametrize(("share", "text"), [(-0.3, "0 %"), (94.6, "95 %"), (-27.2, "-27 %"), (None, "–")])
+def test_shares_have_no_negative_nothing(share, text):
+    assert share_text(share) == text
 
 
 def test_the_command_writes_pages_and_checks_them(tmp_path, capsys):

@@ -161,6 +161,11 @@ def test_condensation_builds_on_the_least_forgotten():
     assert rows["random-45k"].spec_for(2).rows["train"]["random"] == 2
 
 
+def test_a_plan_counts_the_runs_that_rows_build_on():
+    assert "16 runs, marked *, and 8 that they build on." in planned("condensation", size="quick").text()
+    assert "21 runs, marked *. Options" in planned("mnist", size="quick").text()
+
+
 def test_pick_and_unknown_names():
     what = planned("fairface", rows=["gender-uniform-at-gender-forml"])
     assert [row.key for row in what.asked] == ["gender-uniform", "gender-forml", "gender-uniform-at-gender-forml"]

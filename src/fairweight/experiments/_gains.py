@@ -37,7 +37,7 @@ def gains(found: Iterable[Record]) -> Iterator[Gain]:
                 continue
             apart = row["compared"][other["key"]]
             if "tprd" in apart and apart["tprd"]["n"]:
-                cost = record.get("cost", {}).get(row["key"]) or _ratio(row, other)
+                cost = record.get("cost", {}).get(row["key"]) or _ratio(row, other, record["rows"])
                 yield Gain(row["spec"]["method"], where, row, apart, cost)
 
 
@@ -107,9 +107,18 @@ def _comparison(record: Record) -> str:
     return "\n\n".join([about, "\n".join(lines), *missing])
 
 
-def _ratio(row: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
+def _ratio(row: Mapping[str, Any], other: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the time of training; a row that takes its weights from other runs has had theirs too."""
     ours, theirs = (entry["beside"].get("seconds", {}).get("mean") for entry in (row, other))
+    for first in row["spec"].get("weights", {}).get("runs", ()):
+        whose = next((entry for entry in rows if _without_seed(entry.get("spec")) == _without_seed(first)), None)
+        before = None if whose is None else whose["beside"].get("seconds", {}).get("mean")
+        ours = ours + before if ours and before else None
     return ours / theirs if ours and theirs else None
+
+
+def _without_seed(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if spec is None else {key: value for key, value in spec.items() if key != "seed"}
 
 
 def _cost(cost: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fairweight.experiments._table_text import in_digits, mean_text, size_line, size_name
+from fairweight.experiments._table_text import in_digits, mean_text, share_text, size_line, size_name
 from fairweight.experiments.numbers import BESIDE
 from fairweight.experiments.planned import planned
 
@@ -94,7 +94,7 @@ def _closed_table(record: Record) -> str:
     lines = [heads(["share of the way from corrupted to clean", "TPRD", "printed", "accuracy", "printed"])]
     for key, found in record["gap_closed"].items():
         cells = [found[number][whose] for number in ("tprd", "accuracy") for whose in ("ours", "printed")]
-        lines.append(line([titles[key], *("–" if c is None else f"{c:.0f} %" for c in cells)]))
+        lines.append(line([titles[key], *map(share_text, cells)]))
     return "\n".join(lines)
 
 
@@ -102,15 +102,22 @@ def _front_table(record: Record) -> str:
     """TPRD against accuracy, where rows were run that draw that front."""
     if not any(row["kind"] == "extra" for row in record["rows"]):
         return ""
-    points = {
-        row["title"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"])
+    shown = [
+        row
         for row in record["rows"]
         if row["means"].get("tprd", {}).get("mean") is not None and row["key"] != "uniform-clean"  # other labels
-    }
-    lines = [heads(["TPRD against accuracy", "TPRD", "accuracy", "on the front"])]
+    ]
+    points = {row["title"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"]) for row in shown}
+    seeds = {row["title"]: sorted(map(int, row["seeds"])) for row in shown}
+    lines = [heads(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front"])]
     for title, (tprd, accuracy) in sorted(points.items(), key=lambda point: point[1]):
         beaten = any(t <= tprd and a >= accuracy and (t, a) != (tprd, accuracy) for t, a in points.values())
-        lines.append(line([title, f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes"]))
+        lines.append(line([title, len(seeds[title]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes"]))
+    if len({tuple(which) for which in seeds.values()}) > 1:
+        lines += [
+            "",
+            "Not every row has the same seeds: where two means are close, go by the differences seed by seed.",
+        ]
     return "\n".join(lines)
 
 
@@ -118,9 +125,11 @@ def _source(record: Record) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
     commands = record.get("commands") or [record["command"]]
+    unsaid = [option for option in other_options(record) if any(option not in command for command in commands)]
+    then = f" (where it does not say so, {' and '.join(unsaid)} was the default then: name it now)" if unsaid else ""
     return "\n".join(
         [
-            f"- Command: {'; '.join(f'`{command}`' for command in commands)}",
+            f"- Command: {'; '.join(f'`{command}`' for command in commands)}{then}",
             f"- Options: {options or 'none'}",
             f"- {', '.join(record['devices'])}; commit {', '.join(record['commits'])}; {versions}; "
             f"{record['wall_seconds']:.0f} seconds on the clock for what was not found finished; "

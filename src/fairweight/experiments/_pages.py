@@ -19,6 +19,7 @@ from fairweight.experiments._markdown import (
     history_cost_table,
     other_options,
     record_section,
+    section_name,
     seeds_text,
 )
 from fairweight.experiments._table_text import is_whole, size_name
@@ -141,6 +142,7 @@ def results(found: Mapping[str, Record], root: Path) -> str:
         "At the sizes quick and short a verdict says how far those runs are from the printed numbers; only the full "
         "size is a reproduction.",
     ]
+    parts += [_contents(tables)] if tables else []
     for record in tables:
         parts.append(record_section(record))
         for name in record["from"]:
@@ -149,6 +151,23 @@ def results(found: Mapping[str, Record], root: Path) -> str:
                 parts.append(notes.read_text(encoding="utf-8").strip())
     parts += ["## What has not been run", _missing(tables)]
     return "\n\n".join(parts) + "\n"
+
+
+def _contents(tables: list[dict[str, Any]]) -> str:
+    """What is on the page: each section with its rows, seeds and machine."""
+    lines = ["| section | rows | seeds a row | on |", "|---|---|---|---|"]
+    for record in tables:
+        name = ", ".join(section_name(record))
+        counts = [len(row["seeds"]) for row in record["rows"]]
+        seeds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
+        lines.append(f"| [{name}](#{_anchor(name)}) | {len(counts)} | {seeds} | {'; '.join(record['devices'])} |")
+    last = "What has not been run"
+    return "\n".join([*lines, f"| [{last}](#{_anchor(last)}) | | | |"])
+
+
+def _anchor(title: str) -> str:
+    """Where a heading's link leads, as GitHub makes it: lower case, punctuation left out, spaces as dashes."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def _missing(tables: list[dict[str, Any]]) -> str:

@@ -30,6 +30,11 @@ def in_digits(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if digits == 0 or value == 0 or abs(value) >= 10.0**-digits else f"{value:.1e}"
 
 
+def share_text(share: float | None) -> str:
+    """A share in whole percent; what rounds to nothing has no sign."""
+    return "–" if share is None else f"{round(share)} %"
+
+
 def size_line(record: Mapping[str, Any]) -> str:
     """Which size was run, in words."""
     return f"Size: {size_name(record)}: {record['about']}"
@@ -135,9 +140,8 @@ def _closed(record: Mapping[str, Any]) -> Iterator[str]:
         cells = []
         for number, title in (("tprd", "TPRD"), ("accuracy", "accuracy")):
             ours, printed = found[number]["ours"], found[number]["printed"]
-            beside = "" if printed is None else f" ({printed:.0f} %)"
-            share = "–" if ours is None else f"{ours:.0f} %"
-            cells.append(f"{title} {share}{beside}")
+            beside = "" if printed is None else f" ({share_text(printed)})"
+            cells.append(f"{title} {share_text(ours)}{beside}")
         yield f"  {titles[key]}: {', '.join(cells)}"
 
 

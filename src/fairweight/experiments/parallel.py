@@ -41,7 +41,7 @@ def run_all(
     small and would leave it waiting. Data that is not there stops everything at once, and so does a
     folder that takes no files, since every run would say the same.
     """
-    wanted = _with_prerequisites(specs)
+    wanted = with_prerequisites(specs)
     watcher = watcher if watcher is not None else Watcher()
     pool = Path(pool)
     done = {key: found for key, spec in wanted.items() if (found := _finished(spec, pool)) is not None}
@@ -85,7 +85,7 @@ def run_all(
     return done
 
 
-def _with_prerequisites(specs: Iterable[Spec]) -> dict[str, Spec]:
+def with_prerequisites(specs: Iterable[Spec]) -> dict[str, Spec]:
     """By fingerprint, each after those that it builds on."""
     found: dict[str, Spec] = {}
 

@@ -80,11 +80,19 @@ class Planned:
             lines.append(
                 f" {mark} {row.key:{width}s}{row.title}{' (extra: name it to run it)' * (row.kind == 'extra')}"
             )
-        lines += ["", f"{len({s.fingerprint for s in self.specs()})} runs, marked *. Options (--option NAME=VALUE):"]
+        lines += ["", f"{self._runs()} Options (--option NAME=VALUE):"]
         for name, option in self.table.options.items():
             choices = f" [{'|'.join(option.choices)}]" if option.choices else ""
             lines.append(f"   {name}={self.plan.options[name]}{choices}: {option.about}")
         return "\n".join(lines)
+
+    def _runs(self) -> str:
+        """How many trainings: those of the rows, and those that rows choose their samples or weights by."""
+        from fairweight.experiments.parallel import with_prerequisites
+
+        rows = {spec.fingerprint for spec in self.specs()}
+        first = len(with_prerequisites(self.specs())) - len(rows)
+        return f"{len(rows)} runs, marked *{f', and {first} that they build on' if first else ''}."
 
 
 def planned(
