@@ -125,7 +125,7 @@ def growth(record: Record) -> Iterator[tuple[str, str, str, bool]]:
 def start(record: Record) -> Iterator[tuple[str, str, str, bool]]:
     for key, asked, most in (
         ("help", "`fairweight --help`", HELP_MAY_TAKE),
-        ("import", "`import fairweight`, beyond torch", IMPORT_MAY_TAKE),
+        ("names", "`import fairweight` and its names, beyond torch", IMPORT_MAY_TAKE),
     ):
         found = record["rows"][key]["median_s"]
         yield f"{asked}: under {most} s", f"{found:.2f} s", record["device"], found < most
