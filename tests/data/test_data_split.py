@@ -100,6 +100,40 @@ def test_a_column_that_names_the_parts(people):
     assert not any("part" in name for name in data.preprocessing.feature_names)
 
 
+def test_exemplars_that_a_column_names_may_stay_in_train(people):
+    people["part"] = ["train", "exemplar", "Test", "train"] * 100
+    inside, apart = (
+        load(
+            people,
+            label="income",
+            group="sex",
+            options=Options(split=Split(column="part"), exemplar=Exemplar(inside=x)),
+        )
+        for x in (True, False)
+    )
+    assert all(inside.rows[part].equal(apart.rows[part]) for part in ("validation", "exemplar", "test"))
+    both = torch.cat([apart.rows["train"], apart.rows["exemplar"]]).sort().values
+    assert inside.rows["train"].equal(both)
+    labels = torch.tensor([inside.label_names.index(name) for name in people["income"]])
+    assert inside.train.labels.equal(labels[both])
+
+
+def test_a_given_exemplar_without_a_group_is_left_out_with_a_word(people, tmp_path):
+    people.loc[::3, "sex"] = None
+    people.iloc[300:].to_csv(tmp_path / "exemplar.csv", index=False)
+    options = Options(exemplar=Exemplar(str(tmp_path / "exemplar.csv")))
+    data = load(people.iloc[:300], label="income", group="sex", options=options)
+    known = int(people.iloc[300:]["sex"].notna().sum())
+    assert len(data.exemplar) == known < 100
+    assert (data.exemplar.groups >= 0).all()
+    assert any(f"{100 - known} of 100 exemplars have no group label" in note for note in data.warnings)
+    people["part"] = ["train", "exemplar", "test"] * 133 + ["train"]
+    options = Options(split=Split(column="part"), exemplar=Exemplar(inside=True))
+    people.loc[people["part"] == "exemplar", "sex"] = None
+    with pytest.raises(MissingGroups, match="no exemplar that is given has a group label"):
+        load(people, label="income", group="sex", options=options)
+
+
 def test_groups_may_be_missing_on_train_alone(people, tmp_path):
     people.iloc[:200].drop(columns="sex").to_csv(tmp_path / "train.csv", index=False)
     people.iloc[200:300].to_csv(tmp_path / "test.csv", index=False)

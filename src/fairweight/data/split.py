@@ -81,6 +81,12 @@ class Marked:
         groups = None if self.groups is None else self.groups[index]
         return replace(self, rows=self.rows[index], labels=self.labels[index], groups=groups)
 
+    def joined(self, other: Marked) -> Marked:
+        """These rows and other ones of the same part, by their numbers."""
+        groups = None if self.groups is None or other.groups is None else torch.cat([self.groups, other.groups])
+        rows = torch.cat([self.rows, other.rows])
+        return Marked(rows, torch.cat([self.labels, other.labels]), groups).take(rows.argsort())
+
     def strata(self) -> Tensor:
         """One number per cell; rows whose group is not known form cells of their own."""  # [N]
         return self.labels if self.groups is None else self.labels * self._width() + self.groups + 1
@@ -174,6 +180,8 @@ def divide(
         notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from train, stratified by cell (seed {seed}).")
     if "exemplar" not in marked:
         _add_exemplar(marked, origin, notes, exemplar, seed, label_names, group_names)
+    else:
+        _take_exemplar(marked, origin, notes, exemplar)
     for name, part in marked.items():
         if len(part) == 0:
             raise BadInput(f"the {name} part has no rows; give more data or another split.")
@@ -234,6 +242,21 @@ def _add_exemplar(
         least, most = min(sizes.values()), max(sizes.values())
         how = f"{least if least == most else f'{least} to {most}'} per {'class' if by_class else 'cell'}"
     notes.append(f"Exemplar set: {len(drawn):,} rows {where}, {how} (seed {seed}).")
+
+
+def _take_exemplar(marked: dict[str, Marked], origin: dict[str, str], notes: list[str], exemplar: Exemplar) -> None:
+    """Exemplars that are given: those whose group is known; rows that a column names may stay in train as well."""
+    whole = marked["exemplar"]
+    if exemplar.inside and origin["exemplar"] == "train":
+        marked["train"] = marked["train"].joined(whole)
+        notes.append(f"The {len(whole):,} exemplars that are named by a column stay in train as well.")
+    if whole.groups is None or len(whole) == 0 or bool((whole.groups >= 0).all()):
+        return
+    marked["exemplar"] = whole.take(whole.groups >= 0)
+    if len(marked["exemplar"]) == 0:
+        raise MissingGroups("no exemplar that is given has a group label; give exemplars that have them.")
+    lost = len(whole) - len(marked["exemplar"])
+    notes.append(f"Warning: {lost:,} of {len(whole):,} exemplars have no group label and pull for none: left out.")
 
 
 def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: bool) -> dict[int, int]:
