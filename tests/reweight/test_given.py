@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 import torch
 from tests.reweight.one_sample_models import BiasOnly, sgd
@@ -46,11 +47,20 @@ def test_none_counts_all_alike_and_says_so(caplog):
 
 
 @pytest.mark.parametrize(
-    "weights", [[1.0, 2.0], [[1.0, 2.0, 3.0]], [1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [1.0, float("nan"), 1.0], 3, "123"]
+    "weights",
+    [[1.0, 2.0], [[1.0, 2.0, 3.0]], [1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [1.0, float("nan"), 1.0], 3, "123", [1, "2", 3]],
 )
 def test_what_are_no_weights_is_refused(weights):
     with pytest.raises(BadInput, match=r"Given\(weights"):
         Given(BiasOnly(), 3, weights=weights)
+
+
+def test_arrays_and_columns_of_a_frame_are_numbers_too():
+    each = pd.Series([1.0, 2.0, 5.0], index=[7, 8, 9])
+    for weights in (each, each.to_numpy(), each.to_numpy().astype("float32"), each.tolist(), torch.tensor(each.values)):
+        method = Given(BiasOnly(), 3, weights=weights)
+        method.begin(samples([0, 1, 1]))
+        assert method.weights().tolist() == pytest.approx([0.375, 0.75, 1.875])
 
 
 def test_a_change_to_the_callers_tensor_changes_nothing():

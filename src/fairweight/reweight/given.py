@@ -39,9 +39,13 @@ class Given(KnownWeights):
         self._each: Tensor | None = None  # [N]
         if weights is None:
             return
-        if not isinstance(weights, Tensor | Sequence) or isinstance(weights, str):
-            raise BadInput(f"Given(weights={weights!r}): give one number per training sample.")
-        each = torch.as_tensor(weights, dtype=torch.float32).detach().clone().to(self.device)
+        try:  # an array or a column of a frame is a list of numbers too
+            plain = weights if isinstance(weights, Tensor) else torch.tensor(list(weights))
+            each = plain.detach().to(self.device, torch.float32, copy=True)
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"Given(weights=...) is {type(weights).__name__} ({error}); give one number per training sample."
+            ) from error
         if each.ndim != 1 or len(each) != num_samples:
             raise BadInput(
                 f"Given(weights=...) has shape {tuple(each.shape)} for {num_samples} training samples; give one number "
