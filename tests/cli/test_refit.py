@@ -108,3 +108,83 @@ def test_wrong_labels_that_were_made_stay_where_they_are(desk):
     first, second = weights_of(desk, "wrong"), weights_of(desk, "wrong", "refit")
     assert first.index.tolist() == second.index.tolist()
     assert first["label"].astype(str).tolist() == second["label"].astype(str).tolist()
+
+
+def test_the_run_itself_is_never_overwritten(desk, tmp_path):
+    shutil.copytree(desk / "run", tmp_path / "run", ignore=shutil.ignore_patterns("refit", "uniform"))
+    shutil.copytree(tmp_path / "run", tmp_path / "run" / "refit")
+    shutil.copy(desk / "people.csv", tmp_path)
+    kept = (tmp_path / "run" / "weights.parquet").read_bytes()
+    for run, out in (("run", "run"), ("run/refit", "run"), ("run", ".")):
+        refused = fairweight(tmp_path, "refit", run, "--out", out, "--fresh")
+        assert refused.returncode == 2
+        assert f"--out {out} is the folder of the run itself or holds it" in refused.stderr
+    for place in ("run", "run/refit"):
+        assert (tmp_path / place / "weights.parquet").read_bytes() == kept
+
+
+def test_out_may_be_the_folder_one_stands_in_or_a_link(desk, tmp_path):
+    (tmp_path / "deep" / "real").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("deep/real")
+    (tmp_path / "here").mkdir()
+    shutil.copytree(desk / "run", tmp_path / "run", ignore=shutil.ignore_patterns("refit", "uniform"))
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    about["spec"]["source"] = str(desk / "people.csv")
+    (tmp_path / "run" / "run.json").write_text(json.dumps(about))
+    for where, run, out in (
+        (tmp_path / "here", "../run", "."),
+        (tmp_path, "run", "link"),
+        (tmp_path, "run", "new/x/y"),
+    ):
+        done = fairweight(where, "refit", run, "--out", out, "--no-baseline", "--json")
+        assert done.returncode == 0, done.stderr
+        again = fairweight(where, "refit", run, "--out", out, "--no-baseline", "--json")
+        assert json.loads(again.stdout)["reused"]
+
+
+def test_a_run_that_was_damaged_is_refused_before_anything_is_written(desk, tmp_path):
+    shutil.copy(desk / "people.csv", tmp_path)
+    for name, content in (("weights.parquet", "x"), ("metrics.json", "{}"), ("run.json", "{}"), ("run.json", "[1]")):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        shutil.copytree(desk / "run", tmp_path / "run", ignore=shutil.ignore_patterns("refit", "uniform"))
+        (tmp_path / "run" / name).write_text(content)
+        refused = fairweight(tmp_path, "refit", "run")
+        assert refused.returncode == 2
+        assert name in refused.stderr
+        assert "Traceback" not in refused.stderr
+        assert not (tmp_path / "run" / "refit").exists()
+
+
+def test_other_inputs_are_other_data_though_labels_are_the_same(desk, tmp_path):
+    shutil.copytree(desk / "run", tmp_path / "run", ignore=shutil.ignore_patterns("refit", "uniform"))
+    people(900).assign(age=lambda table: table["age"] + 1).to_csv(tmp_path / "people.csv", index=False)
+    refused = fairweight(tmp_path, "refit", "run")
+    assert refused.returncode == 2
+    assert "the data has changed since" in refused.stderr
+
+
+def test_exemplars_that_a_column_names_are_trained_on_and_others_are_told(desk):
+    table = people(900)
+    table["part"] = ["train", "train", "test", "exemplar", "validation"] * 180
+    table.to_csv(desk / "parts.csv", index=False)
+    words = ("--label", "income", "--group", "sex", "--epochs", "2", "--no-baseline")
+    assert fairweight(desk, "train", "parts.csv", "--split-column", "part", *words, "--out", "parts").returncode == 0
+    done = fairweight(desk, "refit", "parts", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    assert weights_of(desk, "parts", "refit").index.tolist() == [row for row in range(900) if row % 5 in (0, 1, 3)]
+    assert fairweight(desk, "train", *TABLE, "--exemplars", "validation", *words[-1:], "--out", "held").returncode == 0
+    told = fairweight(desk, "refit", "held", "--no-baseline")
+    assert "No exemplar is added to the rows of the run: they are validation rows" in told.stderr
+    notes = json.loads((desk / "held" / "refit" / "run.json").read_text())["data"]["notes"]
+    assert notes[-1].startswith("No exemplar is added")
+    assert weights_of(desk, "held").index.tolist() == weights_of(desk, "held", "refit").index.tolist()
+
+
+def test_training_afresh_takes_every_second_training_away(desk, tmp_path):
+    shutil.copy(desk / "people.csv", tmp_path)
+    inner = ("refit", "refit/uniform", "refit/refit", "refit/refit/uniform")
+    for name in ("", *inner):
+        shutil.copytree(desk / "run" / "uniform", tmp_path / "run" / name, dirs_exist_ok=True)
+    done = fairweight(tmp_path, "train", *TABLE, "--out", "run", "--seed", "3", "--fresh", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run" / "refit").exists()

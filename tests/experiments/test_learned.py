@@ -1,7 +1,9 @@
 """A second training with the weights that other runs have learned."""
 
 import hashlib
+import math
 
+import pandas as pd
 import pytest
 import torch
 
@@ -107,6 +109,29 @@ def test_what_is_no_rule_or_has_no_weights_is_refused(tiny, learner, again, tmp_
         learned_weights(dataset, again.with_(weights={"runs": [tiny.to_dict()]}), tmp_path)
     with pytest.raises(BadInput, match="method given"):
         tiny.with_(weights={"runs": [learner.to_dict()]})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda table: table.drop(columns="weight"), "not as a run writes it"),
+        (lambda table: table.iloc[:0], "not as a run writes it"),
+        (lambda table: table.assign(weight="heavy"), "not as a run writes it"),
+        (lambda table: table.iloc[[0, 0, 1]], "not as a run writes it"),
+        (lambda table: table.assign(weight=[math.inf, *table["weight"][1:]]), "1 rows whose weight is no number"),
+        (lambda table: table.assign(weight=[math.nan, *table["weight"][1:]]), "1 rows whose weight is no number"),
+        (lambda table: table.assign(weight=-table["weight"]), "no number from 0"),
+        (lambda table: table.assign(weight=0.0), "no weight above 0"),
+    ],
+)
+def test_a_table_that_no_run_writes_is_refused_not_filled_in(again, tmp_path, change, words):
+    dataset = dataset_for(again)
+    rows = dataset.rows["train"].tolist()
+    table = pd.DataFrame({"row": rows, "label": "x", "weight": [1.0] * len(rows)})
+    change(table).to_parquet(tmp_path / WEIGHTS)
+    rule = {"file": WEIGHTS, "sha256": hashlib.sha256((tmp_path / WEIGHTS).read_bytes()).hexdigest()}
+    with pytest.raises(BadInput, match=words):
+        learned_weights(dataset, again.with_(weights=rule), tmp_path)
 
 
 def test_a_spec_without_weights_has_the_name_it_had(tiny):

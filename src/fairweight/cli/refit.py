@@ -37,6 +37,7 @@ def refit(
     started = time.monotonic()
     where_to = device_of(device)
     prepared, folder = prepare_refit(run, out, seed=seed, data_dir=data_dir)
+    before = RunFolder(run).read(METRICS)
     check_folder(folder, prepared.spec, prepared.dataset, fresh=fresh)
     spare_threads(prepared.parameters, where_to)
     show_log()
@@ -46,7 +47,6 @@ def refit(
     if json:
         print_json(done.to_dict())
         return
-    before = RunFolder(run).read(METRICS)
     print(text.closing(done, time.monotonic() - started))
     gap = "–" if before["tprd"] is None else f"{100 * before['tprd']:.2f}"
     print(f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points.")

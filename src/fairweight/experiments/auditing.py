@@ -143,7 +143,7 @@ def _with_inputs(
 ) -> Trained:
     """With pictures or columns of the samples; where the source cannot be read as it was, that is said instead."""
     try:
-        dataset = dataset_for(spec, data_dir, beside=folder.path.parent)
+        dataset = dataset_for(spec, data_dir, beside=folder.beside)
         same = dataset.rows["train"].tolist() == trained.weights["row"].tolist()
     except FairweightError as error:
         missing.append(f"The samples' own images or columns are not shown: {error}")

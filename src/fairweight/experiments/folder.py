@@ -47,6 +47,11 @@ class RunFolder:
         self.path = Path(path)
 
     @property
+    def beside(self) -> Path:
+        """The folder that it lies in, with the runs beside it; "." and ".." have it in no name."""
+        return self.path.resolve().parent if self.path.name in ("", "..") else self.path.parent
+
+    @property
     def finished(self) -> bool:
         """Whether the run came to its end: its numbers are written last."""
         return (self.path / METRICS).is_file()
@@ -93,11 +98,13 @@ class RunFolder:
         """A JSON file of the folder."""
         path = self.path / name
         try:
-            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            values = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise MissingData(f"{path} is not there; {self.path} is no finished run, give the folder of one.") from None
         except (OSError, ValueError) as error:
             raise BadInput(f"{path} cannot be read ({error}); run the training again.") from error
+        if not isinstance(values, dict):
+            raise BadInput(f"{path} is not as a run writes it; run the training again.")
         return values
 
     def write(self, name: str, values: dict[str, Any]) -> None:

@@ -32,12 +32,31 @@ def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
     frames = _frames(spec.weights, beside)
     total = torch.zeros(len(dataset.train), dtype=torch.float64)
     for name, frame in frames.items():
-        found = frame.set_index("row").reindex(dataset.rows["train"].numpy())
+        found = checked(frame, name).set_index("row").reindex(dataset.rows["train"].numpy())
         weights = torch.tensor(found["weight"].to_numpy(dtype="float64"))  # [N] NaN: not of that run's rows
         if not bool(weights.isfinite().any()):
             raise BadInput(f"{name} has no weight for any of these rows; name a run of the same data, with weights.")
         total += _filled(weights, dataset)
     return total / len(frames)
+
+
+def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The table, where it is one that a run writes; weights may be missing of all rows, not of some."""
+    from pandas.api.types import is_numeric_dtype
+
+    whole = len(frame) > 0 and {"row", "label", "weight"} <= set(frame)
+    if (
+        not whole
+        or not all(is_numeric_dtype(frame[key]) for key in ("row", "weight"))
+        or frame["row"].duplicated().any()
+    ):
+        raise BadInput(f"{name} is not as a run writes it; train that run again.")
+    weights = torch.tensor(frame["weight"].to_numpy(dtype="float64"))  # [N]
+    strange = int((~(weights.isfinite() & (weights >= 0))).sum())
+    if not bool(weights.isnan().all()) and (strange or not bool((weights > 0).any())):
+        cause = f"{strange:,} rows whose weight is no number from 0" if strange else "no weight above 0"
+        raise BadInput(f"{name} has {cause}; train that run again.")
+    return frame
 
 
 def _filled(weights: Tensor, dataset: Dataset) -> Tensor:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight.data import Dataset, Exemplar
 from fairweight.errors import BadInput
 from fairweight.experiments.auditing import finished
-from fairweight.experiments.folder import RUN, WEIGHTS, RunFolder
+from fairweight.experiments.folder import METRICS, RUN, WEIGHTS, RunFolder
+from fairweight.experiments.learned import checked, learned_weights
 from fairweight.experiments.source import dataset_for
 from fairweight.experiments.spec import Spec
 from fairweight.experiments.train import REFIT, Prepared, tried
@@ -32,18 +36,23 @@ def prepare_refit(
     seed: of the second training; None is the run's. Splits stay as they were.
     """
     folder = finished(run)
-    first = Spec.from_dict(folder.read(RUN)["spec"])
-    weights = folder.read_weights()
+    about = folder.read(RUN)
+    if "spec" not in about or not {"tprd", "accuracy"} <= set(folder.read(METRICS)):
+        raise BadInput(f"{RUN} or {METRICS} in {folder.path} is not as a run writes it; train that run again.")
+    first = Spec.from_dict(about["spec"])
+    where = folder.path / REFIT if out is None else Path(out)
+    _check_apart(where, folder)
+    weights = checked(folder.read_weights(), str(folder.path / WEIGHTS))
     if weights["weight"].isna().all():
         raise BadInput(f"{folder.path} is a run of {first.method}, which keeps no weights; give one of forml, say.")
-    where = folder.path / REFIT if out is None else Path(out)
-    learned = folder.path / WEIGHTS
+    learned, beside = folder.path / WEIGHTS, RunFolder(where).beside
     rule = {
-        "file": os.path.relpath(learned.resolve(), where.resolve().parent),
+        "file": os.path.relpath(learned.resolve(), beside.resolve()),
         "sha256": hashlib.sha256(learned.read_bytes()).hexdigest(),
     }
+    source = _exemplar_source(first, about)
     spec = first.with_(
-        data=with_exemplars_inside(first.data),
+        data=with_exemplars_inside(first.data) if source == "train" and not first.rows else first.data,
         method="given",
         method_options={},
         search={},
@@ -51,9 +60,42 @@ def prepare_refit(
         seed=first.seed if seed is None else seed,
         data_seed=first.seed if first.data_seed is None else first.data_seed,
     )
-    dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent)
-    _check_rows(dataset, weights, folder)
+    dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
+    _check_rows(dataset, weights, about, folder)
+    here = spec.with_(
+        weights={**rule, "file": str(learned.resolve())}
+    )  # the folder that it is seen from is not there yet
+    learned_weights(dataset, here, beside)  # what would be refused is refused before anything is written
+    if len(dataset.train) == len(weights):
+        note = f"No exemplar is added to the rows of the run: {_why_none(first, source)}."
+        dataset = replace(dataset, notes=(*dataset.notes, note))
     return Prepared(dataset, spec, tried(spec, dataset)), where
+
+
+def _check_apart(where: Path, folder: RunFolder) -> None:
+    """Refuse a folder that holds the run itself: to start over there would delete the weights."""
+    run = folder.path.resolve()
+    if where.resolve() in (run, *run.parents):
+        raise BadInput(f"--out {where} is the folder of the run itself or holds it; give another, or none.")
+
+
+def _exemplar_source(first: Spec, about: Mapping[str, Any]) -> str:
+    """Where the run's exemplars came from: a named set may have its own way."""
+    settled = about.get("data", {}).get("options", {}).get("exemplar") or first.data.get("exemplar") or {}
+    return str(settled.get("source", Exemplar().source))
+
+
+def _why_none(first: Spec, source: str) -> str:
+    if source == "validation":
+        return "they are validation rows, which choose the best epoch"
+    if source != "train":
+        return "they have a file of their own"
+    if first.data.get("corruptions"):
+        return "labels were made wrong on purpose, and other rows would have other wrong ones"
+    if first.rows:
+        return "which rows it has was chosen by other runs"
+    inside = (first.data.get("exemplar") or {}).get("inside", False)
+    return "they are among them already" if inside else "they have a file or folder of their own"
 
 
 def with_exemplars_inside(data: Any) -> dict[str, Any]:
@@ -67,13 +109,15 @@ def with_exemplars_inside(data: Any) -> dict[str, Any]:
     return {**data, "exemplar": {**exemplar, "inside": True}}
 
 
-def _check_rows(dataset: Dataset, weights: pd.DataFrame, folder: RunFolder) -> None:
+def _check_rows(dataset: Dataset, weights: pd.DataFrame, about: Mapping[str, Any], folder: RunFolder) -> None:
     """Refuse data that has changed since: weights would stand beside other samples."""
+    content = about.get("data", {}).get("content")
+    changed = content is not None and content != json.loads(json.dumps(dataset.spec["content"]))
     names = dataset.label_names
     labels = {
         row: names[label]
         for row, label in zip(dataset.rows["train"].tolist(), dataset.train.labels.tolist(), strict=True)
     }
     then = zip(weights["row"].tolist(), weights["label"].astype(str), strict=True)
-    if any(labels.get(row) != label for row, label in then):
+    if changed or any(labels.get(row) != label for row, label in then):
         raise BadInput(f"the data has changed since the run in {folder.path}; train it again first.")

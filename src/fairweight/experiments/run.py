@@ -67,7 +67,7 @@ def run(
     (folder.path / METRICS).unlink(missing_ok=True)
     if not same:
         folder.drop_checkpoint()  # of another run that stood here
-    dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
+    dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
     found_data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
     folder.write(RUN, {**wanted, "data": found_data, **provenance(device)})
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
@@ -75,7 +75,7 @@ def run(
     torch.manual_seed(spec.seed)
     model = laid_out(network_for(dataset.preprocessing, spec.network), device)
     optimizer = optimizer_for(model, spec, device)
-    learned = {"weights": learned_weights(dataset, spec, folder.path.parent)} if spec.weights else {}
+    learned = {"weights": learned_weights(dataset, spec, folder.beside)} if spec.weights else {}
     reweighter = method_from(spec.method, {**spec.method_options, **learned}, model, len(dataset.train))
     dynamics = Dynamics(len(dataset.train), device, decay=spec.ema_decay)
     steps = spec.epochs * (len(dataset.train) // spec.batch_size)

@@ -60,7 +60,7 @@ def searched(
     folder.make()
     if folder.finished and folder.holds(spec, dataset):
         return Result(spec, folder, folder.read(METRICS), reused=True)
-    dataset = dataset_for(spec, data_dir, download, beside=folder.path.parent) if dataset is None else dataset
+    dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
     search = search_for(spec, dataset)
     if folder.finished or not folder.holds(spec, dataset):  # of another search, or other data, that stood here
         for name in (METRICS, STATE):

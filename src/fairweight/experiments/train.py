@@ -188,9 +188,9 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
 
 
 def _inner(out: Path) -> list[Path]:
-    """The folders that runs have inside a run's: plain training, a second training, and those of a sweep."""
-    inner = (out / BASELINE, out / REFIT / BASELINE, out / REFIT, *out.glob("strength_*"))
-    return [path for path in inner if path.is_dir()]
+    """The folders that runs have inside a run's, the innermost first: plain and second trainings, those of a sweep."""
+    named = [path for path in (out / BASELINE, out / REFIT, *out.glob("strength_*")) if path.is_dir()]
+    return [inner for path in named for inner in (*_inner(path), path)]
 
 
 def _drop_empty(out: Path) -> None:
