@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairweight import catalog
 from fairweight.data import Dataset, Exemplar
-from fairweight.errors import BadInput
+from fairweight.data._sources import SETS
+from fairweight.errors import BadInput, MissingData
 from fairweight.experiments.auditing import finished
 from fairweight.experiments.folder import METRICS, RUN, WEIGHTS, RunFolder
 from fairweight.experiments.learned import checked, learned_weights
@@ -60,6 +62,7 @@ def prepare_refit(
         seed=first.seed if seed is None else seed,
         data_seed=first.seed if first.data_seed is None else first.data_seed,
     )
+    _check_source(spec.source, folder)
     dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
     _check_rows(dataset, weights, about, folder)
     here = spec.with_(
@@ -77,6 +80,16 @@ def _check_apart(where: Path, folder: RunFolder) -> None:
     run = folder.path.resolve()
     if where.resolve() in (run, *run.parents):
         raise BadInput(f"--out {where} is the folder of the run itself or holds it; give another, or none.")
+
+
+def _check_source(source: str, folder: RunFolder) -> None:
+    """Refuse from another folder than the training's, where a path that the user has not typed here leads nowhere."""
+    named = source.replace("_", "-") in catalog.names(SETS)
+    if not named and not Path(source).exists() and not any(mark in source for mark in "*?["):
+        raise MissingData(
+            f"the run in {folder.path} was trained on {source!r}, which is not here; start refit in the folder that "
+            "the training was started in."
+        )
 
 
 def _exemplar_source(first: Spec, about: Mapping[str, Any]) -> str:
