@@ -191,7 +191,7 @@ def _timed(step: Callable[[], None], on_gpu: bool) -> float:
 def text(results: Sequence[Timing]) -> str:
     """A table for people: each way in multiples of the plain step of its regime."""
     plain = {r.regime: r for r in results if r.name == "plain" and r.median_ms is not None}
-    lines = [f"{'':46s}{'regime':10s}{'ms':>10s}{'× plain':>9s}{'memory ×':>10s}"]
+    lines = [f"{'':46s}{'regime':10s}{'ms':>10s}{'least':>10s}{'n':>5s}{'× plain':>9s}{'memory ×':>10s}"]
     for r in results:
         if r.median_ms is None:
             lines.append(f"{r.name:46s}{r.regime:10s}{'–':>10s}   {r.refusal}")
@@ -200,5 +200,6 @@ def text(results: Sequence[Timing]) -> str:
         times = f"{r.median_ms / base.median_ms:.2f}" if base is not None and base.median_ms else "–"
         memory = f"{r.peak_mib / base.peak_mib:.2f}" if base is not None and r.peak_mib and base.peak_mib else "–"
         name = r.name if r.exact else f"{r.name} (approximate)"
-        lines.append(f"{name:46s}{r.regime:10s}{r.median_ms:10.2f}{times:>9s}{memory:>10s}")
-    return "\n".join(lines)
+        least = "–" if r.low_ms is None else f"{r.low_ms:.2f}"
+        lines.append(f"{name:46s}{r.regime:10s}{r.median_ms:10.2f}{least:>10s}{r.n:5d}{times:>9s}{memory:>10s}")
+    return "\n".join([*lines, "ms: the median of n steps; of ways whose steps differ in kind, the mean."])
