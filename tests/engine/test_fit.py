@@ -245,13 +245,6 @@ def test_bad_arguments_are_sentences(change, sentence):
         fw.fit(model, optimizer, method, batch, epochs=change.get("epochs", 1))
 
 
-def test_a_scheduler_that_asks_for_a_number_is_refused_before_anything_is_trained():
-    batch, model, optimizer = problem()
-    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-    with pytest.raises(BadInput, match="scheduler that counts epochs"):
-        fw.fit(model, optimizer, fw.Uniform(model, 60), batch, scheduler=plateau)
-
-
 def test_forml_without_exemplars_is_a_sentence():
     batch, model, optimizer = problem()
     with pytest.raises(MissingExemplar, match="pass exemplar= to fit"):

@@ -18,7 +18,7 @@ class Augment(Protocol):
 
 
 class Scheduler(Protocol):
-    """A torch learning rate scheduler, stepped once per epoch."""
+    """A torch learning rate scheduler, stepped once per epoch; ReduceLROnPlateau watches validation."""
 
     def step(self) -> None:
         """Move the learning rate."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.dynamics import Dynamics
+from fairweight.engine._schedule import advance, check_schedule
 from fairweight.engine.captured import CapturedStep
 from fairweight.engine.checkpoint import Checkpoint
 from fairweight.engine.epoch import EpochSums
@@ -60,8 +61,7 @@ class Training:
             raise BadInput(f"{type(reweighter).__name__} was made for another model; make it with the model you train.")
         if epochs < 1:
             raise BadInput(f"epochs={epochs}; train for at least 1.")
-        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            raise BadInput("ReduceLROnPlateau asks for a number at each step; give a scheduler that counts epochs.")
+        check_schedule(scheduler, validation is not None)
         self.model, self.optimizer, self.reweighter = model, optimizer, reweighter
         self.train, self.exemplar, self.epochs, self.validation = train, exemplar, epochs, validation
         self.scheduler, self.augment, self.options = scheduler, augment, options
@@ -279,7 +279,7 @@ class Training:
         if self.early is not None and self.early.improved:
             self.best = {k: v.detach().clone() for k, v in unwrap(self.model).state_dict().items()}
         if self.scheduler is not None:
-            self.scheduler.step()
+            advance(self.scheduler, summary)
         self.sums = EpochSums(self.groups, self.device)
         if reasons:
             self.stopped = reasons[0]
