@@ -57,6 +57,13 @@ def test_one_seed_says_nothing():
     assert found.to_dict()["reach"] is None
 
 
+@pytest.mark.parametrize("values", [[11.0, 11.0], [0.3, 0.1 + 0.2, 0.3]])
+def test_seeds_that_are_all_alike_say_as_little(values):
+    found = judge(Mean.of(values), Printed(values[0], 0.14, 30), better="lower")
+    assert found.word == "too few seeds to say"
+    assert "no spread" in found.why
+
+
 def test_unsure_printed_numbers_are_named_as_the_reason():
     """No number of our seeds makes up for five printed runs that spread widely."""
     found = judge(Mean(22.0, 0.01, 500), Printed(22.32, 1.7, 5), better="lower")

@@ -2,7 +2,8 @@
 
 Beside a printed number: Welch's interval for the difference of the two means at 95 %, from each side's standard error
 and number of runs. Where 0 lies outside it, ours is better or worse; where it lies inside, ours agrees if the
-interval reaches no further than the margin, and otherwise there are too few seeds to say.
+interval reaches no further than the margin, and otherwise there are too few seeds to say; so it is where our seeds
+show no spread, because there is one, or because they are all alike.
 
 Between two rows of ours: Student's t-test on the differences seed by seed (paired).
 """
@@ -21,7 +22,7 @@ LEVEL = 0.95
 TEST = (
     "Welch's 95 % interval for the difference of the means, from each side's standard error and number of runs: better "
     "or worse where it leaves out 0; agrees where it holds 0 and reaches no further than the margin (a tenth of the "
-    "printed value, for accuracy half a point); otherwise too few seeds to say"
+    "printed value, for accuracy half a point); otherwise, and where our seeds show no spread, too few seeds to say"
 )
 PAIRED_TEST = "two-sided paired t-test over seeds"
 Word = Literal["agrees", "better", "worse", "too few seeds to say"]
@@ -48,8 +49,8 @@ def judge(ours: Mean, printed: Printed, *, better: Literal["lower", "higher"], m
     """Ours beside printed; a printed number without an error counts as exact."""
     margin = 0.1 * abs(printed.value) if margin is None else margin
     difference = ours.value - printed.value
-    if ours.n < 2 or math.isnan(ours.error):
-        why = "one seed has no spread" if ours.n == 1 else "no seed was run"
+    if ours.n < 2 or math.isnan(ours.error) or _alike(ours):
+        why = {0: "no seed was run", 1: "one seed has no spread"}.get(ours.n, "the seeds are all alike: no spread")
         return Verdict("too few seeds to say", difference, math.inf, margin, why)
     reach = _reach(ours, printed)
     if abs(difference) > reach:
@@ -61,6 +62,11 @@ def judge(ours: Mean, printed: Printed, *, better: Literal["lower", "higher"], m
     alone = _reach(Mean(ours.value, 0.0, 10**6), printed)
     why = f"the printed runs alone leave ±{alone:.2f}" if alone > margin else f"these seeds leave ±{reach:.2f}"
     return Verdict("too few seeds to say", difference, reach, margin, why)
+
+
+def _alike(found: Mean) -> bool:
+    """Whether all values are one, but for rounding, as rates of few samples often are: how far they spread is open."""
+    return found.error <= 1e-9 * abs(found.value)
 
 
 def _reach(ours: Mean, printed: Printed) -> float:
@@ -93,7 +99,7 @@ def paired(row: Mapping[int, float], other: Mapping[int, float]) -> Paired:
     mean = Mean.of(apart)
     if mean.n < 2:
         return Paired(mean, math.nan)
-    if mean.error <= 1e-9 * abs(mean.value):  # but for rounding, all alike: rates of few samples often are
+    if _alike(mean):
         return Paired(mean, 1.0 if mean.value == 0 else math.nan)
     from scipy import stats
 
