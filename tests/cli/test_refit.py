@@ -75,6 +75,8 @@ def test_a_finished_one_is_found_another_seed_is_another_run_and_an_audit_reads_
     assert "--fresh" in refused.stderr
     audited = fairweight(desk, "audit", "run/refit")
     assert audited.returncode == 0, audited.stderr
+    assert "those of weights.parquet" in (desk / "run" / "refit" / "report.html").read_text()
+    assert "those of weights.parquet" in (desk / "run" / "refit" / "MODEL_CARD.md").read_text()
 
 
 def test_training_the_first_run_afresh_takes_the_second_away(desk, tmp_path):

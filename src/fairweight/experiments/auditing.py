@@ -124,6 +124,7 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> 
         "label": str(data.get("label", spec.label or "")),
         "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group", metrics["by"])),
         "method": method_words(spec.method),
+        "weights": _whose_weights(spec),
         "network": str(spec.network.get("name", "chosen for the data")),
         "epochs": str(record.get("epochs", spec.epochs)),
         "seed": str(spec.seed),
@@ -133,6 +134,12 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> 
         "run": str(about.get("fingerprint", "")),
     }
     return {key: value for key, value in values.items() if value}
+
+
+def _whose_weights(spec: Spec) -> str:
+    """Of a second training: where the weights come from."""
+    names = [Spec.from_dict(values).folder_name for values in spec.weights.get("runs", ())]
+    return ", ".join(f"those of {name}" for name in (*names, *filter(None, [spec.weights.get("file")])))
 
 
 # -- images and columns ---------------------------------------------------------------------------
