@@ -60,6 +60,7 @@ def test_what_is_said(desk):
     before = json.loads((desk / "run" / "metrics.json").read_text())
     assert f"run: TPRD {100 * before['tprd']:.2f}, accuracy {100 * before['accuracy']:.2f} points." in screen
     assert "Run folder: run/refit" in screen
+    assert "Against plain training, refit " in screen
 
 
 def test_a_finished_one_is_found_another_seed_is_another_run_and_an_audit_reads_it(desk):
@@ -75,7 +76,11 @@ def test_a_finished_one_is_found_another_seed_is_another_run_and_an_audit_reads_
     assert "--fresh" in refused.stderr
     audited = fairweight(desk, "audit", "run/refit")
     assert audited.returncode == 0, audited.stderr
-    assert "those of weights.parquet" in (desk / "run" / "refit" / "report.html").read_text()
+    page = (desk / "run" / "refit" / "report.html").read_text()
+    assert "those of weights.parquet" in page
+    assert "Weights are fixed before training." in page
+    assert "starts with weight 1" not in page
+    assert "Weights are fixed: samples of group" in page
     assert "those of weights.parquet" in (desk / "run" / "refit" / "MODEL_CARD.md").read_text()
 
 
@@ -190,3 +195,17 @@ def test_training_afresh_takes_every_second_training_away(desk, tmp_path):
     done = fairweight(tmp_path, "train", *TABLE, "--out", "run", "--seed", "3", "--fresh", "--no-baseline")
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "run" / "refit").exists()
+
+
+def test_a_damaged_run_is_named_and_one_beside_is_passed_over(desk, tmp_path):
+    shutil.copytree(desk / "run", tmp_path / "run")
+    shutil.copytree(desk / "run", tmp_path / "damaged")
+    shutil.copy(desk / "people.csv", tmp_path)
+    (tmp_path / "damaged" / "run.json").write_text("{}")
+    for words in (("refit",), ("audit",), ("predict",)):
+        more = ("people.csv",) if words == ("predict",) else ()
+        done = fairweight(tmp_path, *words, "damaged", *more)
+        assert done.returncode == 2
+        assert "run.json is not as a run writes it" in done.stderr
+    assert fairweight(tmp_path, "audit", "run/refit").returncode == 0
+    assert fairweight(tmp_path, "audit", "run").returncode == 0

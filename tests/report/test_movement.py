@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests import audits
@@ -19,6 +21,18 @@ def test_means_are_those_of_the_weights_at_every_epoch():
         assert last == pytest.approx(frame.loc[members, "weight"].mean())
     everything = np.average(found.means[-1], weights=found.counts)
     assert everything == pytest.approx(1.0)
+
+
+def test_fixed_weights_start_where_they_are():
+    frame = audits.weights(300)
+    made = audits.trained(frame, epochs=3)
+    fixed = replace(made, weight_path=np.stack([made.weight_path[-1]] * 3))
+    assert fixed.weights_are_fixed
+    assert not made.weights_are_fixed
+    found = movement(fixed, "group")
+    assert found is not None
+    assert found.means.shape == (4, 2)
+    assert np.ptp(found.means, axis=0).tolist() == [0.0, 0.0]
 
 
 def test_unknown_groups_are_in_no_part():

@@ -30,13 +30,13 @@ def opening(prepared: Prepared, device: str) -> str:
 
 def closing(done: Trained, seconds: float) -> str:
     """The last screen: the table by group, plain training beside it, and what changed in words."""
-    parts = [f"{done.result.spec.method} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
+    parts = [f"{done.result.spec.title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
     if done.differences is not None:
-        heads = ("points [95 %]", "uniform", done.result.spec.method, "difference")
+        heads = ("points [95 %]", "uniform", done.result.spec.title, "difference")
         parts.append(_columns([heads, *done.differences.rows()]))
         parts.append("\n".join(_wrapped(s) for s in (done.differences.sentence(), *done.differences.notes())))
     folder = done.result.folder.path
-    found = [run.spec.method for run in (done.result, done.baseline) if run is not None and run.reused]
+    found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
     reused = f" ({' and '.join(found)} found finished)" if found else ""
     parts.append(
         f"Run folder: {folder}{reused}\n"

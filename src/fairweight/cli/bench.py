@@ -41,8 +41,8 @@ def bench(
     where = device_of(device)
     torch.manual_seed(seed)
     folder = RunFolder(out)
-    folder.make()
     if growth:
+        folder.make()
         from fairweight.experiments.growth import draw
         from fairweight.experiments.growth import growth as measure_growth
 
@@ -65,6 +65,7 @@ def bench(
         return map_tensors(example_inputs(net, count, size, inputs or None), lambda t: t.to(where))
 
     train, held = example_batches(net, made(batch), made(exemplars), batch, exemplars)
+    folder.make()  # before minutes of measuring, and after a model that is not there
     if not json:
         name = model or f"ResNet-18, {width} wide"
         print(f"{name}: {batch} training samples and {exemplars} exemplars a step, on {where}.", file=sys.stderr)

@@ -8,9 +8,8 @@ from typing import Any
 
 from fairweight.engine.state import write_atomically
 from fairweight.experiments.auditing import IMAGES, audit_of, source_name
-from fairweight.experiments.folder import METRICS, RUN, RunFolder
+from fairweight.experiments.folder import METRICS, RunFolder
 from fairweight.experiments.predictions import audit_predictions
-from fairweight.experiments.spec import Spec
 from fairweight.report import Audit, Finding, findings, html, model_card
 
 PAGE, CARD = "report.html", "MODEL_CARD.md"
@@ -50,7 +49,7 @@ def audit_run(
 ) -> Audited:
     """Audit a finished run, and write its page and its model card."""
     audit = audit_of(run, baseline=baseline, data_dir=data_dir, images=images)
-    spec = Spec.from_dict(RunFolder(run).read(RUN)["spec"])
+    spec = RunFolder(run).read_spec()
     trained = audit.trained
     assert trained is not None
     name = f"{trained.method} on {source_name(spec)}"

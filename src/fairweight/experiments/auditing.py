@@ -43,7 +43,7 @@ def audit_of(
     """
     folder = finished(run)
     about, metrics = folder.read(RUN), folder.read(METRICS)
-    spec = Spec.from_dict(about["spec"])
+    spec = folder.read_spec()
     missing: list[str] = []
     trained = trained_of(folder, spec, metrics)
     trained = _with_inputs(trained, folder, spec, data_dir, images, missing)
@@ -188,7 +188,7 @@ def _baseline(
     other = finished(asked) if asked is not None else _found_beside(folder, spec)
     if other is None:
         return None
-    theirs, their_spec = other.read(METRICS), Spec.from_dict(other.read(RUN)["spec"])
+    theirs, their_spec = other.read(METRICS), other.read_spec()
     if theirs["by"] != metrics["by"] or theirs["labels"] != metrics["labels"]:
         raise BadInput(f"{other.path} was tested on other labels or groups; give a baseline of the same data.")
     apart: dict[str, dict[str, Any]] = {}
@@ -216,7 +216,7 @@ def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
     for path in sorted([*here.glob(f"*/{METRICS}"), *here.parent.glob(f"*/{METRICS}")]):
         other = RunFolder(path.parent)
         try:
-            theirs = Spec.from_dict(other.read(RUN)["spec"])
+            theirs = other.read_spec()
         except FairweightError:
             continue  # another version's run
         if theirs.method == "uniform" and _same_data(theirs, spec):

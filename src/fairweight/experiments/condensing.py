@@ -22,7 +22,7 @@ from fairweight.engine.state import write_atomically
 from fairweight.errors import MissingData, RunsFailed
 from fairweight.experiments._engine import Watcher
 from fairweight.experiments.auditing import finished
-from fairweight.experiments.folder import METRICS, RUN, RunFolder
+from fairweight.experiments.folder import METRICS, RunFolder
 from fairweight.experiments.mean import Mean
 from fairweight.experiments.parallel import run_all
 from fairweight.experiments.spec import Spec
@@ -153,7 +153,7 @@ def retrain(
     watching: makes who is told of the runs, given what each is called, by fingerprint.
     """
     weights = written.run.read_weights()
-    chooser = Spec.from_dict(written.run.read(RUN)["spec"])
+    chooser = written.run.read_spec()
     base = chooser.with_(
         method="uniform",
         method_options={},
@@ -162,7 +162,7 @@ def retrain(
         data_seed=chooser.seed if chooser.data_seed is None else chooser.data_seed,
     )
     chosen = _write_list(written.out / KEPT_LIST, weights, written.condensed.kept)
-    every = {arm: [] for arm in ARMS}  # type: dict[str, list[Spec]]
+    every: dict[str, list[Spec]] = {arm: [] for arm in ARMS}
     for seed in range(first_seed, first_seed + seeds):
         rules: dict[str, dict[str, str] | None] = {"full": None, "kept": chosen}
         for arm, within in (("random", "all"), ("random-by-class", "label")):

@@ -107,6 +107,13 @@ class RunFolder:
             raise BadInput(f"{path} is not as a run writes it; run the training again.")
         return values
 
+    def read_spec(self) -> Spec:
+        """What determines the run."""
+        values = self.read(RUN).get("spec")
+        if not isinstance(values, dict) or "source" not in values:
+            raise BadInput(f"{self.path / RUN} is not as a run writes it; train that run again.")
+        return Spec.from_dict(values)
+
     def write(self, name: str, values: dict[str, Any]) -> None:
         """A JSON file of the folder."""
         state.write_atomically(self.path / name, (json.dumps(values, indent=2) + "\n").encode())

@@ -14,9 +14,8 @@ from fairweight.data._meaning import Meaning
 from fairweight.engine import state
 from fairweight.engine.predict import logits
 from fairweight.errors import BadInput, NoSpace, UnreadableImage
-from fairweight.experiments.folder import METRICS, MODEL, RUN, RunFolder
+from fairweight.experiments.folder import METRICS, MODEL, RunFolder
 from fairweight.experiments.network import network_for
-from fairweight.experiments.spec import Spec
 from fairweight.metrics import GroupTable, group_table
 from fairweight.types import Batch
 
@@ -87,10 +86,10 @@ def predict_rows(
     images, the column that names them.
     """
     folder = RunFolder(run)
-    values = folder.read(RUN)
+    spec = folder.read_spec()
     folder.read(METRICS)  # a run without them is not finished
     preprocessing = folder.read_preprocessing()
-    model = network_for(preprocessing, Spec.from_dict(values["spec"]).network)
+    model = network_for(preprocessing, spec.network)
     try:
         folder.read_model(model)
     except (OSError, RuntimeError, ValueError) as error:

@@ -39,9 +39,9 @@ def prepare_refit(
     """
     folder = finished(run)
     about = folder.read(RUN)
-    if "spec" not in about or not {"tprd", "accuracy"} <= set(folder.read(METRICS)):
-        raise BadInput(f"{RUN} or {METRICS} in {folder.path} is not as a run writes it; train that run again.")
-    first = Spec.from_dict(about["spec"])
+    first = folder.read_spec()
+    if not {"tprd", "accuracy"} <= set(folder.read(METRICS)):
+        raise BadInput(f"{folder.path / METRICS} is not as a run writes it; train that run again.")
     where = folder.path / REFIT if out is None else Path(out)
     _check_apart(where, folder)
     weights = checked(folder.read_weights(), str(folder.path / WEIGHTS))

@@ -90,6 +90,11 @@ class Spec:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
+    def title(self) -> str:
+        """What to call the run beside others, for people."""
+        return "refit" if self.weights else self.method
+
+    @property
     def folder_name(self) -> str:
         """What a run's folder is called among others: readable, and its own."""
         source = re.sub(r"[^\w.-]+", "-", PurePath(self.source).stem)[:40].strip("-") or "data"

@@ -126,7 +126,7 @@ def train(
     if not baseline or spec.method == BASELINE:
         return Trained(done, table, None, None)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
-    differences = Differences(spec.method, table_of(plain.folder, dataset), table, dataset)
+    differences = Differences(spec.title, table_of(plain.folder, dataset), table, dataset)
     return Trained(done, table, plain, differences)
 
 
@@ -136,7 +136,7 @@ def run_into(spec: Spec, out: str | Path, dataset: Dataset, device: str, watchin
     first = next((p for p in [path, *path.parents] if p.exists()), path)
     try:
         how = searched if spec.search else run
-        return how(spec, path, device=device, dataset=dataset, observers=watching(spec.method))
+        return how(spec, path, device=device, dataset=dataset, observers=watching(spec.title))
     except (FairweightError, OSError):
         if path.is_dir() and not RunFolder(path).resumable and not (path / STATE).is_file():
             _remove(path, first)

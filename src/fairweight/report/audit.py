@@ -62,6 +62,12 @@ class Trained:
         given = self.given_weight
         return bool(given.notna().any() and (given.max() - given.min()) > 1e-4)
 
+    @property
+    def weights_are_fixed(self) -> bool:
+        """Whether every sample counted the same at every epoch: the weights were known before training."""
+        path = self.weight_path
+        return path is not None and len(path) > 1 and bool((path == path[0]).all())
+
 
 @dataclass(frozen=True)
 class Audit:

@@ -57,6 +57,12 @@ def _moved(trained: Trained) -> list[Finding]:
         sentence = f"Weight stayed even between parts: their mean weights lie between {low:.2f} and {high:.2f}."
         return [Finding("weight", "note", sentence, {"highest": high, "lowest": low})]
     what = "group" if trained.grouped else "label"
+    if trained.weights_are_fixed:
+        sentence = (
+            f"Weights are fixed: samples of {what} {short(least)} count {low:.2f} on average, those of {what} "
+            f"{short(most)} {high:.2f}; 1 is an even share."
+        )
+        return [Finding("weight", "note", sentence, {"highest": high, "lowest": low})]
     sentence = (
         f"Weight moved from {what} {short(least)}, whose samples count {low:.2f} on average, to {what} {short(most)}, "
         f"whose count {high:.2f}; 1 is an even share."

@@ -21,7 +21,7 @@ class Movement:
 
     names: tuple[str, ...]
     counts: tuple[int, ...]  # samples of the part in the training set
-    means: Array  # [epochs + 1, parts]; the first is 1, where everybody counts alike
+    means: Array  # [epochs + 1, parts]; the first is 1, where everybody counts alike, unless weights are fixed
 
     def most_moved(self, most: int) -> Movement:
         """The parts whose weight ends farthest from 1."""
@@ -46,13 +46,13 @@ def movement(trained: Trained, by: Literal["label", "group", "cell"]) -> Movemen
     if len(names) == 0:
         return None
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
-    start = np.ones((1, len(names)))
     if trained.weight_path is not None and trained.path_rows is not None and len(trained.weight_path):
         rows = codes[trained.path_rows]
         means = np.stack([_means(rows, np.asarray(epoch, dtype=float), len(names)) for epoch in trained.weight_path])
     else:
         means = _means(codes, trained.given_weight.to_numpy(dtype=float), len(names))[None]
     seen = ~np.isnan(means).any(axis=0)  # a part of which no path was kept
+    start = means[:1] if trained.weights_are_fixed else np.ones((1, len(names)))
     kept = np.concatenate([start, means])[:, seen]
     return Movement(tuple(n for n, s in zip(names, seen, strict=True) if s), tuple(counts[seen].tolist()), kept)
 

@@ -110,6 +110,7 @@ def _about(trained: Trained) -> dict[str, Any]:
         "grouped": trained.grouped,
         "has_scores": trained.has_scores,
         "weighs": trained.weighs,
+        "fixed": trained.weights_are_fixed,
         "method": trained.method,
     }
 
