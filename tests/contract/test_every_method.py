@@ -113,7 +113,7 @@ def test_a_sentence_and_a_paper(name):
     doc = inspect.cleandoc(kind.__doc__ or "")
     assert doc.split("\n")[0].endswith("."), "the first line is one sentence: it is what `list methods` prints"
     assert kind.paper
-    assert kind.needs <= {"train groups", "exemplar", "exemplar groups", "exemplar set"}
+    assert kind.needs <= {"train groups", "exemplar", "exemplar groups", "exemplar set", "weights"}
     first, second, *rest = inspect.signature(kind).parameters.values()
     assert (first.name, second.name) == ("model", "num_samples")
     assert all(p.default is not inspect.Parameter.empty for p in rest), "a method works with its defaults"

@@ -97,7 +97,8 @@ def test_a_file_that_has_changed_is_trained_on_anew(tmp_path):
 
 def test_all_methods_with_groups_at_hand(tmp_path):
     found = prepare(Protocol("synthetic", training={"epochs": 1}))
-    assert not found.left_out
+    assert found.left_out.keys() == {"given"}
+    assert "fairweight refit" in found.left_out["given"]
     assert found.specs["moew"].search == {"name": "alpha", "rounds": 3, "per_round": 4}
     assert {"forml", "l2rw", "group-dro", "jtt", "focal", "proportion", "random"} <= found.specs.keys()
 

@@ -77,27 +77,29 @@ def test_the_second_graph_is_handed_no_more_than_autograd_would_save(bf16):
     assert sum(handed.values()) < 1.02 * by_autograd
 
 
-@pytest.mark.parametrize("bf16", [False, True])
-def test_a_look_at_agreement_takes_no_more_memory_than_the_step_it_belongs_to(bf16, tmp_path):
+def stepping(agreement_every):
+    """A traced FORML, and what takes a step of it."""
     model, batch = network()
     batch = fw.Batch(batch.inputs, batch.labels, rows=torch.arange(SIZE))
     held = fw.Batch(batch.inputs[:8], batch.labels[:8] % 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    forml = fw.FORML(model, SIZE, gradient="forward", trace=True, agreement_every=2)
+    forml = fw.FORML(model, SIZE, gradient="forward", trace=True, agreement_every=agreement_every)
+    return forml, lambda: forml.step(batch, held, optimizer)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_look_at_agreement_takes_no_more_memory_than_the_step_it_belongs_to(bf16, tmp_path):
+    _, step_once = stepping(agreement_every=2)
     peaks, records = [], []
     for step in range(4):
-        peaks.append(peak(lambda: records.append(forml.step(batch, held, optimizer)), tmp_path, bf16))
+        peaks.append(peak(lambda: records.append(step_once()), tmp_path, bf16))
         assert (records[-1].agreement is not None) == (step % 2 == 0)
     assert peaks[2] < 1.02 * peaks[3]
 
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_the_first_traced_step_which_is_compared_with_its_passes_takes_little_more_than_the_next(bf16, tmp_path):
-    model, batch = network()
-    batch = fw.Batch(batch.inputs, batch.labels, rows=torch.arange(SIZE))
-    held = fw.Batch(batch.inputs[:8], batch.labels[:8] % 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    forml = fw.FORML(model, SIZE, gradient="forward", trace=True, agreement_every=0)
-    first, second = (peak(lambda: forml.step(batch, held, optimizer), tmp_path, bf16) for _ in range(2))
+    forml, step_once = stepping(agreement_every=0)
+    first, second = (peak(step_once, tmp_path, bf16) for _ in range(2))
     assert forml._graphs.refusal is None
     assert first < 1.1 * second

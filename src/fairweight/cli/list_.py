@@ -24,6 +24,7 @@ _NEEDS = {
     "exemplar": "an exemplar batch at every step",
     "exemplar groups": "the group of each exemplar",
     "exemplar set": "the exemplar set",
+    "weights": "weights, yours or those that `fairweight refit` takes from a run",
 }
 
 

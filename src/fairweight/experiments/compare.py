@@ -82,8 +82,7 @@ def prepare(
     known = catalog.names("reweight")
     for name in methods or ():
         catalog.load("reweight", name)  # refused where there is none
-    alone = [name for name in known if name != "given"]  # which has no weights unless another run learned some
-    chosen = list(dict.fromkeys([BASELINE, *(name.replace("_", "-") for name in methods or alone)]))
+    chosen = list(dict.fromkeys([BASELINE, *(name.replace("_", "-") for name in methods or known)]))
     first = Spec(
         protocol.source,
         protocol.label,
@@ -116,6 +115,8 @@ def lacks(kind: type[Reweighter], dataset: Dataset) -> str | None:
         return "it needs the group of each training sample, and none is known: name the column with --group."
     if "exemplar groups" in kind.needs and not knows_groups(dataset.exemplar):
         return "it needs the group of each exemplar, and none is known: name the column with --group."
+    if "weights" in kind.needs:
+        return "it takes weights that a run has learned: `fairweight refit RUN` trains with them."
     return None
 
 

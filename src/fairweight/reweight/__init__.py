@@ -26,8 +26,9 @@ from fairweight.metagradient.mode import Mode
 from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.types import Batch, Loss, Samples, StepRecord, Weighing
 
-# "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch.
-Need = Literal["train groups", "exemplar", "exemplar groups", "exemplar set"]
+# "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch; "weights": from
+# elsewhere, or every sample counts alike.
+Need = Literal["train groups", "exemplar", "exemplar groups", "exemplar set", "weights"]
 # Hard predictions [N] of the current model on a set, in eval mode, touching nothing.
 Predict = Callable[[Samples], Tensor]
 

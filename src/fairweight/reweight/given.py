@@ -24,6 +24,7 @@ class Given(KnownWeights):
     weights: one per training sample, by row, 0 or more, on any common scale; None counts all alike.
     """
 
+    needs = frozenset({"weights"})
     paper = "importance weighting; for weights that were learned: a second training with them fixed"
 
     def __init__(
@@ -54,6 +55,7 @@ class Given(KnownWeights):
         if not bool(each.isfinite().all()) or bool((each < 0).any()) or not bool((each > 0).any()):
             raise BadInput("Given(weights=...): give finite numbers from 0, at least one of them above it.")
         self._each = each
+        self.needs = frozenset()
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         """Say so where there is nothing to weigh by."""

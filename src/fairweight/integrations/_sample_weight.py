@@ -15,7 +15,7 @@ from fairweight.reweight import Predict, Reweighter
 from fairweight.types import Batch, Samples, Weighing
 
 
-class GivenWeights(Reweighter):
+class SampleWeighted(Reweighter):
     """A method whose weights are multiplied by given ones, mean 1: a sample with a given weight of 2 counts twice."""
 
     def __init__(self, method: Reweighter, given: Tensor) -> None:
