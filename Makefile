@@ -37,7 +37,7 @@ unit: $(STAMP) browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 docs: $(STAMP)
-	$(BIN)/python -m fairweight.experiments.records
+	$(BIN)/python -m fairweight.paper.records
 	$(BIN)/python benchmarks/choices.py page
 	$(BIN)/python benchmarks/tabular.py --page
 	$(BIN)/python benchmarks/performance.py

@@ -54,18 +54,18 @@ from torch import Tensor, nn
 from fairweight import FitOptions, fit
 from fairweight.data import Dataset, Normalize
 from fairweight.data.augment import Chain, Flip, Shift
-from fairweight.engine.predict import logits
-from fairweight.experiments.controls import even_recalls
-from fairweight.experiments.mean import Mean
-from fairweight.experiments.method import method_from
-from fairweight.experiments.network import network_for, optimizer_for, scheduler_for
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
-from fairweight.experiments.source import dataset_for
-from fairweight.experiments.spec import Spec
+from fairweight.methods import Reweighter
+from fairweight.methods.score_step import AdaptiveStep
 from fairweight.metrics import group_table
-from fairweight.reweight import Reweighter
-from fairweight.reweight._score_step import AdaptiveStep
+from fairweight.paper.moved_decisions import even_recalls
+from fairweight.paper.records import keep
+from fairweight.runs.build import network_for, optimizer_for, scheduler_for
+from fairweight.runs.build_method import method_from
+from fairweight.runs.provenance import provenance
+from fairweight.runs.seed_mean import Mean
+from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
+from fairweight.training.predict import logits
 
 ROOT = Path(__file__).parents[1]
 MEASURES = ("accuracy", "tprd", "recall_std", "worst")

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fairweight import FORML
 from fairweight.metagradient import Displacement, ForwardPass, exemplar_point, pull, tangent
-from fairweight.reweight._agreement import halves
-from fairweight.reweight._score_step import AdaptiveStep
+from fairweight.methods._agreement import halves
+from fairweight.methods.score_step import AdaptiveStep
 from fairweight.types import Batch
 
 

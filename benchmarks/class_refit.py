@@ -23,12 +23,12 @@ from class_fairness import MEASURES, ROOT, one_run, spec_for
 from class_refit_page import FIRST, WHOLE
 from torch import Tensor, nn
 
-from fairweight.experiments.mean import Mean
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
-from fairweight.experiments.refitting import with_exemplars_inside
-from fairweight.experiments.source import dataset_for
-from fairweight.reweight.given import Given
+from fairweight.apps.refit import with_exemplars_inside
+from fairweight.methods.given import Given
+from fairweight.paper.records import keep
+from fairweight.runs.provenance import provenance
+from fairweight.runs.seed_mean import Mean
+from fairweight.runs.spec_data import dataset_for
 
 SEEDS = (0, 1, 2, 10, 11, 12, 13)
 SHARES = (0.5, 1.0, 2.0)

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from fairweight.experiments.condensing import ARMS, NUMBERS, condense_run, retrain
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
-from fairweight.experiments.run import run
-from fairweight.experiments.spec import Spec
+from fairweight.apps.condense import ARMS, NUMBERS, condense_run, retrain
+from fairweight.paper.records import keep
+from fairweight.runs.provenance import provenance
+from fairweight.runs.run import run
+from fairweight.runs.spec import Spec
 
 RULES = ("weighted-loss", "recall-quotas")  # the paper's, and quotas by recall
 START, END = "<!-- condense -->\n", "<!-- /condense -->"

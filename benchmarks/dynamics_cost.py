@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from fairweight import MLP, Batch, Dynamics, FitOptions, ResNet18, StepRecord, Uniform, fit
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
+from fairweight.paper.records import keep
+from fairweight.runs.provenance import provenance
 
 Clock = Callable[[], float]
 

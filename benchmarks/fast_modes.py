@@ -29,20 +29,20 @@ from fast_modes_data import SETTINGS, Parts, Setting, drawn, quick, read
 from fast_modes_record import EXACT, MOMENTS, OTHER, PLAIN, summary, table
 from torch import Tensor, nn
 
+from fairweight.apps.bench import Way, measure
 from fairweight.data.augment import Chain, Flip, Shift
-from fairweight.engine.fit import fit
-from fairweight.engine.observers import Observer
-from fairweight.engine.options import FitOptions
-from fairweight.engine.predict import predict
-from fairweight.experiments.bench import Way, measure
-from fairweight.experiments.provenance import provenance
 from fairweight.metagradient import Displacement, Mode, Scope, classification_loss, solve, virtual_forward
 from fairweight.metagradient.scope import in_scope
 from fairweight.metagradient.weight_form import Softmax
-from fairweight.reweight import Reweighter
-from fairweight.reweight.forml import FORML
-from fairweight.reweight.uniform import Uniform
+from fairweight.methods import Reweighter
+from fairweight.methods.forml import FORML
+from fairweight.methods.uniform import Uniform
+from fairweight.runs.provenance import provenance
 from fairweight.sampling import ExemplarSampler, TrainSampler
+from fairweight.training.callbacks import Observer
+from fairweight.training.fit import fit
+from fairweight.training.options import FitOptions
+from fairweight.training.predict import predict
 from fairweight.types import Batch, Cells, StepRecord
 
 MODES: dict[str, dict[str, Any]] = {

@@ -28,14 +28,14 @@ import torch
 from label_bias_record import FILE, lines, merge, one_run
 from torch import Tensor, nn
 
-from fairweight.engine.captured import CapturedStep
-from fairweight.engine.state import write_atomically
 from fairweight.errors import FairweightError
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.search import Candidate, Finished, drive
-from fairweight.experiments.search.multiplier import MultiplierSearch
-from fairweight.reweight.label_bias import LabelBias
+from fairweight.fast.cuda_graph import CapturedStep
+from fairweight.methods.label_bias import LabelBias
+from fairweight.runs.provenance import provenance
+from fairweight.runs.search import Candidate, Finished, drive
+from fairweight.runs.search.multiplier import MultiplierSearch
 from fairweight.sampling import generator
+from fairweight.training.state import write_atomically
 from fairweight.types import Batch
 
 BIASED = 2  # the label that a fifth of the samples were given

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.errors import BadInput
-from fairweight.experiments.mean import Mean
+from fairweight.runs.seed_mean import Mean
 
 LEVEL = 0.05
 TEST = (

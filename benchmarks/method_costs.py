@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
-from fairweight.engine.observers import Observer
-from fairweight.engine.state import write_atomically
-from fairweight.experiments.run import run
-from fairweight.experiments.source import dataset_for
-from fairweight.experiments.spec import Spec
+from fairweight.runs.run import run
+from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
+from fairweight.training.callbacks import Observer
+from fairweight.training.state import write_atomically
 
 WARM = 1  # epochs that are not counted
 

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from fairweight.experiments.provenance import provenance
+from fairweight.runs.provenance import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = {

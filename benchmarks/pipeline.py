@@ -1,6 +1,6 @@
 """The data pipeline of `fit`: whether the device ever waits for the host, and what augmentation is of a step.
 
-ResNet-18 and a set of CIFAR-10's size in the device's memory, trained as experiments/run.py does it. Within the first
+ResNet-18 and a set of CIFAR-10's size in the device's memory, trained as runs/run.py does it. Within the first
 epoch of a fit, stretches of steps that run freely take turns with stretches in which the device is held until the host
 has begun them: the device's time for a step is then its work alone, and what a free step takes beyond that is waiting.
 
@@ -24,14 +24,14 @@ from torch import nn
 
 from fairweight import Batch, Dynamics, FitOptions, ResNet18, StepRecord, fit
 from fairweight.data import Chain, Flip, Normalize, Shift
-from fairweight.engine.captured import CapturedStep
-from fairweight.engine.observers import Observer
-from fairweight.experiments.method import method_from
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
-from fairweight.experiments.speed import laid_out, on_gpu
-from fairweight.reweight import Reweighter
+from fairweight.fast.cuda_graph import CapturedStep
+from fairweight.methods import Reweighter
+from fairweight.paper.records import keep
+from fairweight.runs.build_method import method_from
+from fairweight.runs.layout import laid_out, on_gpu
+from fairweight.runs.provenance import provenance
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
+from fairweight.training.callbacks import Observer
 from fairweight.types import Cells
 
 # Without the look at agreement, one step in a hundred, as `fairweight bench` measures it.
@@ -160,7 +160,7 @@ class Bench:
         self.augment = Chain(Flip(), Shift(4))
 
     def method(self, name: str) -> tuple[nn.Module, torch.optim.Optimizer, Reweighter]:
-        """As experiments/run.py makes them, compiled on a GPU."""
+        """As runs/run.py makes them, compiled on a GPU."""
         torch.manual_seed(SEED)
         body = ResNet18(self.setting.classes, "small", width=self.setting.width)
         model = laid_out(nn.Sequential(Normalize((0.5,) * 3, (0.25,) * 3), body), self.device)

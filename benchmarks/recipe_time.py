@@ -15,8 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
+from fairweight.paper.records import keep
+from fairweight.runs.provenance import provenance
 
 MINUTES = {"uniform": 5, "forml": 13, "forml-default": 13}  # at most so many are asked for
 

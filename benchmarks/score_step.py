@@ -19,7 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairweight.engine.captured import CapturedStep
+from fairweight.fast.cuda_graph import CapturedStep
+from fairweight.methods import Reweighter
+from fairweight.methods.forml import FORML
+from fairweight.methods.l2rw import L2RW
+from fairweight.methods.look_ahead import LookAhead
+from fairweight.methods.score_step import AdaptiveStep, PlainStep
+from fairweight.methods.uniform import Uniform
 from fairweight.models.mlp import MLP
 from fairweight.objectives import Objective
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
@@ -27,12 +33,6 @@ from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.mean_discrepancy import MeanLossDiscrepancy
 from fairweight.objectives.variance import LossVariance
 from fairweight.objectives.worst_group import WorstGroupLoss
-from fairweight.reweight import Reweighter
-from fairweight.reweight._look_ahead import LookAhead
-from fairweight.reweight._score_step import AdaptiveStep, PlainStep
-from fairweight.reweight.forml import FORML
-from fairweight.reweight.l2rw import L2RW
-from fairweight.reweight.uniform import Uniform
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.types import Batch, Cells
 

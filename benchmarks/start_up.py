@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
+from fairweight.paper.records import keep
+from fairweight.runs.provenance import provenance
 
 ROOT = Path(__file__).parents[1]
 HELP_MAY_TAKE, IMPORT_MAY_TAKE = 0.5, 0.2  # seconds

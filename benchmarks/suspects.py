@@ -26,17 +26,17 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from fairweight import FitOptions, Uniform, fit
+from fairweight.apps.audit import ranked_of
 from fairweight.data import Dataset
-from fairweight.engine.predict import logits
-from fairweight.experiments.auditing import ranked_of
-from fairweight.experiments.folder import RunFolder
-from fairweight.experiments.mean import Mean
-from fairweight.experiments.network import network_for, optimizer_for
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.records import keep
-from fairweight.experiments.run import run
-from fairweight.experiments.source import dataset_for
-from fairweight.experiments.spec import Spec
+from fairweight.paper.records import keep
+from fairweight.runs.build import network_for, optimizer_for
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.provenance import provenance
+from fairweight.runs.run import run
+from fairweight.runs.seed_mean import Mean
+from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
+from fairweight.training.predict import logits
 from fairweight.types import Batch
 
 CORRUPTIONS = {

@@ -25,19 +25,19 @@ import torch
 from tabular_sources import SETTINGS
 
 from fairweight.data import Dataset
-from fairweight.engine.fit import fit
-from fairweight.engine.observers import EarlyStopping
-from fairweight.engine.options import FitOptions
-from fairweight.engine.predict import predict
-from fairweight.experiments.defaults import with_defaults
-from fairweight.experiments.mean import Mean
-from fairweight.experiments.method import method_from
-from fairweight.experiments.network import network_for, optimizer_for
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.spec import Spec
 from fairweight.metagradient.passes import ForwardPass
+from fairweight.methods import Reweighter
 from fairweight.metrics import Intervals, group_table
-from fairweight.reweight import Reweighter
+from fairweight.runs.build import network_for, optimizer_for
+from fairweight.runs.build_method import method_from
+from fairweight.runs.defaults import with_defaults
+from fairweight.runs.provenance import provenance
+from fairweight.runs.seed_mean import Mean
+from fairweight.runs.spec import Spec
+from fairweight.training.callbacks import EarlyStopping
+from fairweight.training.fit import fit
+from fairweight.training.options import FitOptions
+from fairweight.training.predict import predict
 from fairweight.types import Batch, Weighing
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -25,13 +25,13 @@ import torch
 from tabular import network
 from tabular_sources import CHOICE
 
-from fairweight.experiments.defaults import with_defaults
-from fairweight.experiments.mean import Mean
-from fairweight.experiments.method import method_from
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.spec import Spec
 from fairweight.metrics import Intervals, group_table
-from fairweight.reweight._suited import STRENGTH, TIED_RATE, comparing_term
+from fairweight.runs.build_method import method_from
+from fairweight.runs.defaults import with_defaults
+from fairweight.runs.method_defaults import STRENGTH, TIED_RATE, comparing_term
+from fairweight.runs.provenance import provenance
+from fairweight.runs.seed_mean import Mean
+from fairweight.runs.spec import Spec
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = range(20, 25)

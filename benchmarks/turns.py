@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairweight.experiments.bench import Way, warmed, ways
-from fairweight.experiments.model_source import example_batches
-from fairweight.experiments.provenance import provenance
-from fairweight.experiments.speed import laid_out
+from fairweight.apps.bench import Way, warmed, ways
 from fairweight.models.resnet import ResNet18
+from fairweight.runs.layout import laid_out
+from fairweight.runs.own_model import example_batches
+from fairweight.runs.provenance import provenance
 
 
 def chosen(device: str) -> tuple[Way, Way]:

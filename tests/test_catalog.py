@@ -10,7 +10,7 @@ import fairweight
 from fairweight import catalog
 from fairweight.errors import UnknownName
 
-FOLDERS = ["objectives", "reweight", "models"]
+FOLDERS = ["objectives", "methods", "models"]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

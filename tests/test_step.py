@@ -10,10 +10,10 @@ from tests import networks as net
 from tests import oracle
 from torch import nn
 
+from fairweight.methods.forml import FORML
+from fairweight.methods.look_ahead import LookAhead
+from fairweight.methods.uniform import Uniform
 from fairweight.objectives.variance import LossVariance
-from fairweight.reweight._look_ahead import LookAhead
-from fairweight.reweight.forml import FORML
-from fairweight.reweight.uniform import Uniform
 from fairweight.step import update
 from fairweight.types import Batch
 

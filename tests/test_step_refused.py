@@ -10,10 +10,10 @@ from tests import networks as net
 from tests.test_step import ROWS, setting
 
 from fairweight.errors import BadInput, FairweightError, LossNotFinite
+from fairweight.methods.forml import FORML
+from fairweight.methods.score_step import PlainStep
+from fairweight.methods.uniform import Uniform
 from fairweight.objectives.mean import MeanLoss
-from fairweight.reweight._score_step import PlainStep
-from fairweight.reweight.forml import FORML
-from fairweight.reweight.uniform import Uniform
 from fairweight.step import take_step
 from fairweight.types import Batch
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairweight import data, metagradient, metrics, objectives
-    from fairweight.dynamics import Dynamics
-    from fairweight.engine.fit import fit
-    from fairweight.engine.observers import EarlyStopping, Observer, Progress, Watch
-    from fairweight.engine.options import FitOptions
-    from fairweight.engine.predict import predict
     from fairweight.integrations.sklearn import FairweightClassifier
+    from fairweight.methods import Reweighter
+    from fairweight.methods.forml import FORML
+    from fairweight.methods.look_ahead import LookAhead
+    from fairweight.methods.score_step import AdaptiveStep, PlainStep
+    from fairweight.methods.uniform import Uniform
     from fairweight.metrics import GroupTable, group_table
     from fairweight.models.mlp import MLP
     from fairweight.models.resnet import ResNet18
@@ -27,51 +27,51 @@ if TYPE_CHECKING:
     from fairweight.objectives.mean_discrepancy import MeanLossDiscrepancy
     from fairweight.objectives.variance import LossVariance
     from fairweight.objectives.worst_group import WorstGroupLoss
-    from fairweight.reweight import Reweighter
-    from fairweight.reweight._look_ahead import LookAhead
-    from fairweight.reweight._score_step import AdaptiveStep, PlainStep
-    from fairweight.reweight.forml import FORML
-    from fairweight.reweight.uniform import Uniform
     from fairweight.sampling import ExemplarSampler, TrainSampler
+    from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
+    from fairweight.training.fit import fit
+    from fairweight.training.history import Dynamics
+    from fairweight.training.options import FitOptions
+    from fairweight.training.predict import predict
     from fairweight.types import Batch, Cells, RunRecord, Samples, StepRecord
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "AdaptiveStep": "reweight._score_step",
+    "AdaptiveStep": "methods.score_step",
     "Batch": "types",
     "Cells": "types",
-    "Dynamics": "dynamics",
-    "EarlyStopping": "engine.observers",
+    "Dynamics": "training.history",
+    "EarlyStopping": "training.callbacks",
     "EqualOddsLoss": "objectives.equal_odds",
     "EqualOpportunityLoss": "objectives.equal_opportunity",
     "ExemplarSampler": "sampling",
-    "FORML": "reweight.forml",
+    "FORML": "methods.forml",
     "FairweightClassifier": "integrations.sklearn",
-    "FitOptions": "engine.options",
+    "FitOptions": "training.options",
     "GroupTable": "metrics",
-    "LookAhead": "reweight._look_ahead",
+    "LookAhead": "methods.look_ahead",
     "LossVariance": "objectives.variance",
     "MLP": "models.mlp",
     "MaxLossDiscrepancy": "objectives.max_discrepancy",
     "MeanLoss": "objectives.mean",
     "MeanLossDiscrepancy": "objectives.mean_discrepancy",
     "Objective": "objectives",
-    "Observer": "engine.observers",
-    "PlainStep": "reweight._score_step",
-    "Progress": "engine.observers",
+    "Observer": "training.callbacks",
+    "PlainStep": "methods.score_step",
+    "Progress": "training.callbacks",
     "ResNet18": "models.resnet",
-    "Reweighter": "reweight",
+    "Reweighter": "methods",
     "RunRecord": "types",
     "Samples": "types",
     "StepRecord": "types",
     "TrainSampler": "sampling",
-    "Uniform": "reweight.uniform",
-    "Watch": "engine.observers",
+    "Uniform": "methods.uniform",
+    "Watch": "training.callbacks",
     "WorstGroupLoss": "objectives.worst_group",
-    "fit": "engine.fit",
+    "fit": "training.fit",
     "group_table": "metrics",
-    "predict": "engine.predict",
+    "predict": "training.predict",
 }
 _MODULES = ("data", "metagradient", "metrics", "objectives")
 

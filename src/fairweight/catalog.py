@@ -10,14 +10,15 @@ from types import ModuleType
 from fairweight.errors import UnknownName
 
 # What users call the plug-ins of a folder, where it is not the folder's name.
-_CALLED = {"reweight": "methods", "data.sets": "data sets", "experiments.tables": "tables"}
+_CALLED = {"data.sets": "data sets", "paper.tables": "tables", "runs.search": "searches"}
 
 
 def names(package: str) -> list[str]:
-    """The plug-ins in a folder of fairweight, such as "reweight", as users write them (with hyphens)."""
+    """The plug-ins in a folder of fairweight, such as "methods", as users write them (with hyphens)."""
     folder = importlib.import_module(f"fairweight.{package}")
+    parts = getattr(folder, "PARTS", ())  # files that plug-ins are made of
     found = (module.name for module in pkgutil.iter_modules(folder.__path__))
-    return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
+    return sorted(name.replace("_", "-") for name in found if not name.startswith("_") and name not in parts)
 
 
 def module(package: str, name: str) -> ModuleType:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite
-from fairweight.metagradient._setting import taken_back
-from fairweight.metagradient.mode import Mode
+from fairweight.metagradient._context import taken_back
+from fairweight.metagradient.choose import Mode
 from fairweight.metagradient.passes import ForwardPass, forward, predicted
 from fairweight.types import Batch, Loss, StepRecord, Weighing
 

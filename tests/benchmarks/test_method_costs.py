@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from fairweight.experiments import records
-from fairweight.experiments.compare import Protocol, compare, prepare
+from fairweight.apps.compare import Protocol, compare, prepare
+from fairweight.paper import records
 
 
 def test_costs_are_put_into_the_record_and_a_search_counts_all_its_trainings(tmp_path, script, monkeypatch):

@@ -10,9 +10,9 @@ import pytest
 import torch
 from tests.command import fairweight
 
-from fairweight.experiments.folder import RunFolder
-from fairweight.experiments.run import run as train
-from fairweight.experiments.spec import Spec
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.run import run as train
+from fairweight.runs.spec import Spec
 
 DIGITS = Spec(
     "digits",

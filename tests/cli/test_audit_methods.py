@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from fairweight import catalog
-from fairweight.experiments.audited import audit_run
-from fairweight.experiments.run import run
-from fairweight.experiments.spec import Spec
+from fairweight.apps._audit_files import audit_run
+from fairweight.runs.run import run
+from fairweight.runs.spec import Spec
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def table(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("method", catalog.names("reweight"))
+@pytest.mark.parametrize("method", catalog.names("methods"))
 def test_every_method_leaves_what_an_audit_needs(table, tmp_path, method):
     torch.set_num_threads(1)
     spec = Spec(str(table), label="pay", group="sex", method=method, epochs=1, batch_size=32, per_cell=2)

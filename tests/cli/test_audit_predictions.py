@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from tests.command import fairweight
 
+from fairweight.apps.audit_predictions import audit_predictions
 from fairweight.cli import main
-from fairweight.experiments.predictions import audit_predictions
 from fairweight.metrics import group_table
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.command import fairweight
 from tests.tables import people
 
-from fairweight.experiments.folder import RunFolder
+from fairweight.runs.folder import RunFolder
 
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--positive", "high", "--epochs", "4")
 

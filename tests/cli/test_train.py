@@ -11,7 +11,7 @@ import pytest
 from tests.command import fairweight
 from tests.tables import people
 
-from fairweight.experiments.folder import RunFolder
+from fairweight.runs.folder import RunFolder
 
 FILES = {"run.json", "log.jsonl", "metrics.json", "weights.parquet", "model.safetensors", "preprocessing.json"}
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--positive", "high")

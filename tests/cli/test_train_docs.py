@@ -10,7 +10,7 @@ from tests.command import fairweight
 from tests.tables import people
 
 from fairweight import catalog
-from fairweight.reweight._suited import STRENGTH, TIED_RATE
+from fairweight.runs.method_defaults import STRENGTH, TIED_RATE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-own-data.md").read_text()
 
@@ -29,7 +29,7 @@ def test_the_named_sets_and_numbers_on_the_page_are_those_of_the_code():
     assert f"a rate of {TIED_RATE:g}" in PAGE
 
 
-@pytest.mark.parametrize("method", catalog.names("reweight"))
+@pytest.mark.parametrize("method", catalog.names("methods"))
 def test_every_method_trains_by_one_line(method, tmp_path):
     people(300).to_csv(tmp_path / "p.csv", index=False)
     words = (

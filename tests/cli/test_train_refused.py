@@ -228,7 +228,7 @@ def test_a_share_beside_a_split_column_without_that_part_is_drawn(tmp_path):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS])
 def test_a_full_or_locked_disk(number, tmp_path, monkeypatch):
-    from fairweight.engine import state
+    from fairweight.training import state
 
     def fail(path, content):
         raise OSError(number, {errno.ENOSPC: "No space left on device"}.get(number, "Permission denied"), str(path))
@@ -244,7 +244,7 @@ def test_a_full_or_locked_disk(number, tmp_path, monkeypatch):
 
 
 def test_a_disk_that_fills_up_after_an_epoch_keeps_what_can_be_taken_up(tmp_path, monkeypatch):
-    from fairweight.engine import state
+    from fairweight.training import state
 
     csv(tmp_path)
     real, written = state.write, []

@@ -11,8 +11,8 @@ from tests.contract.test_every_method import CASES, Run, batch_of
 from torch.overrides import TorchFunctionMode
 
 import fairweight
-from fairweight.reweight._cells import count_cells
-from fairweight.reweight._score_step import AdaptiveStep
+from fairweight.methods._cells import count_cells
+from fairweight.methods.score_step import AdaptiveStep
 
 HERE = str(Path(fairweight.__file__).parent)
 # They copy a value to the device, or wait for one from it: neither can be captured.

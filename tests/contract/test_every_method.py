@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from fairweight import catalog
-from fairweight.engine import state as files
-from fairweight.engine.fit import fit
-from fairweight.engine.predict import predict
 from fairweight.errors import MissingExemplar, MissingGroups
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
+from fairweight.training import state as files
+from fairweight.training.fit import fit
+from fairweight.training.predict import predict
 from fairweight.types import Batch
 
-NAMES = catalog.names("reweight")
+NAMES = catalog.names("methods")
 N, CLASSES, WIDTH = 36, 3, 5
 # Options beside the defaults that take another path through a method.
 VARIANTS = [
@@ -75,7 +75,7 @@ class Run:
     def __init__(self, name, options, *, dtype=torch.float32, groups=True, exemplar=True, begin=True) -> None:
         self.model = network(dtype)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
-        self.method = catalog.load("reweight", name)(self.model, N, **options)
+        self.method = catalog.load("methods", name)(self.model, N, **options)
         self.train = whole_set(dtype=dtype, groups=groups)
         self.exemplar = whole_set(18, seed=2, dtype=dtype) if exemplar else None
         if begin:
@@ -109,7 +109,7 @@ def same(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sentence_and_a_paper(name):
-    kind = catalog.load("reweight", name)
+    kind = catalog.load("methods", name)
     doc = inspect.cleandoc(kind.__doc__ or "")
     assert doc.split("\n")[0].endswith("."), "the first line is one sentence: it is what `list methods` prints"
     assert kind.paper
@@ -267,7 +267,7 @@ def test_what_it_needs_is_asked_for_in_one_sentence(name, options):
 
 @pytest.mark.parametrize("name", ["forml", "meta-weight-net", "l2rw"])
 def test_groups_on_the_exemplar_set_alone(name):
-    kind = catalog.load("reweight", name)
+    kind = catalog.load("methods", name)
     assert kind.needs == {"exemplar"}
     options = {"objective": MaxLossDiscrepancy()}
     with_groups, without = Run(name, options), Run(name, options, groups=False)
@@ -276,7 +276,7 @@ def test_groups_on_the_exemplar_set_alone(name):
 
 
 def test_which_methods_read_groups_of_training_samples():
-    asking = {name for name in NAMES if "train groups" in catalog.load("reweight", name).needs}
+    asking = {name for name in NAMES if "train groups" in catalog.load("methods", name).needs}
     assert asking == {"proportion", "group-dro"}
 
 
@@ -290,7 +290,7 @@ def test_steps_need_no_begin(name):
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_in_fit(name, options):
     model = network()
-    method = catalog.load("reweight", name)(model, N, **options)
+    method = catalog.load("methods", name)(model, N, **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     record = fit(model, optimizer, method, whole_set(), whole_set(18, seed=2), epochs=2, batch_size=8, per_cell=2)
     assert (record.epochs, record.stopped) == (2, "finished")
@@ -303,7 +303,7 @@ def test_on_a_gpu_as_on_the_cpu(name, options):
     here, there = Run(name, options, dtype=torch.float64), Run(name, options, dtype=torch.float64, begin=False)
     there.model.cuda()
     there.optimizer = torch.optim.SGD(there.model.parameters(), lr=0.1, momentum=0.9)
-    there.method = catalog.load("reweight", name)(there.model, N, **options)
+    there.method = catalog.load("methods", name)(there.model, N, **options)
     there.train, there.exemplar = there.train.to("cuda"), there.exemplar.to("cuda")
     there.method.begin(there.train, there.exemplar)
     for _ in range(4):

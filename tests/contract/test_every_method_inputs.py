@@ -8,7 +8,7 @@ from tests.contract.test_every_method import CASES, NAMES, WIDTH, N, Run, batch_
 from torch import nn
 
 from fairweight import catalog
-from fairweight.engine.predict import predict
+from fairweight.training.predict import predict
 from fairweight.types import Batch
 
 
@@ -41,7 +41,7 @@ def test_one_logit_for_two_classes(name):
     model = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 1))
     whole = whole_set()
     train = Batch(whole.inputs, whole.labels % 2, whole.groups)
-    method = catalog.load("reweight", name)(model, N)
+    method = catalog.load("methods", name)(model, N)
     method.begin(train, train)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(6):

@@ -11,18 +11,18 @@ from fairweight import catalog
 
 def test_every_method_is_listed_with_its_sentence_and_paper(tmp_path):
     said = fairweight(tmp_path, "list", "methods").stdout
-    for name in catalog.names("reweight"):
-        kind = catalog.load("reweight", name)
+    for name in catalog.names("methods"):
+        kind = catalog.load("methods", name)
         assert f"\n{name} " in f"\n{said}"
-        assert catalog.summary("reweight", name) in said
+        assert catalog.summary("methods", name) in said
         assert kind.paper in said
 
 
 def test_what_each_needs_is_said(tmp_path):
     listed = json.loads(fairweight(tmp_path, "list", "methods", "--json").stdout)
-    assert list(listed) == list(catalog.names("reweight"))
+    assert list(listed) == list(catalog.names("methods"))
     for name, entry in listed.items():
         assert entry.keys() == {"summary", "paper", "needs"}
-        assert set(entry["needs"]) == set(catalog.load("reweight", name).needs)
+        assert set(entry["needs"]) == set(catalog.load("methods", name).needs)
     said = fairweight(tmp_path, "list", "methods").stdout
     assert said.count("needs: the group of each training sample") == 2

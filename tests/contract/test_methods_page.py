@@ -17,9 +17,9 @@ def sections() -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize("name", catalog.names("reweight"))
+@pytest.mark.parametrize("name", catalog.names("methods"))
 def test_a_section_with_what_a_reader_asks(name):
-    text, kind = sections()[name], catalog.load("reweight", name)
+    text, kind = sections()[name], catalog.load("methods", name)
     assert "**When:**" in text
     line = next(line for line in PAGE.read_text().split("\n") if line.startswith(f"| [`{name}`]"))
     assert f"`{kind.__name__}`" in line

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from fairweight.engine.fit import fit
-from fairweight.engine.options import FitOptions
 from fairweight.errors import BadInput
-from fairweight.metagradient.compiled import UsualShape, compiled
+from fairweight.fast.compiled import UsualShape, compiled
 from fairweight.metagradient.passes import unwrap
-from fairweight.reweight.forml import FORML
-from fairweight.reweight.l2rw import L2RW
-from fairweight.reweight.meta_weight_net import MetaWeightNet
-from fairweight.reweight.uniform import Uniform
+from fairweight.methods.forml import FORML
+from fairweight.methods.l2rw import L2RW
+from fairweight.methods.meta_weight_net import MetaWeightNet
+from fairweight.methods.uniform import Uniform
+from fairweight.training.fit import fit
+from fairweight.training.options import FitOptions
 from fairweight.types import Batch
 
 

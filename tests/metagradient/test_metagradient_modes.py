@@ -13,10 +13,10 @@ from torch.autograd.function import once_differentiable
 
 from fairweight.errors import NotDifferentiable, UnknownName
 from fairweight.metagradient import MODES, choose, classification_loss, score_gradient, virtual_forward
+from fairweight.metagradient.choose import SMALL
 from fairweight.metagradient.forward import tangent
-from fairweight.metagradient.mode import SMALL
+from fairweight.methods.forml import FORML
 from fairweight.objectives.variance import LossVariance
-from fairweight.reweight.forml import FORML
 from fairweight.types import Batch
 
 SCORES = torch.tensor([0.3, -0.7, 0.1, 0.9, -0.2])

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 import fairweight as fw
-from fairweight.metagradient._norm import NormTangents
+from fairweight.fast.traced_step import TracedStep
+from fairweight.metagradient._batch_norm import NormTangents
 from fairweight.metagradient.forward import _load_tables
-from fairweight.metagradient.traced import TracedStep
 from fairweight.objectives.mean import MeanLoss
 
 

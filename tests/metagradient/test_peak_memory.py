@@ -7,9 +7,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import fairweight as fw
+from fairweight.fast.traced_step import TracedStep
 from fairweight.metagradient import choose, classification_loss
 from fairweight.metagradient.passes import trainable
-from fairweight.metagradient.traced import TracedStep
 from fairweight.objectives.mean import MeanLoss
 
 SIZE, WIDTH, PIXELS = 32, 8, 32

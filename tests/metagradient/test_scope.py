@@ -14,7 +14,7 @@ import fairweight as fw
 from fairweight.errors import BadInput, NoLinearHead, UnknownName
 from fairweight.metagradient import Scope, choose, forward, score_gradient, virtual_forward
 from fairweight.metagradient._watched import hooks_are_seen
-from fairweight.metagradient.mode import tangent
+from fairweight.metagradient.choose import tangent
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.objectives.variance import LossVariance
 from fairweight.types import Batch

@@ -10,10 +10,10 @@ from torch import nn
 from fairweight import catalog
 from fairweight.errors import UnknownName
 from fairweight.metagradient import score_gradient
+from fairweight.methods.forml import FORML
 from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
 from fairweight.objectives.variance import LossVariance
-from fairweight.reweight.forml import FORML
 from fairweight.types import Batch
 
 

@@ -46,9 +46,9 @@ def test_the_source_archive_holds_no_test_that_cannot_run_there(tmp_path):
         inside = {name.split("/", 1)[1] for name in archive.getnames()}
     tops = {name.split("/")[0] for name in inside}
     assert tops - {".gitignore", "PKG-INFO"} == {
-        "src", "paper", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "pyproject.toml",
+        "src", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "pyproject.toml",
     }  # fmt: skip
-    assert {"src/fairweight/py.typed", "paper/published.toml"} <= inside
+    assert {"src/fairweight/py.typed", "src/fairweight/paper/published.toml"} <= inside
 
 
 def test_the_lock_names_torch_exactly_and_no_range():

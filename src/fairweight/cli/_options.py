@@ -14,7 +14,7 @@ import typer
 from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
-    from fairweight.experiments.train import Watching
+    from fairweight.apps.train import Watching
 
 SMALL = 500_000  # parameters of a network that one thread serves best
 
@@ -65,7 +65,7 @@ def show_log() -> None:
 
 def epochs_shown(json: bool) -> Watching:
     """A bar of epochs for each training; none where one JSON object is all that is printed."""
-    from fairweight.engine.observers import Progress
+    from fairweight.training.callbacks import Progress
 
     return lambda title: () if json else (Progress(title),)
 

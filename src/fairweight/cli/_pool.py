@@ -11,7 +11,7 @@ import typer
 from fairweight.errors import UnknownName
 
 if TYPE_CHECKING:
-    from fairweight.experiments.parallel import EngineName
+    from fairweight.runs.pool import EngineName
 
 Engine = Annotated[str, typer.Option("--engine", help="processes, or ray for a cluster.")]
 Jobs = Annotated[

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from fairweight.experiments._engine import Outcome, Watcher
-from fairweight.experiments.folder import METRICS, RunFolder
-from fairweight.experiments.spec import Spec
+from fairweight.runs._job import Outcome, Watcher
+from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.spec import Spec
 
 
 class RunsProgress(Watcher):

@@ -7,11 +7,11 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from fairweight.cli._words import in_flags
-from fairweight.experiments.defaults import in_words
+from fairweight.runs.defaults import in_words
 
 if TYPE_CHECKING:
-    from fairweight.experiments.trade_off import TradeOff
-    from fairweight.experiments.train import Prepared, Trained
+    from fairweight.apps.trade_off import TradeOff
+    from fairweight.apps.train import Prepared, Trained
 
 
 def opening(prepared: Prepared, device: str) -> str:

@@ -13,7 +13,7 @@ from fairweight.cli._words import delimiter_of
 from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
-    from fairweight.experiments.audited import Audited
+    from fairweight.apps._audit_files import Audited
 
 
 def audit(
@@ -46,7 +46,7 @@ def audit(
     json: Json = False,
 ) -> None:
     """Write an audit page, report.html: what a run's weights know of its data, or how any predictions err by group."""
-    from fairweight.experiments.audited import audit_file, audit_run
+    from fairweight.apps._audit_files import audit_file, audit_run
 
     quiet()
     if (run is None) == (predictions is None):

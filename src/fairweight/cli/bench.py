@@ -29,13 +29,13 @@ def bench(
     """Time a step on this machine: plain training, FORML in each of its ways, double backward."""
     import torch
 
+    from fairweight.apps import bench as measuring
     from fairweight.cli.check import _shape
-    from fairweight.experiments import bench as measuring
-    from fairweight.experiments.folder import RunFolder
-    from fairweight.experiments.model_source import example_batches, example_inputs, model_from
-    from fairweight.experiments.provenance import provenance
-    from fairweight.experiments.speed import laid_out
     from fairweight.models.resnet import ResNet18
+    from fairweight.runs.folder import RunFolder
+    from fairweight.runs.layout import laid_out
+    from fairweight.runs.own_model import example_batches, example_inputs, model_from
+    from fairweight.runs.provenance import provenance
     from fairweight.types import map_tensors
 
     where = device_of(device)
@@ -43,8 +43,8 @@ def bench(
     folder = RunFolder(out)
     if growth:
         folder.make()
-        from fairweight.experiments.growth import draw
-        from fairweight.experiments.growth import growth as measure_growth
+        from fairweight.apps.growth import draw
+        from fairweight.apps.growth import growth as measure_growth
 
         found = measure_growth(where)
         picture = draw(found, out / "growth.png")

@@ -23,9 +23,9 @@ def check(
     """Test the score gradient on your own model: is it exact, which mode is used, what does a step cost?"""
     import torch
 
-    from fairweight.experiments.check import BOUND
-    from fairweight.experiments.check import check as run_check
-    from fairweight.experiments.model_source import example_batches, example_inputs, model_from
+    from fairweight.apps.check import BOUND
+    from fairweight.apps.check import check as run_check
+    from fairweight.runs.own_model import example_batches, example_inputs, model_from
     from fairweight.types import map_tensors
 
     torch.manual_seed(seed)

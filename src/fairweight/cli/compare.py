@@ -73,11 +73,11 @@ def compare(
     json: Json = False,
 ) -> None:
     """Train several methods under one protocol: one table, a paired test against uniform, and what each costs."""
+    from fairweight.apps._compare_text import text_of
+    from fairweight.apps.compare import Protocol, prepare
+    from fairweight.apps.compare import compare as run_methods
     from fairweight.cli._progress import RunsProgress
-    from fairweight.experiments import records as kept
-    from fairweight.experiments._compare_text import text_of
-    from fairweight.experiments.compare import Protocol, prepare
-    from fairweight.experiments.compare import compare as run_methods
+    from fairweight.paper import records as kept
 
     quiet()
     asked = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "per_cell": per_cell}

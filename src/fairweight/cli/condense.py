@@ -11,7 +11,7 @@ from fairweight.cli._options import Device, Json, Seed, device_of, print_json
 from fairweight.cli._pool import DataDir, Jobs, quiet
 
 if TYPE_CHECKING:
-    from fairweight.experiments.condensing import Retrained, Written
+    from fairweight.apps.condense import Retrained, Written
 
 
 def condense(
@@ -31,10 +31,10 @@ def condense(
     json: Json = False,
 ) -> None:
     """Drop the samples that count least, and write the rest; --retrain compares it with random sets of its size."""
+    from fairweight.apps._drop_rules import rule_named
+    from fairweight.apps.condense import condense_run
+    from fairweight.apps.condense import retrain as train_again
     from fairweight.cli._progress import RunsProgress
-    from fairweight.condense import rule_named
-    from fairweight.experiments.condensing import condense_run
-    from fairweight.experiments.condensing import retrain as train_again
 
     quiet()
     name = rule_named(rule)
@@ -79,7 +79,7 @@ def _tell(written: Written) -> None:
 
 
 def _tell_retrained(found: Retrained, seeds: int) -> None:
-    from fairweight.experiments.condensing import ARMS, NUMBERS
+    from fairweight.apps.condense import ARMS, NUMBERS
 
     heads = "".join(f"{title:>18s}" for title in NUMBERS.values())
     print(f"\n{f'Uniform, in %, {seeds} seeds, mean ± standard error':48s}{'samples':>9s}{heads}")

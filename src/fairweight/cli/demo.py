@@ -21,9 +21,9 @@ def demo(
     records: Annotated[Path | None, typer.Option("--records", help="Folder to keep a record in.")] = None,
 ) -> None:
     """Train on digits with 20 % wrong labels: plain training beside FORML, under a minute."""
-    from fairweight.experiments.demo import NUMBERS
-    from fairweight.experiments.demo import demo as run_demo
-    from fairweight.experiments.mean import Mean
+    from fairweight.apps.demo import NUMBERS
+    from fairweight.apps.demo import demo as run_demo
+    from fairweight.runs.seed_mean import Mean
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -33,8 +33,8 @@ def demo(
         tell("Handwritten digits; 20 % of the training labels are set to 2. Learning what each sample is worth ...")
     found = run_demo(out, seeds=seeds, first_seed=seed, device=device_of(device), tell=tell)
     if records is not None:
-        from fairweight.experiments import records as kept
-        from fairweight.experiments.provenance import provenance
+        from fairweight.paper import records as kept
+        from fairweight.runs.provenance import provenance
 
         numbers = {key: value for key, value in found.to_dict().items() if key not in ("folders", "picture")}
         kept.keep({"kind": "demo", **numbers, **provenance(device_of(device))}, records)

@@ -17,7 +17,7 @@ class _Kind(StrEnum):
     tables = "tables"
 
 
-_FOLDERS = {"methods": "reweight", "objectives": "objectives", "datasets": "data.sets", "tables": "experiments.tables"}
+_FOLDERS = {"methods": "methods", "objectives": "objectives", "datasets": "data.sets", "tables": "paper.tables"}
 
 _NEEDS = {
     "train groups": "the group of each training sample",

@@ -28,7 +28,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Predict for new rows with a trained model; where they have labels, also say how well."""
-    from fairweight.experiments.prediction import predict_rows
+    from fairweight.apps.predict import predict_rows
 
     found = predict_rows(
         run,

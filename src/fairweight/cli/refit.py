@@ -28,11 +28,11 @@ def refit(
     json: Json = False,
 ) -> None:
     """Train once more with the weights that a run has learned; the exemplars that it held out are trained on too."""
+    from fairweight.apps.refit import prepare_refit
+    from fairweight.apps.train import check_folder
+    from fairweight.apps.train import train as run_train
     from fairweight.cli import _train_text as text
-    from fairweight.experiments.folder import METRICS, RunFolder
-    from fairweight.experiments.refitting import prepare_refit
-    from fairweight.experiments.train import check_folder
-    from fairweight.experiments.train import train as run_train
+    from fairweight.runs.folder import METRICS, RunFolder
 
     started = time.monotonic()
     where_to = device_of(device)

@@ -43,10 +43,10 @@ def reproduce(
     options = _pairs(option or [])
 
     from fairweight.cli._progress import RunsProgress
-    from fairweight.experiments import records as kept
-    from fairweight.experiments._table_text import text_of
-    from fairweight.experiments.reproduce import planned
-    from fairweight.experiments.reproduce import reproduce as run_table
+    from fairweight.paper import records as kept
+    from fairweight.paper._table_text import text_of
+    from fairweight.paper.reproduce import planned
+    from fairweight.paper.reproduce import reproduce as run_table
 
     what = planned(table, size=size, seeds=seeds, first_seed=seed, rows=names, options=options, epochs=epochs)
     if plan:

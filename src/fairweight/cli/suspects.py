@@ -19,7 +19,7 @@ def suspects(
     json: Json = False,
 ) -> None:
     """Rank the training labels that are probably wrong; where the truth is known, say how well that finds them."""
-    from fairweight.experiments.suspecting import suspects_of
+    from fairweight.apps.suspects import suspects_of
 
     found = suspects_of(run)
     path = found.write(out if out is not None else run / "suspects.csv")

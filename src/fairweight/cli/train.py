@@ -15,7 +15,7 @@ from fairweight.cli._words import assigned, delimiter_of, given, listed, numbers
 from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
-    from fairweight.experiments.train import Prepared, Wanted
+    from fairweight.apps.train import Prepared, Wanted
 
 Text = str | None
 Say = Callable[[str], None]
@@ -91,7 +91,7 @@ def train(
     ] = None,
 ) -> None:
     """Train on a file, a folder or a named set: a model, a table by group, and a weight for every sample."""
-    from fairweight.experiments.train import Wanted
+    from fairweight.apps.train import Wanted
 
     data = {
         "labels": given(positive=positive, missing=missing_labels, max_classes=max_classes),
@@ -135,10 +135,10 @@ def _train(
     wanted: Wanted, out: Path | None, device: str, json: bool, baseline: bool, sweep: list[float] | None,
     give_up: float, fresh: bool, data_dir: Path | None, download: bool,
 ) -> None:  # fmt: skip
+    from fairweight.apps.trade_off import strength_specs
+    from fairweight.apps.train import check_folder, prepare
+    from fairweight.apps.train import train as run_train
     from fairweight.cli import _train_text as text
-    from fairweight.experiments.trade_off import strength_specs
-    from fairweight.experiments.train import check_folder, prepare
-    from fairweight.experiments.train import train as run_train
 
     started = time.monotonic()
     say = _silent if json else _say
@@ -163,8 +163,8 @@ def _train(
 def _sweep(
     prepared: Prepared, folder: Path, device: str, json: bool, strengths: list[float], give_up: float, say: Say
 ) -> None:
+    from fairweight.apps.trade_off import trade_off
     from fairweight.cli import _train_text as text
-    from fairweight.experiments.trade_off import trade_off
 
     started = time.monotonic()
     found = trade_off(prepared, folder, strengths, give_up / 100, device=device, watching=epochs_shown(json))

@@ -18,11 +18,11 @@ from fairweight.data._inputs import build
 from fairweight.data._meaning import Meaning
 from fairweight.data._rows import Encoded, source_column
 from fairweight.data.corrupt import Marks, sentence, to_dict
-from fairweight.data.floor import apply_floor
 from fairweight.data.groups import encode_groups
 from fairweight.data.image.rows import ImageRows
 from fairweight.data.labels import check_positive, encode_labels
 from fairweight.data.options import ImageOptions, Options
+from fairweight.data.small_cells import apply_floor
 from fairweight.data.split import Marked, Parts, by_column, divide
 from fairweight.errors import BadInput, UnreadableImage
 

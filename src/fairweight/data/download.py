@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairweight.data._need import need
+from fairweight.data._optional import need
 from fairweight.data.image.cache import file_digest
 from fairweight.errors import DownloadFailed, MissingData
 

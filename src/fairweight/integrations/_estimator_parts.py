@@ -13,11 +13,11 @@ from torch import nn
 
 from fairweight import catalog
 from fairweight.errors import BadInput, OneGroup, UnknownName
+from fairweight.methods import Reweighter
+from fairweight.methods.score_step import AdaptiveStep
 from fairweight.models.mlp import MLP
 from fairweight.objectives._words import objective_from
-from fairweight.reweight import Reweighter
-from fairweight.reweight._score_step import AdaptiveStep
-from fairweight.reweight._suited import suited_options
+from fairweight.runs.method_defaults import suited_options
 from fairweight.types import Batch
 
 SMALL = 500_000  # parameters of a network that one thread serves best
@@ -64,7 +64,7 @@ def method_from(
     classes: int,
 ) -> Reweighter:
     """The method of that name, with what suits the data where nothing was said."""
-    kind = cast(type[Reweighter], catalog.load("reweight", name))
+    kind = cast(type[Reweighter], catalog.load("methods", name))
     known = list(inspect.signature(kind).parameters)[2:]
     knows = train.groups is not None and bool((train.groups >= 0).any())
     options = suited_options(name, classes, groups=held.groups is not None, train_groups=knows)

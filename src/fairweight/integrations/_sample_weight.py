@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import BadInput
-from fairweight.metagradient.mode import Mode
+from fairweight.metagradient.choose import Mode
 from fairweight.metagradient.passes import ForwardPass
-from fairweight.reweight import Predict, Reweighter
+from fairweight.methods import Predict, Reweighter
 from fairweight.types import Batch, Samples, Weighing
 
 

@@ -14,11 +14,6 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from fairweight.dynamics import Dynamics
-from fairweight.engine.fit import fit
-from fairweight.engine.observers import EarlyStopping, Observer, Progress
-from fairweight.engine.options import FitOptions
-from fairweight.engine.predict import logits
 from fairweight.errors import BadInput
 from fairweight.integrations._estimator_data import (
     Groups,
@@ -29,7 +24,12 @@ from fairweight.integrations._estimator_data import (
 )
 from fairweight.integrations._estimator_parts import check_counts, few_threads, method_from, module_from, optimizer_from
 from fairweight.integrations._sample_weight import SampleWeighted
-from fairweight.reweight import Reweighter
+from fairweight.methods import Reweighter
+from fairweight.training.callbacks import EarlyStopping, Observer, Progress
+from fairweight.training.fit import fit
+from fairweight.training.history import Dynamics
+from fairweight.training.options import FitOptions
+from fairweight.training.predict import logits
 from fairweight.types import Batch, Cells
 
 STEPS = 2_000  # as many epochs as make up so many steps, within bounds

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite, RowsOutOfRange
 from fairweight.metagradient import double_backward, head
-from fairweight.metagradient.look_ahead import Displacement, ExemplarPoint, Rate, displaced, exemplar_point, slopes
-from fairweight.metagradient.mode import MODES, Mode, choose, tangent
+from fairweight.metagradient.choose import MODES, Mode, choose, tangent
+from fairweight.metagradient.displacement import Displacement, ExemplarPoint, Rate, displaced, exemplar_point, slopes
 from fairweight.metagradient.passes import ForwardPass, Parameters, classification_loss, forward, virtual_forward
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.metagradient.weight_form import WeightForm, pull, weight_form

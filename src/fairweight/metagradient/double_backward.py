@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.metagradient._setting import norms_frozen
-from fairweight.metagradient.look_ahead import Displacement, check_value, displaced, evaluate
+from fairweight.metagradient._context import norms_frozen
+from fairweight.metagradient.displacement import Displacement, check_value, displaced, evaluate
 from fairweight.metagradient.passes import ForwardPass, Parameters, check_labels, per_sample
 from fairweight.metagradient.weight_form import WeightForm
 from fairweight.types import Batch, Objective

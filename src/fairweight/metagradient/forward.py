@@ -9,7 +9,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from fairweight.metagradient._norm import NormTangents
+from fairweight.metagradient._batch_norm import NormTangents
 from fairweight.metagradient.passes import ForwardPass, Parameters
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
-from fairweight.metagradient._setting import RandomState as RandomState
-from fairweight.metagradient._setting import kernels, taken_back
+from fairweight.metagradient._context import RandomState as RandomState
+from fairweight.metagradient._context import kernels, taken_back
 from fairweight.metagradient._watched import Watched, hooks_are_seen
 from fairweight.types import Batch, Loss, map_tensors
 

@@ -31,8 +31,8 @@ two models differ by more than resampling explains; `Intervals` says how interva
 """
 
 from fairweight.metrics.estimate import Estimate, Intervals
-from fairweight.metrics.floor import NoiseFloor, noise_floor
 from fairweight.metrics.paired import Difference, compare, paired_difference
+from fairweight.metrics.sampling_floor import NoiseFloor, noise_floor
 from fairweight.metrics.table import GroupTable, group_table
 
 __all__ = [

@@ -11,13 +11,13 @@ from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics._columns import Ints
 from fairweight.metrics._intervals import IntervalMaker, drawn_statistic_limits
 from fairweight.metrics._limits import quantile_limits
-from fairweight.metrics._own import Metric, OwnMetric
+from fairweight.metrics._own_metric import Metric, OwnMetric
 from fairweight.metrics._rates import METRICS, PROPORTIONS, View, divide
 from fairweight.metrics._samples import CodedSamples
 from fairweight.metrics._statistic import Statistic
 from fairweight.metrics._tally import Floats, Tally
 from fairweight.metrics.estimate import Estimate, Intervals
-from fairweight.metrics.floor import NoiseFloor, noise_floor
+from fairweight.metrics.sampling_floor import NoiseFloor, noise_floor
 
 
 class Numbers:

@@ -11,7 +11,7 @@ import numpy as np
 from fairweight.errors import BadInput
 from fairweight.metrics._columns import Ints, Names, factorise, vector_of
 from fairweight.metrics._limits import debiased_percentiles, percentiles
-from fairweight.metrics._own import Metric
+from fairweight.metrics._own_metric import Metric
 from fairweight.metrics._samples import CodedSamples
 from fairweight.metrics._statistic import Statistic
 from fairweight.metrics._tally import Counts, Floats, Tally, bootstrap

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics._columns import Names
 from fairweight.metrics._numbers import Numbers
-from fairweight.metrics._own import Metric
+from fairweight.metrics._own_metric import Metric
 from fairweight.metrics._rates import BY_CELL, PROPORTIONS
 from fairweight.metrics._samples import CodedSamples, coded_samples
 from fairweight.metrics.estimate import Estimate, Intervals
-from fairweight.metrics.floor import NoiseFloor
+from fairweight.metrics.sampling_floor import NoiseFloor
 
 if TYPE_CHECKING:
     import pandas as pd

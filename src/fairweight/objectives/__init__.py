@@ -13,7 +13,7 @@ import math
 from torch import Tensor
 
 from fairweight.errors import BadInput
-from fairweight.metagradient.look_ahead import evaluate
+from fairweight.metagradient.displacement import evaluate
 from fairweight.types import Batch
 from fairweight.types import Objective as ObjectiveFunction
 

@@ -6,7 +6,7 @@
     ranked = suspects.suspicion(weights) labels that are probably wrong
 
 An Audit holds what was measured: a GroupTable as to_dict() gives it, beside a baseline's where there is one, and what
-training left of each sample where there was training. `experiments/auditing.py` fills one from a run folder or from a
+training left of each sample where there was training. `apps/audit.py` fills one from a run folder or from a
 file of predictions.
 """
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fairweight.report.audit import Audit
-from fairweight.report.beside import beside_baseline
-from fairweight.report.between_groups import about_gaps, about_groups, about_the_whole
+from fairweight.report.change_findings import beside_baseline
 from fairweight.report.finding import LEVELS, Finding
-from fairweight.report.learned import about_training
+from fairweight.report.group_findings import about_gaps, about_groups, about_the_whole
+from fairweight.report.weight_findings import about_training
 
 _MAKERS = (about_gaps, beside_baseline, about_groups, about_training, about_the_whole)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from fairweight.data._need import need
+from fairweight.data._optional import need
 from fairweight.data._texts import Texts
 from fairweight.data.image.cache import file_digest
 from fairweight.data.image.decode import Picture

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from fairweight.data._texts import columns_are, listing
 from fairweight.data.options import TableOptions
 from fairweight.data.table.column import Column
+from fairweight.data.table.number_text import in_words
 from fairweight.data.table.values import Seen, words
-from fairweight.data.table.written import in_words
 from fairweight.errors import BadInput, MissingColumn
 
 if TYPE_CHECKING:

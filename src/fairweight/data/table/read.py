@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairweight.data._need import need
+from fairweight.data._optional import need
 from fairweight.data._texts import listing, to_number
 from fairweight.data.options import TableOptions
 from fairweight.errors import MissingColumn, MissingData, UnreadableFile

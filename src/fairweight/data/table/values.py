@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fairweight.data._texts import canonical
+from fairweight.data.table.number_text import read_written, written_form
 from fairweight.data.table.rows import coded, factors
-from fairweight.data.table.written import read_written, written_form
 
 if TYPE_CHECKING:
     import numpy as np

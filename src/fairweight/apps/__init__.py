@@ -1,0 +1,1 @@
+"""What users ask for: one function per wish, free of flags; each returns a result that can print itself."""

@@ -1,0 +1,205 @@
+"""Time and memory of one step: plain training, FORML in each of its ways, and double backward, side by side."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from fairweight.apps import peers
+from fairweight.errors import FairweightError
+from fairweight.fast.cuda_graph import CapturedStep
+from fairweight.methods import Reweighter
+from fairweight.methods.forml import FORML
+from fairweight.methods.uniform import Uniform
+from fairweight.types import Batch
+
+Make = Callable[[nn.Module, int], Reweighter]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to take a step."""
+
+    name: str
+    make: Make
+    regime: str  # "eager", "graph" (captured as a CUDA graph) or "compiled" (and captured)
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one way cost."""
+
+    name: str
+    regime: str
+    exact: bool
+    batch: int
+    median_ms: float | None  # None: it did not run, and `refusal` says why
+    low_ms: float | None = None
+    n: int = 0
+    peak_mib: float | None = None  # beyond what was allocated before; on a GPU alone
+    warm_up_s: float | None = None
+    refusal: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def _forml(**options: Any) -> Make:
+    return lambda model, n: FORML(model, n, agreement_every=0, **options)
+
+
+def _by(peer: type[FORML]) -> Make:
+    return lambda model, n: peer(model, n, agreement_every=0)
+
+
+def ways(device: str) -> list[Way]:
+    """What is measured on a device; the plain step of each regime comes first."""
+    found = [
+        Way("plain", Uniform, "eager"),
+        Way("double backward", _forml(gradient="double-backward"), "eager"),
+        Way("forward", _forml(gradient="forward"), "eager"),
+        Way("forward, traced", _forml(gradient="forward", trace=True), "eager"),
+        Way("difference", _forml(gradient="difference"), "eager", exact=False),
+        Way("forward at θ (look_ahead=None)", _forml(gradient="forward", look_ahead=None), "eager", exact=False),
+        Way("every=5, forward", _forml(gradient="forward", every=5), "eager", exact=False),
+    ]
+    found += [Way(f"double backward by {peer.library}", _by(peer), "eager") for peer in peers.installed()]
+    if device.startswith("cuda"):
+        found += [
+            Way("plain", Uniform, "graph"),
+            Way("double backward", _forml(gradient="double-backward"), "graph"),
+            Way("forward", _forml(gradient="forward"), "graph"),
+            Way("forward, traced", _forml(gradient="forward", trace=True), "graph"),
+            Way("plain", Uniform, "compiled"),
+            Way("forward, traced", _forml(gradient="forward", trace="compile"), "compiled"),
+            Way("every=5, traced", _forml(gradient="forward", trace="compile", every=5), "compiled", exact=False),
+        ]
+    return found
+
+
+def bench(
+    model: nn.Module,
+    batch: Batch,
+    exemplar: Batch,
+    *,
+    repeats: int = 30,
+    bf16: bool = False,
+    only: Sequence[str] = (),
+    tell: Callable[[Timing], None] = lambda _: None,
+) -> list[Timing]:
+    """Measure every way on copies of the model; the model itself stays as it is."""
+    results = []
+    for way in ways(batch.labels.device.type):
+        if only and way.name not in only and way.regime not in only:
+            continue
+        try:
+            found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16)
+        except (FairweightError, RuntimeError) as error:
+            sentence = str(error).strip().split("\n")[0]
+            found = Timing(way.name, way.regime, way.exact, len(batch), None, refusal=sentence)
+        results.append(found)
+        tell(found)
+    return results
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A way that is warm: compiled, captured, and about to be timed."""
+
+    step: Callable[[], None]
+    every: int  # steps after which their kinds repeat
+    warm_up_s: float
+    peak_mib: float | None
+    refusal: str | None
+
+    def times(self, repeats: int) -> list[float]:
+        """Milliseconds of so many steps, rounded up to whole rounds."""
+        return [_timed(self.step, self.peak_mib is not None) for _ in range(-(-repeats // self.every) * self.every)]
+
+
+def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: bool) -> Ready:
+    """A step taken this way on a copy of the model, after its first ones."""
+    device = batch.labels.device
+    on_gpu = device.type == "cuda"
+    twin = copy.deepcopy(model)
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if on_gpu else 0
+    optimizer = torch.optim.SGD(
+        [p for p in twin.parameters() if p.requires_grad], lr=1e-5, momentum=0.9, nesterov=True, weight_decay=5e-4
+    )
+    reweighter = way.make(twin, len(batch))
+    if way.regime == "compiled":
+        reweighter.compile()
+    captured = CapturedStep(reweighter, optimizer) if way.regime != "eager" else None
+
+    def step() -> None:
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+            if captured is not None:
+                captured(batch, exemplar)
+            else:
+                reweighter.step(batch, exemplar, optimizer, check=False)
+
+    started = time.perf_counter()
+    every = getattr(reweighter, "every", 1)  # steps differ in kind: each must be captured, and whole rounds timed
+    for _ in range(20 if on_gpu and every > 1 else 6 if on_gpu else 2):
+        step()
+    if on_gpu:
+        torch.cuda.synchronize()
+    warm_up = time.perf_counter() - started
+    refusal = captured.refusal if captured is not None else None
+    graphs = getattr(reweighter, "_graphs", None)
+    refusal = refusal or (graphs.refusal if graphs is not None else None)
+    peak = (torch.cuda.max_memory_allocated() - before) / 2**20 if on_gpu else None
+    return Ready(step, every, warm_up, peak, refusal)
+
+
+def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int, bf16: bool) -> Timing:
+    """The median time of a step taken this way."""
+    ready = warmed(way, model, batch, exemplar, bf16=bf16)
+    times = ready.times(repeats)
+    middle = statistics.median(times) if ready.every == 1 else statistics.mean(times)
+    numbers = (middle, min(times), len(times), ready.peak_mib, ready.warm_up_s, ready.refusal)
+    return Timing(way.name, way.regime, way.exact, len(batch), *numbers)
+
+
+def _timed(step: Callable[[], None], on_gpu: bool) -> float:
+    """Milliseconds of one call."""
+    if not on_gpu:
+        started = time.perf_counter()
+        step()
+        return 1000 * (time.perf_counter() - started)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    step()
+    end.record()
+    end.synchronize()
+    took: float = start.elapsed_time(end)
+    return took
+
+
+def text(results: Sequence[Timing]) -> str:
+    """A table for people: each way in multiples of the plain step of its regime."""
+    plain = {r.regime: r for r in results if r.name == "plain" and r.median_ms is not None}
+    lines = [f"{'':46s}{'regime':10s}{'ms':>10s}{'least':>10s}{'n':>5s}{'× plain':>9s}{'memory ×':>10s}"]
+    for r in results:
+        if r.median_ms is None:
+            lines.append(f"{r.name:46s}{r.regime:10s}{'–':>10s}   {r.refusal}")
+            continue
+        base = plain.get(r.regime)
+        times = f"{r.median_ms / base.median_ms:.2f}" if base is not None and base.median_ms else "–"
+        memory = f"{r.peak_mib / base.peak_mib:.2f}" if base is not None and r.peak_mib and base.peak_mib else "–"
+        name = r.name if r.exact else f"{r.name} (approximate)"
+        least = "–" if r.low_ms is None else f"{r.low_ms:.2f}"
+        lines.append(f"{name:46s}{r.regime:10s}{r.median_ms:10.2f}{least:>10s}{r.n:5d}{times:>9s}{memory:>10s}")
+    return "\n".join([*lines, "ms: the median of n steps; of ways whose steps differ in kind, the mean."])

@@ -1,0 +1,133 @@
+"""Whether the score gradient is exact on a user's own model, which mode it will use, and what a step will cost."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import NotDifferentiable
+from fairweight.metagradient import choose, classification_loss, score_gradient
+from fairweight.metagradient.passes import RandomState
+from fairweight.methods import Reweighter
+from fairweight.methods.forml import FORML
+from fairweight.methods.uniform import Uniform
+from fairweight.objectives.mean import MeanLoss
+from fairweight.objectives.variance import LossVariance
+from fairweight.types import Batch, map_tensors
+
+BOUND = {"forward": 1e-10, "difference": 1e-4}  # relative to double backward, in float64
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found on a model."""
+
+    parameters: int
+    mode: str
+    reason: str
+    errors: dict[str, float | None]  # by mode: relative to double backward in float64; None where a mode does not work
+    untouched: dict[str, bool]  # buffers, parameters, random stream
+    plain_ms: float  # median time of a plain step
+    step_ms: float  # and of FORML's
+    batch: int
+    exemplars: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether every mode that works is within its bound and nothing was touched."""
+        close = all(e is None or e <= BOUND[name] for name, e in self.errors.items())
+        return close and all(self.untouched.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "ratio": self.step_ms / self.plain_ms, "passed": self.passed}
+
+
+def check(model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int = 15) -> Check:
+    """Compare the modes in float64 on a copy, look for side effects, and time steps as they will be run."""
+    mode = choose(model, batch, classification_loss, "auto")
+    return Check(
+        parameters=sum(p.numel() for p in model.parameters()),
+        mode=str(mode),
+        reason=mode.reason,
+        errors=_errors(model, batch, exemplar),
+        untouched=_untouched(model, batch, exemplar),
+        plain_ms=_milliseconds(lambda m: Uniform(m, len(batch)), model, batch, exemplar, repeats),
+        step_ms=_milliseconds(lambda m: FORML(m, len(batch), agreement_every=0), model, batch, exemplar, repeats),
+        batch=len(batch),
+        exemplars=len(exemplar),
+    )
+
+
+def _in_double(batch: Batch) -> Batch:
+    def change(t: Tensor) -> Tensor:
+        return t.double() if t.is_floating_point() else t
+
+    return Batch(map_tensors(batch.inputs, change), batch.labels, batch.groups, batch.rows)
+
+
+def _errors(model: nn.Module, batch: Batch, exemplar: Batch) -> dict[str, float | None]:
+    twin = copy.deepcopy(model).double()
+    train, held = _in_double(batch), _in_double(exemplar)
+    scores = torch.linspace(-0.5, 0.5, len(batch), dtype=torch.float64, device=batch.labels.device)
+    objective = MeanLoss() + LossVariance()
+
+    def gradient(mode: str) -> Tensor | None:
+        try:
+            return score_gradient(twin, train, held, scores, objective, 0.1, mode)
+        except NotDifferentiable:
+            return None
+
+    found = {name: gradient(name) for name in ("forward", "difference", "double-backward")}
+    oracle = found.pop("double-backward")
+    if oracle is None:  # then the differences of the whole map must do; they are what "difference" computes
+        oracle = found["difference"]
+    assert oracle is not None
+    return {
+        name: None if g is None else float((g - oracle).norm() / oracle.norm().clamp_min(1e-300))
+        for name, g in found.items()
+    }
+
+
+def _untouched(model: nn.Module, batch: Batch, exemplar: Batch) -> dict[str, bool]:
+    before = {key: t.clone() for key, t in model.state_dict().items()}
+    random = RandomState.now(batch.labels.device)
+    flags = [m.training for m in model.modules()]
+    score_gradient(model, batch, exemplar, torch.zeros(len(batch), device=batch.labels.device), MeanLoss(), 0.1, "auto")
+    names = {name for name, _ in model.named_parameters()}
+    same = {key: torch.equal(t, before[key]) for key, t in model.state_dict().items()}
+    return {
+        "parameters": all(ok for key, ok in same.items() if key in names),
+        "buffers": all(ok for key, ok in same.items() if key not in names),
+        "random stream": random is None or random.unchanged(),
+        "train and eval mode": flags == [m.training for m in model.modules()],
+    }
+
+
+def _milliseconds(
+    make: Callable[[nn.Module], Reweighter], model: nn.Module, batch: Batch, exemplar: Batch, repeats: int
+) -> float:
+    twin = copy.deepcopy(model)
+    optimizer = torch.optim.SGD([p for p in twin.parameters() if p.requires_grad], lr=1e-6)
+    reweighter = make(twin)
+    times = []
+    for k in range(repeats + 3):
+        _wait(batch)
+        started = time.perf_counter()
+        reweighter.step(batch, exemplar, optimizer)
+        _wait(batch)
+        if k >= 3:
+            times.append(1000 * (time.perf_counter() - started))
+    return statistics.median(times)
+
+
+def _wait(batch: Batch) -> None:
+    if batch.labels.is_cuda:
+        torch.cuda.synchronize()

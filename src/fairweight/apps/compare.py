@@ -1,0 +1,264 @@
+"""Methods under one protocol: the same rows, exemplars, network and epochs, the epoch chosen on validation alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from fairweight import catalog
+from fairweight.data import Dataset
+from fairweight.errors import BadInput
+from fairweight.methods import Reweighter
+from fairweight.paper import run_numbers as numbers
+from fairweight.paper.summary import with_statistics
+from fairweight.paper.tables import ACCURACY, MAX_FNR, TPRD
+from fairweight.runs._job import Outcome, Watcher
+from fairweight.runs.defaults import knows_groups, with_defaults
+from fairweight.runs.folder import RUN, RunFolder
+from fairweight.runs.pool import EngineName, run_all
+from fairweight.runs.provenance import of_runs, provenance
+from fairweight.runs.run_search import search_of
+from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
+
+BASELINE = "uniform"
+WITH_EXEMPLARS = "uniform-all"
+TITLES = {WITH_EXEMPLARS: "uniform, exemplars in train"}  # of the rows that are not called by their method
+_PLACES = ("--out", "--records", "--data-dir")
+SELECT = ("accuracy", "loss", "objective", "tprd", "max_fnr", "last")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What every method is given; all of it plain values."""
+
+    source: str
+    label: str | None = None
+    group: str | None = None
+    data: Mapping[str, Any] | None = None  # options of data.load
+    training: Mapping[str, Any] | None = None  # fields of a Spec that the user has set
+    select: str = "accuracy"  # the number on validation whose best epoch counts
+    split_seed: int | None = None  # of splits and corruptions; None: each seed has its own
+
+    def __post_init__(self) -> None:
+        if self.select not in SELECT:
+            raise BadInput(f"select is {self.select!r}; choose from: {', '.join(SELECT)}.")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The methods that can be run, and why the others cannot."""
+
+    protocol: Protocol
+    dataset: Dataset  # of the first seed
+    specs: Mapping[str, Spec]  # by row, for seed 0
+    left_out: Mapping[str, str]  # by method: the reason
+
+    def run_names(self, seeds: int, first_seed: int = 0) -> dict[str, str]:
+        """By fingerprint: what to call a run."""
+        return {
+            spec.with_(seed=seed).fingerprint: f"{TITLES.get(key, key)}, seed {seed}"
+            for seed in range(first_seed, first_seed + seeds)
+            for key, spec in self.specs.items()
+        }
+
+
+def prepare(
+    protocol: Protocol,
+    methods: Sequence[str] | None = None,
+    *,
+    first_seed: int = 0,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    download: bool = False,
+) -> Prepared:
+    """Read the data, settle the protocol on it, and see which methods (None: all) have what they need."""
+    known = catalog.names("methods")
+    for name in methods or ():
+        catalog.load("methods", name)  # refused where there is none
+    chosen = list(dict.fromkeys([BASELINE, *(name.replace("_", "-") for name in methods or known)]))
+    first = Spec(
+        protocol.source,
+        protocol.label,
+        protocol.group,
+        data=dict(protocol.data or {}),
+        method=BASELINE,
+        seed=first_seed,
+        data_seed=protocol.split_seed,
+    )
+    dataset = dataset_for(first, data_dir, download)
+    specs: dict[str, Spec] = {}
+    left_out: dict[str, str] = {}
+    for name in chosen:
+        kind = cast(type[Reweighter], catalog.load("methods", name))
+        reason = lacks(kind, dataset)
+        if reason is None:
+            specs[name] = _spec(first.with_(method=name, search=search_of(name, {})), dataset, protocol, device)
+        else:
+            left_out[name] = reason
+        if name == BASELINE and _held_out(dataset):
+            # What somebody who needs no exemplars would do with them.
+            exemplar = {**dict(dict(protocol.data or {}).get("exemplar", {})), "source": "train", "inside": True}
+            specs[WITH_EXEMPLARS] = specs[name].with_(data={**first.data, "exemplar": exemplar})
+    return Prepared(protocol, dataset, specs, left_out)
+
+
+def lacks(kind: type[Reweighter], dataset: Dataset) -> str | None:
+    """What the method needs and the data does not have, as a sentence; None where nothing is missing."""
+    if "train groups" in kind.needs and not knows_groups(dataset.train):
+        return "it needs the group of each training sample, and none is known: name the column with --group."
+    if "exemplar groups" in kind.needs and not knows_groups(dataset.exemplar):
+        return "it needs the group of each exemplar, and none is known: name the column with --group."
+    if "weights" in kind.needs:
+        return "it takes weights that a run has learned: `fairweight refit RUN` trains with them."
+    return None
+
+
+def _spec(spec: Spec, dataset: Dataset, protocol: Protocol, device: str) -> Spec:
+    made = with_defaults(spec, dataset, dict(protocol.training or {}), device)
+    if dataset.validation is None or protocol.select == "last":
+        return made.with_(early_stopping={}, seed=0)
+    # The whole of the epochs for everybody; patience would give methods that learn slowly less.
+    return made.with_(early_stopping={"metric": protocol.select, "patience": made.epochs}, seed=0)
+
+
+def _held_out(dataset: Dataset) -> bool:
+    exemplar = dataset.spec.get("options", {}).get("exemplar") or {}
+    return exemplar.get("source") == "train" and not exemplar.get("inside")
+
+
+def compare(
+    prepared: Prepared,
+    out: str | Path,
+    *,
+    seeds: int = 5,
+    first_seed: int = 0,
+    engine: EngineName = "processes",
+    jobs: int | None = None,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    watcher: Watcher | None = None,
+) -> dict[str, Any]:
+    """Train every method over seeds; a record with means, paired differences from Uniform and costs."""
+    if seeds < 1:
+        raise BadInput(f"seeds is {seeds}; run at least 1.")
+    which = range(first_seed, first_seed + seeds)
+    pool = Path(out) / f"runs_{_content(prepared.dataset)}"
+    started = time.monotonic()
+    specs = [spec.with_(seed=seed) for seed in which for spec in prepared.specs.values()]
+    outcomes = run_all(
+        specs,
+        pool,
+        engine=engine,
+        jobs=jobs,
+        device=device,
+        data_dir=data_dir,
+        download=download,
+        watcher=watcher,
+    )
+    rows = [_row(key, spec, which, pool, outcomes) for key, spec in prepared.specs.items()]
+    found = provenance(device)
+    folders = [RunFolder(pool / outcome.spec.folder_name) for outcome in outcomes.values()]
+    record = with_statistics(
+        {
+            "kind": "compare",
+            "name": f"compare-{Path(prepared.protocol.source).stem}",
+            "source": prepared.dataset.name,
+            "protocol": _words(prepared),
+            "seeds": list(which),
+            "rows": rows,
+            "left_out": dict(prepared.left_out),
+            "numbers": [vars(number) for number in (TPRD, MAX_FNR, ACCURACY)],
+            "printed": False,
+            "notes": list(prepared.dataset.notes),
+            "wall_seconds": round(time.monotonic() - started, 1),
+            "command": _command(found["command"]),
+            "date": found["date"],
+            **of_runs(folder.read(RUN) for folder in folders if folder.finished),
+        }
+    )
+    return {**record, "cost": costs(record["rows"])}
+
+
+def _row(key: str, spec: Spec, seeds: range, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    found: dict[str, dict[str, float]] = {}
+    failed: dict[str, str] = {}
+    for seed in seeds:
+        outcome = outcomes[spec.with_(seed=seed).fingerprint]
+        if outcome.error is not None:
+            failed[str(seed)] = outcome.error
+        else:
+            found[str(seed)] = numbers.of_run(RunFolder(pool / outcome.spec.folder_name))
+    return {
+        "key": key,
+        "title": TITLES.get(key, key),
+        "kind": "control" if key == WITH_EXEMPLARS else "paper",
+        "printed_row": None,
+        "against": [] if key == BASELINE else [BASELINE],
+        "spec": spec.to_dict(),
+        "seeds": found,
+        "failed": failed,
+    }
+
+
+def costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Each row's training time in multiples of Uniform's: the median over the seeds that both have.
+
+    A sum would count the warm-up of the first run, which is Uniform's, and every busy moment of the machine.
+    """
+    plain = next((row for row in rows if row["key"] == BASELINE), None)
+    if plain is None:
+        return {}
+    found = {}
+    for row in rows:
+        pairs = [
+            (ours["seconds"], plain["seeds"][seed]["seconds"])
+            for seed, ours in row["seeds"].items()
+            if seed in plain["seeds"]
+        ]
+        if ratios := [own / plain_own for own, plain_own in pairs if plain_own > 0]:
+            found[row["key"]] = statistics.median(ratios)
+    return found
+
+
+def _words(prepared: Prepared) -> str:
+    spec = prepared.specs[BASELINE]
+    chosen = (
+        f"the epoch with the best {spec.early_stopping['metric']} on validation counts"
+        if spec.early_stopping
+        else "the last epoch counts"
+    )
+    split = (
+        "splits and exemplars are drawn anew with each seed and are the same for every method"
+        if prepared.protocol.split_seed is None
+        else f"one split and exemplar set (seed {prepared.protocol.split_seed}) for all seeds and methods"
+    )
+    return (
+        f"{spec.network['name']}, {spec.optimizer} at {spec.lr:g}, batches of {spec.batch_size}, {spec.epochs} epochs "
+        f"for every method; {chosen}; {split}"
+    )
+
+
+def _command(words: str) -> str:
+    """The command without where things lie on this machine, which no number depends on."""
+    kept: list[str] = []
+    given = iter(words.split())
+    for word in given:
+        if word in _PLACES:
+            next(given, None)
+        elif word.partition("=")[0] not in _PLACES:
+            kept.append(word)
+    return " ".join(kept)
+
+
+def _content(dataset: Dataset) -> str:
+    """What is in the source: a file that has changed is another source."""
+    text = json.dumps(dict(dataset.spec).get("content"), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,0 +1,195 @@
+"""The loop that condensation closes: plain training on the kept samples, beside random sets and the whole."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairweight.apps._drop_rules import (
+    QUOTAS,
+    Condensed,
+    condense,
+    correlation_with_recall,
+    number_to_drop,
+    random_like,
+    rule_named,
+)
+from fairweight.apps.audit import finished
+from fairweight.errors import MissingData, RunsFailed
+from fairweight.metagradient.passes import predicted
+from fairweight.runs._job import Watcher
+from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.pool import run_all
+from fairweight.runs.seed_mean import Mean
+from fairweight.runs.spec import Spec
+from fairweight.training.state import write_atomically
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    Array = np.ndarray[Any, Any]
+
+KEPT, KEPT_LIST, SUMMARY = "kept.parquet", "kept.txt", "condense.json"
+NUMBERS = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
+ARMS = {
+    "full": "all samples",
+    "kept": "kept by the rule",
+    "random": "random, same size",
+    "random-by-class": "random, same count per class",
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was dropped, and where the rest is listed."""
+
+    run: RunFolder
+    out: Path
+    condensed: Condensed
+    correlation: float | None  # between the share of each label that goes and its recall
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        table = self.condensed.cells
+        return {
+            "run": str(self.run.path),
+            "rule": self.condensed.rule,
+            "kept": int(self.condensed.kept.sum()),
+            "dropped": self.condensed.dropped,
+            "cells": table.to_dict(orient="records"),
+            "notes": list(self.condensed.notes),
+            "correlation_of_dropped_share_with_recall": self.correlation,
+            "files": {"parquet": str(self.out / KEPT), "list": str(self.out / KEPT_LIST)},
+        }
+
+
+def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | Path, *, seed: int = 0) -> Written:
+    """Choose by a run's history, and write the kept rows as parquet and as a plain list of source rows."""
+    folder = finished(run)
+    weights = folder.read_weights()
+    recall, words = held_out_recall(folder) if rule_named(rule) == QUOTAS else (None, "")
+    count = number_to_drop(drop, len(weights))
+    condensed = condense(weights, count, rule, floor=floor, recall=recall, seed=seed)
+    if words:
+        condensed = replace(condensed, notes=(words, *condensed.notes))
+    where = Path(out)
+    frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
+    content = io.BytesIO()
+    frame.to_parquet(content, index=False)
+    RunFolder(where).make()
+    write_atomically(where / KEPT, content.getvalue())
+    _write_list(where / KEPT_LIST, weights, condensed.kept)
+    written = Written(folder, where, condensed, correlation_with_recall(condensed, folder.read(METRICS)))
+    RunFolder(where).write(SUMMARY, written.to_dict())
+    return written
+
+
+def held_out_recall(folder: RunFolder) -> tuple[dict[str, float], str]:
+    """Recall of each label on the validation set, or on the exemplars where there is none, never on test; in words."""
+    names = [str(name) for name in folder.read(METRICS)["labels"]]
+    try:
+        part, (logits, labels, _) = "validation samples", folder.read_logits("validation")
+    except MissingData:
+        part, (logits, labels, _) = "exemplars, as the run has no validation set", folder.read_logits("exemplar")
+    right = predicted(logits) == labels
+    counts = {name: int((labels == k).sum()) for k, name in enumerate(names)}
+    recall = {name: float(right[labels == k].double().mean()) for k, name in enumerate(names) if counts[name]}
+    return recall, f"Recall by label is that on {len(labels):,} {part}; the rarest label has {min(counts.values())}."
+
+
+def _write_list(path: Path, weights: pd.DataFrame, kept: Array) -> dict[str, str]:
+    """One source row per line; what a Spec says of such a file."""
+    content = "".join(f"{row}\n" for row in sorted(weights["row"].to_numpy()[kept].tolist())).encode()
+    write_atomically(path, content)
+    return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """Plain training on each set, over seeds."""
+
+    arms: Mapping[str, Sequence[Mapping[str, float]]]  # by arm: each seed's numbers
+    sizes: Mapping[str, int]
+
+    def mean(self, arm: str, number: str) -> Mean:
+        """Of one number over seeds, in hundredths; None-valued runs are left out."""
+        return Mean.of([100 * found[number] for found in self.arms[arm] if found[number] is not None])
+
+    def difference(self, arm: str, number: str, against: str = "random") -> Mean:
+        """Of one number minus another arm's at the same seed."""
+        pairs = zip(self.arms[arm], self.arms[against], strict=True)
+        known = [(a[number], b[number]) for a, b in pairs if a[number] is not None and b[number] is not None]
+        return Mean.of([100 * (a - b) for a, b in known])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            arm: {
+                "samples": self.sizes[arm],
+                **{number: self.mean(arm, number).to_dict() for number in NUMBERS},
+                **{f"{number}_against_random": self.difference(arm, number).to_dict() for number in NUMBERS},
+            }
+            for arm in self.arms
+        }
+
+
+def retrain(
+    written: Written,
+    *,
+    seeds: int = 5,
+    first_seed: int = 0,
+    jobs: int | None = None,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    watching: Callable[[dict[str, str]], Watcher] | None = None,
+) -> Retrained:
+    """Train Uniform on each set over seeds, with everything else as in the run that chose.
+
+    watching: makes who is told of the runs, given what each is called, by fingerprint.
+    """
+    weights = written.run.read_weights()
+    chooser = written.run.read_spec()
+    base = chooser.with_(
+        method="uniform",
+        method_options={},
+        search={},
+        weights={},
+        data_seed=chooser.seed if chooser.data_seed is None else chooser.data_seed,
+    )
+    chosen = _write_list(written.out / KEPT_LIST, weights, written.condensed.kept)
+    every: dict[str, list[Spec]] = {arm: [] for arm in ARMS}
+    for seed in range(first_seed, first_seed + seeds):
+        rules: dict[str, dict[str, str] | None] = {"full": None, "kept": chosen}
+        for arm, within in (("random", "all"), ("random-by-class", "label")):
+            mask = random_like(weights, written.condensed.kept, seed, within=within)
+            rules[arm] = _write_list(written.out / f"{arm}_seed{seed}.txt", weights, mask)
+        for arm, rule in rules.items():
+            others = {part: value for part, value in base.rows.items() if part != "train" or rule is None}
+            rows = others if rule is None else {**others, "train": rule}
+            every[arm].append(base.with_(seed=seed, rows=rows))
+    names = {spec.fingerprint: f"{ARMS[arm]}, seed {spec.seed}" for arm, specs in every.items() for spec in specs}
+    outcomes = run_all(
+        [spec for specs in every.values() for spec in specs],
+        written.out,
+        jobs=jobs,
+        device=device,
+        data_dir=data_dir,
+        watcher=None if watching is None else watching(names),
+    )
+    failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
+    if failed is not None:
+        raise RunsFailed(f"the run {failed.folder} failed: {failed.error}")
+    arms = {
+        arm: [RunFolder(outcomes[spec.fingerprint].folder).read(METRICS) for spec in specs]
+        for arm, specs in every.items()
+    }
+    kept = int(written.condensed.kept.sum())
+    sizes = {arm: len(weights) if arm == "full" else kept for arm in ARMS}
+    found = Retrained(arms, sizes)
+    RunFolder(written.out).write(SUMMARY, {**written.to_dict(), "retrained": found.to_dict(), "seeds": seeds})
+    return found

@@ -1,0 +1,123 @@
+"""The paper's MNIST experiment in small: digits with 20 % of the training labels set to 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.run import Result, run
+from fairweight.runs.seed_mean import Mean
+from fairweight.runs.spec import Spec
+
+CORRUPTION = "one-class:label=2,fraction=0.2"
+ROWS = (
+    ("Uniform, clean labels", "uniform", ()),
+    ("Uniform", "uniform", (CORRUPTION,)),
+    ("FORML", "forml", (CORRUPTION,)),
+)
+NUMBERS = ("tprd", "max_fnr", "accuracy")
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found."""
+
+    rows: dict[str, dict[str, Mean]]  # by row name: each number over seeds
+    auc: Mean  # of minus the score, for wrong labels
+    folders: dict[str, list[Path]]
+    picture: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        rows = {name: {key: mean.to_dict() for key, mean in numbers.items()} for name, numbers in self.rows.items()}
+        return {
+            "rows": rows,
+            "auc_wrong_labels": self.auc.to_dict(),
+            "folders": {name: [str(path) for path in paths] for name, paths in self.folders.items()},
+            "picture": str(self.picture),
+        }
+
+
+def spec_for(method: str, corruptions: tuple[str, ...], seed: int) -> Spec:
+    """One run of the demo."""
+    data = {
+        "corruptions": list(corruptions),
+        "split": {"test": 0.25, "validation": 0.0},
+        "exemplar": {"source": "train", "size": 15},
+    }
+    return Spec("digits", data=data, network={"name": "mlp", "hidden": [128, 128]}, method=method, optimizer="adam",
+                lr=1e-3, epochs=40, batch_size=64, per_cell=10, seed=seed)  # fmt: skip
+
+
+def demo(
+    out: str | Path, *, seeds: int = 5, first_seed: int = 0, device: str = "cpu", tell: Callable[[str], None] = print
+) -> DemoResult:
+    """Train three rows over seeds into run folders, and draw the scores of right and wrong labels over time."""
+    with _one_thread():
+        return _demo(Path(out), seeds, first_seed, device, tell)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks of this size wait for each other's threads more than they gain from them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _demo(folder: Path, seeds: int, first_seed: int, device: str, tell: Callable[[str], None]) -> DemoResult:
+    results: dict[str, list[Result]] = {}
+    total = len(ROWS) * seeds
+    for k, (name, method, corruptions) in enumerate(ROWS):
+        for seed in range(first_seed, first_seed + seeds):
+            where = folder / f"{name.lower().replace(', ', '-').replace(' ', '-')}_seed{seed}"
+            done = run(spec_for(method, corruptions, seed), where, device=device)
+            results.setdefault(name, []).append(done)
+            number = k * seeds + seed - first_seed + 1
+            verb = "found" if done.reused else "trained"
+            tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
+    picture = draw_scores(results["FORML"][0].folder, folder / "scores.png")
+    return DemoResult(
+        rows={
+            name: {key: Mean.of([r.metrics[key] for r in found]) for key in NUMBERS} for name, found in results.items()
+        },
+        auc=Mean.of([r.metrics["scores"]["auc_wrong_labels"] for r in results["FORML"]]),
+        folders={name: [r.folder.path for r in found] for name, found in results.items()},
+        picture=picture,
+    )
+
+
+def draw_scores(folder: RunFolder, path: Path) -> Path:
+    """The scores of samples with a right and with a wrong label after each epoch: median and middle four fifths."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    weights, paths = folder.read_weights(), folder.read_paths()
+    assert paths is not None
+    rows, scores = paths  # [P], [epochs, P]
+    wrong = torch.tensor((weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy())[rows]
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    epochs = torch.arange(len(scores) + 1).numpy()
+    start = torch.zeros(1)
+    for mask, name, colour in ((~wrong, "right label", "#2a6f97"), (wrong, "wrong label", "#c1121f")):
+        parts = [torch.cat([start, torch.quantile(scores[:, mask], q, dim=1)]).numpy() for q in (0.1, 0.5, 0.9)]
+        axes.fill_between(epochs, parts[0], parts[2], color=colour, alpha=0.2, linewidth=0)
+        axes.plot(epochs, parts[1], color=colour, label=f"{name} (n = {int(mask.sum()):,})")
+    axes.set(xlabel="epoch", ylabel="score", xlim=(0, len(scores)))
+    axes.set_title("What each training sample is worth: median score, and the middle four fifths", fontsize=10)
+    axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.35))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return path

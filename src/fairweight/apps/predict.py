@@ -1,0 +1,166 @@
+"""A finished run's model on new rows: the preprocessing that was fixed in training goes first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
+from fairweight.data._meaning import Meaning
+from fairweight.errors import BadInput, NoSpace, UnreadableImage
+from fairweight.metrics import GroupTable, group_table
+from fairweight.runs.build import network_for
+from fairweight.runs.folder import METRICS, MODEL, RunFolder
+from fairweight.training import state
+from fairweight.training.predict import logits
+from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CLASSES = 20  # of more, the probability of the predicted one alone is written
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the model says of every row, and the table by group where labels are known."""
+
+    names: tuple[str, ...]  # of the classes
+    chances: Tensor  # [N, K]
+    table: GroupTable | None
+    notes: tuple[str, ...]
+    files: list[str | None] | None = None  # of images that are files
+
+    @property
+    def predicted(self) -> list[str]:
+        """The label of each row."""
+        return [self.names[k] for k in self.chances.argmax(dim=1).tolist()]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row per row of the file or image, in order: predicted, and the probability of each class."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {"row": range(len(self.chances))}
+        if self.files is not None:
+            columns["file"] = self.files
+        columns["predicted"] = self.predicted
+        if len(self.names) <= MOST_CLASSES:
+            columns |= {f"probability_{name}": self.chances[:, k].tolist() for k, name in enumerate(self.names)}
+        else:
+            columns["probability"] = self.chances.amax(dim=1).tolist()
+        return pd.DataFrame(columns)
+
+    def write(self, path: Path) -> None:
+        """As CSV, or as parquet by the file's name; whole or not at all."""
+        import io
+
+        frame, out = self.to_pandas(), io.BytesIO()
+        if path.is_dir():
+            raise BadInput(f"--out {path} is a folder; give the name of a file, such as {path / 'predictions.csv'}.")
+        if path.suffix.lower() in (".parquet", ".pq"):
+            frame.to_parquet(out, index=False)
+        else:
+            frame.to_csv(out, index=False, float_format="%.6f")
+        try:
+            state.write_atomically(path, out.getvalue())
+        except OSError as error:
+            raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with --out.") from error
+
+
+def predict_rows(
+    run: str | Path,
+    source: str | Path,
+    device: str = "cpu",
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    file_column: str | None = None,
+) -> Predictions:
+    """The predictions of a finished run for every row of a file, a folder of images or an image.
+
+    delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
+    images, the column that names them.
+    """
+    folder = RunFolder(run)
+    spec = folder.read_spec()
+    folder.read(METRICS)  # a run without them is not finished
+    preprocessing = folder.read_preprocessing()
+    model = network_for(preprocessing, spec.network)
+    try:
+        folder.read_model(model)
+    except (OSError, RuntimeError, ValueError) as error:
+        what = str(error).strip().split("\n")[0]
+        raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
+    new = _read(preprocessing, source, delimiter, encoding, file_column)
+    samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
+    found = logits(model.to(device), samples).cpu()
+    chances = _chances(found)
+    table = _table(preprocessing, new.labels, chances.argmax(dim=1), new.groups)
+    notes = (*new.notes, *_why_no_table(preprocessing.meaning, new))
+    return Predictions(preprocessing.meaning.label_names, chances, table, notes, new.files)
+
+
+def _read(
+    preprocessing: Preprocessing,
+    source: str | Path,
+    delimiter: str | None,
+    encoding: str | None,
+    file_column: str | None,
+) -> New:
+    trained = preprocessing.options if isinstance(preprocessing, TablePreprocessing) else TableOptions()
+    text = replace(trained, delimiter=delimiter or trained.delimiter, encoding=encoding or trained.encoding)
+    if isinstance(preprocessing, TablePreprocessing):
+        if file_column is not None:
+            raise BadInput("this model was trained on a table, which names no image files; leave file_column out.")
+        return replace(preprocessing, options=text).read(source)
+    try:
+        return preprocessing.read(source, file_column, text)
+    except UnreadableImage as error:
+        said = str(error).replace("leave such images out with unreadable=drop", "take it away")  # no option here
+        raise UnreadableImage(said.replace("give a size to bring all to", "resize them to one size")) from error
+
+
+def _why_no_table(meaning: Meaning, new: New) -> list[str]:
+    """What keeps rows with labels from being counted by group; rows without labels are none to count."""
+    if new.labels is None:
+        return []
+    if unknown := int((new.labels < 0).sum()):
+        return [
+            f"{unknown:,} of {len(new):,} rows have no label {meaning.label!r} that the model knows, so nothing is "
+            "counted by group; fill them in, or take them away."
+        ]
+    if meaning.group and (new.groups is None or not bool((new.groups >= 0).any())):
+        return [f"No row has a group {','.join(meaning.group)!r} that the model knows, so nothing is counted by group."]
+    return []
+
+
+def _chances(found: Tensor) -> Tensor:
+    """Probabilities of the classes; one logit is that of the positive one."""  # [N, K]
+    flat = found.reshape(len(found), -1)
+    if flat.shape[1] == 1:
+        flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
+    return flat.double().softmax(dim=1)
+
+
+def _table(
+    preprocessing: Preprocessing, labels: Tensor | None, predictions: Tensor, groups: Tensor | None
+) -> GroupTable | None:
+    """How the model does on these rows, where every one of them has a label that it knows."""
+    if labels is None or len(labels) == 0 or bool((labels < 0).any()):
+        return None
+    meaning = preprocessing.meaning
+    if meaning.group and (groups is None or not bool((groups >= 0).any())):
+        return None
+    title = ", ".join(meaning.group)
+    return group_table(
+        labels,
+        predictions,
+        None if groups is None else {title: groups},
+        label_names=meaning.label_names,
+        group_names=None if groups is None else {title: meaning.group_names},
+        missing="ignore",
+    )

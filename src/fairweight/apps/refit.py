@@ -1,0 +1,136 @@
+"""A second training with the weights that a run has learned, on its rows and the exemplars that it held out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairweight import catalog
+from fairweight.apps.audit import finished
+from fairweight.apps.train import REFIT, Prepared, tried
+from fairweight.data import Dataset, Exemplar
+from fairweight.data._sources import SETS
+from fairweight.errors import BadInput, MissingData
+from fairweight.runs.fixed_weights import checked, learned_weights
+from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
+from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def prepare_refit(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    seed: int | None = None,
+    data_dir: str | Path | None = None,
+    download: bool = False,
+) -> tuple[Prepared, Path]:
+    """What `fairweight refit` would train, and where; nothing is written.
+
+    seed: of the second training; None is the run's. Splits stay as they were.
+    """
+    folder = finished(run)
+    about = folder.read(RUN)
+    first = folder.read_spec()
+    if not {"tprd", "accuracy"} <= set(folder.read(METRICS)):
+        raise BadInput(f"{folder.path / METRICS} is not as a run writes it; train that run again.")
+    where = folder.path / REFIT if out is None else Path(out)
+    _check_apart(where, folder)
+    weights = checked(folder.read_weights(), str(folder.path / WEIGHTS))
+    if weights["weight"].isna().all():
+        raise BadInput(f"{folder.path} is a run of {first.method}, which keeps no weights; give one of forml, say.")
+    learned, beside = folder.path / WEIGHTS, RunFolder(where).beside
+    rule = {
+        "file": os.path.relpath(learned.resolve(), beside.resolve()),
+        "sha256": hashlib.sha256(learned.read_bytes()).hexdigest(),
+    }
+    source = _exemplar_source(first, about)
+    spec = first.with_(
+        data=with_exemplars_inside(first.data) if source == "train" and not first.rows else first.data,
+        method="given",
+        method_options={},
+        search={},
+        weights=rule,
+        seed=first.seed if seed is None else seed,
+        data_seed=first.seed if first.data_seed is None else first.data_seed,
+    )
+    _check_source(spec.source, folder)
+    dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
+    _check_rows(dataset, weights, about, folder)
+    here = spec.with_(
+        weights={**rule, "file": str(learned.resolve())}
+    )  # the folder that it is seen from is not there yet
+    learned_weights(dataset, here, beside)  # what would be refused is refused before anything is written
+    if len(dataset.train) == len(weights):
+        note = f"No exemplar is added to the rows of the run: {_why_none(first, source)}."
+        dataset = replace(dataset, notes=(*dataset.notes, note))
+    return Prepared(dataset, spec, tried(spec, dataset)), where
+
+
+def _check_apart(where: Path, folder: RunFolder) -> None:
+    """Refuse a folder that holds the run itself: to start over there would delete the weights."""
+    run = folder.path.resolve()
+    if where.resolve() in (run, *run.parents):
+        raise BadInput(f"--out {where} is the folder of the run itself or holds it; give another, or none.")
+
+
+def _check_source(source: str, folder: RunFolder) -> None:
+    """Refuse from another folder than the training's, where a path that the user has not typed here leads nowhere."""
+    named = source.replace("_", "-") in catalog.names(SETS)
+    if not named and not Path(source).exists() and not any(mark in source for mark in "*?["):
+        raise MissingData(
+            f"the run in {folder.path} was trained on {source!r}, which is not here; start refit in the folder that "
+            "the training was started in."
+        )
+
+
+def _exemplar_source(first: Spec, about: Mapping[str, Any]) -> str:
+    """Where the run's exemplars came from: a named set may have its own way."""
+    settled = about.get("data", {}).get("options", {}).get("exemplar") or first.data.get("exemplar") or {}
+    return str(settled.get("source", Exemplar().source))
+
+
+def _why_none(first: Spec, source: str) -> str:
+    if source == "validation":
+        return "they are validation rows, which choose the best epoch"
+    if source != "train":
+        return "they have a file of their own"
+    if first.data.get("corruptions"):
+        return "labels were made wrong on purpose, and other rows would have other wrong ones"
+    if first.rows:
+        return "which rows it has was chosen by other runs"
+    inside = (first.data.get("exemplar") or {}).get("inside", False)
+    return "they are among them already" if inside else "they have a file or folder of their own"
+
+
+def with_exemplars_inside(data: Any) -> dict[str, Any]:
+    """The data's options with exemplars left in train, where they were drawn from it.
+
+    Where labels were made wrong on purpose the rows stay as they were: another set would have other wrong ones.
+    """
+    exemplar = dict(data.get("exemplar") or {})
+    if exemplar.get("source", Exemplar().source) != "train" or data.get("corruptions"):
+        return dict(data)
+    return {**data, "exemplar": {**exemplar, "inside": True}}
+
+
+def _check_rows(dataset: Dataset, weights: pd.DataFrame, about: Mapping[str, Any], folder: RunFolder) -> None:
+    """Refuse data that has changed since: weights would stand beside other samples."""
+    content = about.get("data", {}).get("content")
+    changed = content is not None and content != json.loads(json.dumps(dataset.spec["content"]))
+    names = dataset.label_names
+    labels = {
+        row: names[label]
+        for row, label in zip(dataset.rows["train"].tolist(), dataset.train.labels.tolist(), strict=True)
+    }
+    then = zip(weights["row"].tolist(), weights["label"].astype(str), strict=True)
+    if changed or any(labels.get(row) != label for row, label in then):
+        raise BadInput(f"the data has changed since the run in {folder.path}; train it again first.")

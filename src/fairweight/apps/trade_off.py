@@ -1,0 +1,253 @@
+"""A sweep of strength: the front of accuracy and gap on validation, and one point of it chosen by a stated rule."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fairweight import catalog
+from fairweight.apps.before_after import Differences, in_points, table_of
+from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, Watching, run_into
+from fairweight.data import Dataset
+from fairweight.errors import BadInput, MissingGroups
+from fairweight.metrics import GroupTable
+from fairweight.runs.folder import FILES, RunFolder
+from fairweight.runs.method_defaults import comparing_term
+from fairweight.runs.run import Result
+from fairweight.runs.spec import Spec
+from fairweight.training import state
+
+
+@dataclass(frozen=True)
+class Point:
+    """One strength on validation: what multiplies the terms that compare groups; 0 is plain training."""
+
+    strength: float
+    result: Result
+    table: GroupTable  # on validation
+
+    @property
+    def title(self) -> str:
+        """For a table."""
+        return "uniform" if self.strength == 0 else f"strength {self.strength:g}"
+
+    @property
+    def accuracy(self) -> float:
+        """On validation."""
+        return self.table.accuracy
+
+    @property
+    def gap(self) -> float:
+        """TPRD on validation."""
+        return self.table.tprd
+
+    @property
+    def accuracy_text(self) -> str:
+        """In points, with its interval."""
+        return in_points(self.table, "accuracy")
+
+    @property
+    def gap_text(self) -> str:
+        """In points, with its interval."""
+        return in_points(self.table, "tprd")
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The points, the one that was chosen on validation, and its run with the numbers on test."""
+
+    points: tuple[Point, ...]  # plain training first, then by strength
+    give_up: float  # accuracy on validation, as a fraction
+    chosen_run: Trained
+    picture: Path
+
+    @property
+    def chosen(self) -> Point:
+        """The smallest gap among the points that keep accuracy."""
+        return choose(self.points, self.give_up)
+
+    @cached_property
+    def front(self) -> tuple[Point, ...]:
+        """The points that no other beats in both accuracy and gap; one whose gap is not known is not among them."""
+        known = [p for p in self.points if not math.isnan(p.gap)]
+        return tuple(p for p in known if not any(_beats(other, p) for other in known))
+
+    @property
+    def rule(self) -> str:
+        """How the point was chosen, in words."""
+        return (
+            f"Chosen on validation: the smallest TPRD among the points that give up at most {100 * self.give_up:g} "
+            f"point{'' if self.give_up == 0.01 else 's'} of uniform's accuracy, which is {self.chosen.title}. "
+            "Test rows played no part in the choice."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "rule": self.rule,
+            "points": [
+                {
+                    "strength": p.strength,
+                    "folder": str(p.result.folder.path),
+                    "validation": {
+                        "accuracy": p.accuracy,
+                        "tprd": None if math.isnan(p.gap) else p.gap,
+                        "n": p.table.n,
+                    },
+                    "on_front": p in self.front,
+                    "chosen": p is self.chosen,
+                }
+                for p in self.points
+            ],
+            "chosen": self.chosen_run.to_dict(),
+            "picture": str(self.picture),
+        }
+
+
+def trade_off(
+    prepared: Prepared,
+    out: str | Path,
+    strengths: Sequence[float],
+    give_up: float = 0.01,
+    *,
+    device: str = "cpu",
+    watching: Watching = lambda title: (),
+) -> TradeOff:
+    """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself."""
+    if not 0 <= give_up <= 1:
+        raise BadInput(f"give_up={give_up:g}; give a share of accuracy from 0 to 1, such as 0.01 for one point.")
+    dataset, folder = prepared.dataset, Path(out)
+    specs = strength_specs(prepared, strengths)
+    whole = RunFolder(folder)
+    whole.make()
+    if not (folder / SWEEP).is_file():
+        whole.write(SWEEP, {"of": prepared.spec.fingerprint})  # a sweep that is stopped goes on from here
+    points = []
+    for strength, spec in specs.items():
+        where = folder / (BASELINE if strength == 0 else f"strength_{strength:g}")
+        name = spec.method if strength == 0 else f"{spec.method}, strength {strength:g}"
+        done = run_into(spec, where, dataset, device, lambda _, name=name: watching(name))  # type: ignore[misc]
+        points.append(Point(strength, done, table_of(done.folder, dataset, "validation")))
+    chosen = choose(points, give_up)
+    found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, dataset), folder / PICTURE)
+    draw(found)
+    whole.write(SWEEP, {"of": prepared.spec.fingerprint, **found.to_dict()})
+    return found
+
+
+def choose(points: Sequence[Point], give_up: float) -> Point:
+    """The smallest gap on validation among the points within give_up of plain training's accuracy there."""
+    least = points[0].accuracy - give_up
+    kept = [p for p in points if p.accuracy >= least - 1e-12 and not math.isnan(p.gap)]
+    return min(kept, key=lambda p: (p.gap, -p.accuracy), default=points[0])
+
+
+def scaled(objective: str, strength: float) -> str:
+    """The objective with every term but the mean loss multiplied by the strength: 1 leaves it as it is."""
+    kept: list[tuple[float, str]] = []
+    rest: list[tuple[float, str]] = []
+    for term in (part.strip() for part in objective.split("+")):
+        factor, _, name = (word.strip() for word in term.rpartition("*"))
+        (kept if name == "mean" else rest).append((float(factor or 1), name))
+    if not rest:
+        raise BadInput(f"objective {objective!r} compares no groups, so it has no strength; add a term that does.")
+    terms = [*(kept or [(1.0, "mean")]), *((strength * factor, name) for factor, name in rest)]
+    # 1e6, not 1e+06: a plus sign parts two terms
+    return " + ".join(name if factor == 1 else f"{factor:g} * {name}".replace("e+", "e") for factor, name in terms)
+
+
+def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float, Spec]:
+    """The run of each strength, plain training first; refused where there is nothing to sweep or to choose on."""
+    spec = prepared.spec
+    if prepared.dataset.validation is None:
+        raise BadInput("a trade-off is chosen on validation, and there are no validation rows; give --validation 0.1.")
+    groups = prepared.dataset.validation.groups
+    if groups is not None and not bool((groups >= 0).any()):
+        raise MissingGroups(
+            "a trade-off is chosen by the gap on validation, and no validation row has a group; give --validation a "
+            "file with groups."
+        )
+    if any(not (s > 0 and math.isfinite(s)) for s in strengths):
+        raise BadInput(f"--strengths {', '.join(f'{s:g}' for s in strengths)}: each must be above 0.")
+    if not _has_objective(spec.method):
+        others = ", ".join(name for name in catalog.names("methods") if _has_objective(name))
+        raise BadInput(f"{spec.method} has no objective whose strength could be swept; choose from: {others}.")
+    term = comparing_term(len(prepared.dataset.label_names), groups=bool(prepared.dataset.group_names))
+    objective = str(spec.method_options.get("objective") or f"mean + {term}")
+    specs = {0.0: prepared.baseline}
+    for strength in sorted(set(strengths)):
+        options = {**spec.method_options, "objective": scaled(objective, strength)}
+        specs[strength] = spec.with_(method_options=options)
+    return specs
+
+
+def _has_objective(method: str) -> bool:
+    return "objective" in inspect.signature(catalog.load("methods", method)).parameters
+
+
+def _beats(one: Point, other: Point) -> bool:
+    better = one.accuracy > other.accuracy or one.gap < other.gap
+    return better and one.accuracy >= other.accuracy and one.gap <= other.gap
+
+
+def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Trained:
+    """The chosen run, copied into the folder itself, with its numbers on test beside those of plain training."""
+    for name in FILES:
+        source = chosen.result.folder.path / name
+        if source.is_file():
+            shutil.copyfile(source, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    done = Result(chosen.result.spec, RunFolder(folder), chosen.result.metrics, chosen.result.reused)
+    table = table_of(done.folder, dataset)
+    if chosen is plain:
+        return Trained(done, table, None, None)
+    differences = Differences(done.spec.method, table_of(plain.result.folder, dataset), table, dataset)
+    return Trained(done, table, plain.result, differences)
+
+
+def draw(found: TradeOff) -> None:
+    """Accuracy against the gap on validation: every point with its intervals, the front, and the chosen point."""
+    import io
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for p in found.points:
+        x, y = p.table.estimate("tprd"), p.table.estimate("accuracy")
+        colour = "#6c757d" if p.strength == 0 else "#2a6f97"
+        axes.errorbar(
+            100 * x.value, 100 * y.value,
+            xerr=[[100 * (x.value - x.low)], [100 * (x.high - x.value)]],
+            yerr=[[100 * (y.value - y.low)], [100 * (y.high - y.value)]],
+            fmt="o", color=colour, ecolor=f"{colour}40", markersize=6, zorder=3,
+        )  # fmt: skip
+        axes.annotate(p.title, (100 * x.value, 100 * y.value), xytext=(6, 6), textcoords="offset points", fontsize=8)
+    line = sorted(found.front, key=lambda p: p.gap)
+    axes.plot([100 * p.gap for p in line], [100 * p.accuracy for p in line], color="#2a6f97", linewidth=1, zorder=2)
+    best = found.chosen
+    axes.plot(
+        100 * best.gap, 100 * best.accuracy, "o", markersize=13, markerfacecolor="none", markeredgecolor="#c1121f",
+        markeredgewidth=1.5, zorder=4, label="chosen on validation",
+    )  # fmt: skip
+    axes.axhline(
+        100 * (found.points[0].accuracy - found.give_up), color="#c1121f", linewidth=0.8, linestyle=":",
+        label="accuracy that must be kept",
+    )  # fmt: skip
+    axes.set(xlabel="TPRD on validation, points (lower is more even)", ylabel="accuracy on validation, points")
+    axes.set_title(f"{found.chosen_run.result.spec.source}: what a smaller gap costs", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    out = io.BytesIO()
+    figure.savefig(out, dpi=150, format="png")
+    plt.close(figure)
+    state.write_atomically(found.picture, out.getvalue())

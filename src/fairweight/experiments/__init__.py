@@ -1,1 +1,0 @@
-"""Runs from values that determine them: cached, resumable, compared."""

@@ -1,0 +1,1 @@
+"""What only makes a step faster; without this folder every number stays the same."""

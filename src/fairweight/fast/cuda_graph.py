@@ -1,0 +1,159 @@
+"""A whole training step as one CUDA graph: at small batches a GPU waits for launches, and a replay has none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairweight.metagradient.passes import RandomState
+from fairweight.methods import Reweighter
+from fairweight.types import Batch, StepRecord, map_tensors
+
+_log = logging.getLogger("fairweight")
+WARM_UP = 3  # eager steps before the capture: the mode is chosen and the optimizer's state exists by then
+
+
+class _Captured(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    rates: tuple[float, ...]  # the learning rates that the graph holds
+    inputs: list[Tensor]  # where the next batch is written
+    record: StepRecord
+
+
+class _Before(NamedTuple):
+    """What a capture that fails leaves changed: the stream, and a generator that still takes itself for captured."""
+
+    stream: torch.cuda.Stream
+    random: Tensor
+
+    @classmethod
+    def now(cls) -> _Before:
+        return cls(torch.cuda.current_stream(), torch.cuda.get_rng_state())
+
+    def restore(self) -> None:
+        torch.cuda.set_stream(self.stream)
+        fresh = torch.Generator(self.stream.device)
+        fresh.set_state(self.random)
+        torch.cuda.default_generators[self.stream.device.index].graphsafe_set_state(fresh)
+
+
+class CapturedStep:
+    """Takes steps by replay; one of another shape runs as usual, as does a kind of step that cannot be captured.
+
+    A change of learning rate captures anew. The record of a replay is overwritten by the next one.
+    """
+
+    def __init__(
+        self, reweighter: Reweighter, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None
+    ) -> None:
+        self.reweighter, self.optimizer, self.clip_norm = reweighter, optimizer, clip_norm
+        self.refusals: dict[str, str] = {}  # why steps are not captured, by kind of step
+        self.failure: str | None = None  # of a capture that was tried: nothing that the model or method calls for
+        self._shapes: tuple[Any, ...] = ()  # of the batches that are captured
+        self._graphs: dict[str, _Captured] = {}  # by kind of step
+        self._warm: dict[str, int] = {}
+        self._pool: Any = None  # memory that all graphs share: only one of them runs at a time
+        self.captures = 0
+
+    @property
+    def refusal(self) -> str | None:
+        """Why steps are not captured; None where they are."""
+        return next(iter(self.refusals.values()), None)
+
+    def __call__(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
+        """One step."""
+        every = getattr(self.reweighter, "agreement_every", 0)
+        looks = every > 0 and self.reweighter.steps % every == 0
+        shapes = tuple((tuple(t.shape), t.dtype) for t in _tensors(batch, exemplar))
+        phase = f"{self.reweighter.phase}, with a look at agreement" if looks else self.reweighter.phase
+        if phase in self.refusals or self._shapes not in ((), shapes):
+            return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
+        self._shapes = shapes
+        if self._warm.get(phase, 0) < WARM_UP:
+            return self._warm_up(batch, exemplar, phase)
+        rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+        captured = self._graphs.get(phase)
+        if captured is None or captured.rates != rates:
+            captured = self._capture(batch, exemplar, phase, rates)
+            if captured is None:
+                return self._eager(batch, exemplar)
+        for static, fresh in zip(captured.inputs, _tensors(batch, exemplar), strict=True):
+            static.copy_(fresh)
+        captured.graph.replay()
+        self.reweighter.steps += 1
+        return captured.record
+
+    def _eager(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
+        return self.reweighter.step(batch, exemplar, self.optimizer, clip_norm=self.clip_norm)
+
+    def _warm_up(self, batch: Batch, exemplar: Batch | None, phase: str) -> StepRecord:
+        before = RandomState.now(batch.labels.device)
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            record = self._eager(batch, exemplar)
+        torch.cuda.current_stream().wait_stream(side)
+        if before is not None and not before.unchanged():
+            self._refuse(phase, "the model draws random numbers, such as dropout, which a replay would repeat")
+        self._warm[phase] = self._warm.get(phase, 0) + 1
+        return record
+
+    def _capture(self, batch: Batch, exemplar: Batch | None, phase: str, rates: tuple[float, ...]) -> _Captured | None:
+        static_batch = _copy(batch)
+        static_exemplar = None if exemplar is None else _copy(exemplar)
+        graph = torch.cuda.CUDAGraph()
+        steps = self.reweighter.steps
+        self._graphs.pop(phase, None)  # its memory can be used again
+        self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
+        before = _Before.now()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool):
+                record = self.reweighter.step(
+                    static_batch, static_exemplar, self.optimizer, clip_norm=self.clip_norm, check=False
+                )
+        except RuntimeError as error:
+            self.failure = str(error).split("\n")[0]
+            self._refuse(phase, self.failure)
+            before.restore()
+            self._pool = None  # torch still counts it as being captured into
+            return None
+        finally:
+            self.reweighter.steps = steps  # a capture records the step and does not take it
+        made = _Captured(graph, rates, _tensors(static_batch, static_exemplar), record)
+        self._graphs[phase] = made
+        self.captures += 1
+        return made
+
+    def _refuse(self, phase: str, reason: str) -> None:
+        self.refusals[phase] = reason
+        self._graphs.pop(phase, None)
+        _log.info("%s: not as a CUDA graph: %s", phase, reason)
+
+
+def _copy(batch: Batch) -> Batch:
+    values = (batch.inputs, batch.labels, batch.groups, batch.rows, batch.shares)
+    return Batch(*(map_tensors(value, torch.clone) for value in values))
+
+
+def _tensors(batch: Batch, exemplar: Batch | None) -> list[Tensor]:
+    found: list[Tensor] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, Mapping):
+            for item in value.values():
+                collect(item)
+        elif isinstance(value, tuple | list):
+            for item in value:
+                collect(item)
+
+    for part in (batch, exemplar):
+        if part is not None:
+            for value in (part.inputs, part.labels, part.groups, part.rows, part.shares):
+                collect(value)
+    return found

@@ -1,0 +1,57 @@
+"""Class-balanced weights."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput
+from fairweight.metagradient.passes import classification_loss
+from fairweight.methods._cells import By, Through
+from fairweight.methods._strata import StratumWeights
+from fairweight.types import Loss
+
+
+class ClassBalanced(StratumWeights):
+    """Weighs each class by the inverse of its effective number of samples, (1 − β^n) / (1 − β).
+
+    beta: 0 weighs all alike, 1 by inverse frequency. by: "label", or the same for "group" or "cell".
+    """
+
+    paper = "Cui, Jia, Lin, Song, Belongie 2019, arXiv 1901.05555"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        beta: float = 0.9999,
+        by: By = "label",
+        through: Through = "loss",
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, by=by, through=through, loss=loss)
+        if not 0 <= beta <= 1:
+            raise BadInput(f"ClassBalanced(beta={beta}): give a number from 0 (all alike) to 1 (inverse frequency).")
+        self.beta = beta
+
+    def rule(self, sizes: Tensor) -> Tensor:
+        """Inverse effective numbers."""  # [S]
+        return effective_number_weights(sizes, self.beta)
+
+
+def effective_number_weights(sizes: Tensor, beta: float) -> Tensor:
+    """One weight per class from its size, summing to the number of classes that have members."""  # [K]
+    sizes = sizes.double()
+    present = sizes > 0
+    n = torch.where(present, sizes, torch.ones_like(sizes))
+    if beta == 1:
+        inverse = 1 / n
+    elif beta == 0:
+        inverse = torch.ones_like(n)
+    else:  # 1 - beta^n without the rounding of a beta close to 1
+        inverse = (1 - beta) / -torch.expm1(n * math.log(beta))
+    inverse = torch.where(present, inverse, torch.zeros_like(inverse))
+    return inverse * present.sum() / inverse.sum().clamp_min(torch.finfo(inverse.dtype).tiny)

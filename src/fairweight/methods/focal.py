@@ -1,0 +1,58 @@
+"""Focal loss."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput
+from fairweight.metagradient.passes import ForwardPass, classification_loss, in_full
+from fairweight.methods import Reweighter, shares
+from fairweight.types import Batch, Loss, Weighing
+
+
+class Focal(Reweighter):
+    """Multiplies each loss by (1 − p)^γ, p the probability of the true label: what is easy counts less.
+
+    gamma: 0 is plain training. normalised: divide by the batch's factors, which keeps the meaning of the learning
+    rate but lets easy batches count like hard ones; the paper's loss is their mean.
+    """
+
+    paper = "Lin, Goyal, Girshick, He, Dollár 2017, arXiv 1708.02002"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        gamma: float = 2.0,
+        normalised: bool = False,
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, loss=loss)
+        if gamma < 0:
+            raise BadInput(f"Focal(gamma={gamma}): give 0 (plain training) or more.")
+        self.gamma = gamma
+        self.normalised = normalised
+
+    def weigh(
+        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
+    ) -> Weighing:
+        """The factors; the gradient flows through them too."""
+        factors = miss_probability(done.logits, done.batch.labels).pow(self.gamma).to(done.losses.dtype)
+        total = (factors * done.losses).mean()
+        if self.normalised:
+            total = total / factors.detach().mean()
+        return Weighing(shares(factors.detach()), total=total)
+
+
+def miss_probability(logits: Tensor, labels: Tensor) -> Tensor:
+    """1 − p of the true label, kept off 0, where a power below 1 has no slope."""  # [B]
+    logits = in_full(logits)
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        flat = logits.reshape(len(labels))
+        log_p = F.logsigmoid(torch.where(labels > 0, flat, -flat))
+    else:
+        log_p = F.log_softmax(logits, dim=1).gather(1, labels[:, None]).squeeze(1)
+    return (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).eps)

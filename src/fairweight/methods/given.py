@@ -1,0 +1,88 @@
+"""Weights that are known from elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, ScoresMismatch
+from fairweight.metagradient.passes import classification_loss
+from fairweight.methods._cells import Through
+from fairweight.methods._fixed_weights import KnownWeights
+from fairweight.types import Batch, Loss, Samples
+
+_log = logging.getLogger("fairweight")
+
+
+class Given(KnownWeights):
+    """Weighs each sample by a number that is given, such as what another run learned, and learns nothing itself.
+
+    weights: one per training sample, by row, 0 or more, on any common scale; None counts all alike.
+    """
+
+    needs = frozenset({"weights"})
+    paper = "importance weighting; for weights that were learned: a second training with them fixed"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        weights: Sequence[float] | Tensor | None = None,
+        through: Through = "loss",
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, through=through, loss=loss)
+        self._each: Tensor | None = None  # [N]
+        if weights is None:
+            return
+        try:  # an array or a column of a frame is a list of numbers too
+            plain = weights if isinstance(weights, Tensor) else torch.tensor(list(weights))
+            each = plain.detach().to(self.device, torch.float32, copy=True)
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"Given(weights=...) is {type(weights).__name__} ({error}); give one number per training sample."
+            ) from error
+        if each.ndim != 1 or len(each) != num_samples:
+            raise BadInput(
+                f"Given(weights=...) has shape {tuple(each.shape)} for {num_samples} training samples; give one number "
+                "for each, by row."
+            )
+        if not bool(each.isfinite().all()) or bool((each < 0).any()) or not bool((each > 0).any()):
+            raise BadInput("Given(weights=...): give finite numbers from 0, at least one of them above it.")
+        self._each = each
+        self.needs = frozenset()
+
+    def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
+        """Say so where there is nothing to weigh by."""
+        super().begin(train, exemplar)
+        if self._each is None:
+            _log.warning(
+                "Given has no weights, so every sample counts alike; give weights=..., or let `fairweight refit RUN` "
+                "take those that a run has learned."
+            )
+
+    def relative(self, batch: Batch, check: bool) -> Tensor:
+        """The number of each sample."""  # [B]
+        if self._each is None:
+            return torch.ones(len(batch), device=batch.labels.device)
+        return self._each[self.rows(batch, check)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every sample's number."""
+        return {**super().state_dict(), "each": None if self._each is None else self._each.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put them back."""
+        each = state["each"]
+        if each is not None and len(each) != self.num_samples:
+            raise ScoresMismatch(
+                f"The saved weights are of {len(each)} samples and this Given is for {self.num_samples}: resume with "
+                "the training set of that run."
+            )
+        super().load_state_dict(state)
+        self._each = None if each is None else each.clone().to(self.device)

@@ -1,0 +1,151 @@
+"""Group distributionally robust optimisation."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, MissingGroups, NotBegun, UnknownName
+from fairweight.metagradient.passes import ForwardPass, classification_loss
+from fairweight.methods import Reweighter
+from fairweight.methods._cells import By, check_by, check_within, count_cells, grown, look_up
+from fairweight.methods._fixed_weights import device_of, rows_of
+from fairweight.methods.proportion import proportion_weights
+from fairweight.types import Batch, Loss, Samples, Weighing
+
+
+class GroupDRO(Reweighter):
+    """Moves weight to the group with the larger loss: q_g ← q_g exp(η L_g) at every step, loss Σ q_g L_g.
+
+    by: "cell" (label and group, as in the paper), "group" or "label". rate: η. adjustment: adds C / √n_g to a group's
+    loss. normalised: the groups in the batch share all the weight; otherwise what belongs to absent groups is lost,
+    as in the paper, whose batches hold every group. draws: "balanced" asks for each group to be drawn as often.
+    Samples whose group is not known are one more group.
+    """
+
+    paper = "Sagawa, Koh, Hashimoto, Liang 2020, arXiv 1911.08731"
+    needs = frozenset({"train groups"})
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        by: By = "cell",
+        rate: float = 0.01,
+        adjustment: float = 0.0,
+        normalised: bool = True,
+        draws: Literal["shuffled", "balanced"] = "shuffled",
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, loss=loss)
+        check_by(type(self).__name__, by)
+        if not rate > 0 or adjustment < 0:
+            raise BadInput(
+                f"GroupDRO(rate={rate}, adjustment={adjustment}): rate must be positive, adjustment 0 or more."
+            )
+        if draws not in ("shuffled", "balanced"):
+            raise UnknownName(f"GroupDRO(draws={draws!r}): choose 'shuffled' or 'balanced'.")
+        self.by, self.rate, self.adjustment, self.normalised, self.draws = by, rate, adjustment, normalised, draws
+        self.needs = frozenset() if by == "label" else frozenset({"train groups"})
+        self.device = device_of(model)
+        self._train: Samples | None = None
+        self._counts: Tensor | None = None  # [K, G + 1] by cell, [1, G + 1] by group, [K, 1] by label
+        # log q up to a constant: what each group's losses have added up to; [K, G + 1] as above
+        self._gains = torch.zeros(0, 1, dtype=torch.float64, device=self.device)
+
+    def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
+        """Count the groups."""
+        rows_of(train, self.num_samples, type(self).__name__)
+        if self.by != "label" and train.groups is None:
+            raise MissingGroups(
+                f"GroupDRO(by={self.by!r}) needs the group of each training sample; give groups, or by='label' to make "
+                "each class a group."
+            )
+        self._train = train
+        counts = self._strata(train.labels, train.groups)
+        self._counts = counts.to(self.device)
+        self._gains = grown(self._gains, *counts.shape)
+
+    def weigh(
+        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
+    ) -> Weighing:
+        """Raise q by each group's loss, then share each group's q among its members."""
+        batch = self._as_strata(done.batch)
+        if self._counts is None:  # without begin: a group is known from when it is seen (a wait on a GPU)
+            if not self.normalised:
+                raise NotBegun("GroupDRO(normalised=False) must know every group; call begin(train) first (fit does).")
+            self._gains = grown(self._gains, *count_cells(batch.labels, batch.groups).shape)
+        elif check:
+            check_within(self._gains, batch, type(self).__name__)
+        losses = done.losses.detach()
+        places = torch.arange(self._gains.numel(), device=losses.device).reshape(self._gains.shape)
+        member = look_up(places, batch.labels, batch.groups)[:, None] == places.flatten()[None, :]  # [B, S]
+        number = member.sum(dim=0)  # [S]
+        mean = torch.where(member, losses.double()[:, None], 0.0).sum(dim=0) / number.clamp_min(1)  # [S]
+        self._gains.add_((self.rate * (mean + self._adjustments())).reshape(self._gains.shape))
+        log_q = self._log_q().flatten()
+        # Among those present, whatever is left of their q: a share that has become tiny must not become 0 / 0.
+        present = torch.softmax(log_q.masked_fill(number == 0, -torch.inf), dim=0)  # [S]
+        weights = torch.where(member, present / number.clamp_min(1), 0.0).sum(dim=1).to(losses.dtype)  # [B]
+        if self.normalised:
+            return Weighing(weights)
+        mass = torch.where(number > 0, torch.softmax(log_q, dim=0), 0.0).sum().to(losses.dtype)
+        return Weighing(weights, total=mass * (weights * done.losses).sum())
+
+    def group_weights(self) -> Tensor:
+        """q of every group: [K, G + 1] by cell, [1, G + 1] by group, [K, 1] by label; column 0: group not known."""
+        q = torch.softmax(self._log_q().flatten(), dim=0)
+        return q.reshape(self._gains.shape)
+
+    def sampling_weights(self) -> Tensor | None:
+        """Inverse group size, where draws are balanced."""  # [N]
+        if self.draws == "shuffled":
+            return None
+        if self._train is None or self._counts is None:
+            raise NotBegun("GroupDRO(draws='balanced') draws by group size; call begin(train) first (fit does).")
+        counts = self._counts.cpu()
+        table = proportion_weights(counts.flatten()).reshape(counts.shape)
+        whole = self._as_strata(Batch(self._train.labels, self._train.labels, self._train.groups))
+        each = torch.ones(self.num_samples, dtype=table.dtype)
+        each[rows_of(self._train, self.num_samples, type(self).__name__)] = look_up(
+            table, whole.labels.cpu(), None if whole.groups is None else whole.groups.cpu()
+        )
+        return each.float().to(self.device)
+
+    def _strata(self, labels: Tensor, groups: Tensor | None) -> Tensor:
+        counts = count_cells(labels, groups)
+        if self.by == "cell":
+            return counts
+        return counts.sum(dim=1 if self.by == "label" else 0, keepdim=True)
+
+    def _as_strata(self, batch: Batch) -> Batch:
+        """The batch as the table sees it: no labels by group, no groups by label."""
+        labels = torch.zeros_like(batch.labels) if self.by == "group" else batch.labels
+        return Batch(batch.labels, labels, None if self.by == "label" else batch.groups, batch.rows)
+
+    def _log_q(self) -> Tensor:
+        """Groups without a training sample hold nothing."""
+        if self._counts is None:
+            return self._gains
+        return self._gains.masked_fill(self._counts == 0, -torch.inf)
+
+    def _adjustments(self) -> Tensor | float:
+        if self.adjustment == 0:
+            return 0.0
+        if self._counts is None:
+            raise NotBegun("GroupDRO(adjustment=...) depends on the groups' sizes; call begin(train) first (fit does).")
+        return self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The groups' weights and sizes."""
+        counts = None if self._counts is None else self._counts.clone()
+        return {**super().state_dict(), "gains": self._gains.clone(), "counts": counts}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the groups' weights back."""
+        super().load_state_dict(state)
+        self._gains = state["gains"].clone().to(self.device)
+        self._counts = None if state["counts"] is None else state["counts"].clone().to(self.device)

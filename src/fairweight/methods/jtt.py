@@ -1,0 +1,87 @@
+"""Just train twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, RowsOutOfRange, ScoresMismatch
+from fairweight.metagradient.passes import classification_loss
+from fairweight.methods import Predict
+from fairweight.methods._cells import Through
+from fairweight.methods._fixed_weights import KnownWeights, rows_of
+from fairweight.types import Batch, Loss
+
+
+class JTT(KnownWeights):
+    """Trains plainly for some epochs, then weighs up what the model still gets wrong.
+
+    identify_epochs: after how many epochs the errors are taken. upweight: what an error then counts. errors: rows
+    known to be wrong from an earlier run, which is the paper's two trainings (`ErrorSearch` in
+    runs/search does both); without them the model trains on from where the errors were taken.
+    """
+
+    paper = "Liu, Haghgoo, Chen, Raghunathan, Koh, Sagawa, Liang, Finn 2021, arXiv 2107.09044"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        identify_epochs: int = 1,
+        upweight: float = 10.0,
+        errors: Sequence[int] | Tensor | None = None,
+        through: Through = "loss",
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, through=through, loss=loss)
+        if identify_epochs < 1:
+            raise BadInput(f"JTT(identify_epochs={identify_epochs}): train at least 1 epoch before taking the errors.")
+        if not upweight > 0:
+            raise BadInput(f"JTT(upweight={upweight}): give a positive number, more than 1 to weigh errors up.")
+        self.identify_epochs = identify_epochs
+        self.upweight = upweight
+        self.given = errors is not None
+        self._wrong = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N]
+        if errors is not None:
+            rows = torch.as_tensor(errors, dtype=torch.int64)
+            if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= num_samples):
+                raise RowsOutOfRange(f"JTT(errors=...) names rows beyond 0 to {num_samples - 1}; raise num_samples.")
+            self._wrong[rows.to(self.device)] = True
+
+    @property
+    def errors(self) -> Tensor:
+        """The rows that are weighed up."""  # [M]
+        return torch.nonzero(self._wrong).flatten()
+
+    def relative(self, batch: Batch, check: bool) -> Tensor:
+        """upweight for an error, 1 for the rest."""  # [B]
+        wrong = self._wrong[self.rows(batch, check)]
+        return torch.where(wrong, self.upweight, 1.0)
+
+    def on_epoch(self, epoch: int, predict: Predict) -> None:
+        """Take the errors on the training set, once."""
+        if self.given or epoch != self.identify_epochs:
+            return
+        train = self.measured("train")
+        rows = rows_of(train, self.num_samples, type(self).__name__)
+        wrong = torch.zeros(self.num_samples, dtype=torch.bool)
+        wrong[rows] = predict(train).cpu() != train.labels.cpu()
+        self._wrong.copy_(wrong)  # in place: a captured graph reads on
+
+    def state_dict(self) -> dict[str, Any]:
+        """The errors."""
+        return {**super().state_dict(), "wrong": self._wrong.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the errors back."""
+        if len(state["wrong"]) != self.num_samples:
+            raise ScoresMismatch(
+                f"The saved errors are of {len(state['wrong'])} samples and this JTT is for {self.num_samples}: resume "
+                "with the training set of that run."
+            )
+        super().load_state_dict(state)
+        self._wrong.copy_(state["wrong"])

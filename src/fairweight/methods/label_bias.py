@@ -1,0 +1,169 @@
+"""Undoing a bias in the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, UnknownName
+from fairweight.metagradient.passes import classification_loss
+from fairweight.methods import Need, Predict
+from fairweight.methods._cells import Through, check_within, count_cells, grown, look_up
+from fairweight.methods._fixed_weights import KnownWeights
+from fairweight.methods._violation import BY_GROUP, Constraint, check_constraint, violation
+from fairweight.types import Batch, Loss, Samples
+
+
+class LabelBias(KnownWeights):
+    """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
+
+    constraint: "equal-opportunity", "equal-odds" or "demographic-parity" between groups; "equal-recall" of every class
+    between groups, or between classes where no groups are given; "rate", with target={label: share of predictions}.
+    None takes equal opportunity for two classes with groups, else equal recall. positive: the label of the first three.
+    measured_on: the "train" set, as in the paper, or the "exemplar" set. rate: how far λ moves along the violation.
+    online: λ moves after every epoch; otherwise it stays as given by multipliers, one training per value
+    (`MultiplierSearch` in runs/search finds the next). through: "loss" or "sampling".
+    """
+
+    paper = "Jiang, Nachum 2020, arXiv 1901.04966"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        constraint: Constraint | None = None,
+        target: Mapping[int, float] | None = None,
+        positive: int = 1,
+        measured_on: Literal["train", "exemplar"] = "train",
+        rate: float = 1.0,
+        online: bool = True,
+        multipliers: Sequence[Sequence[float]] | Tensor | None = None,
+        through: Through = "loss",
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, through=through, loss=loss)
+        if measured_on not in ("train", "exemplar"):
+            raise UnknownName(f"LabelBias(measured_on={measured_on!r}): choose 'train' or 'exemplar'.")
+        if not rate > 0:
+            raise BadInput(f"LabelBias(rate={rate}): give a positive number; the paper's is 1.")
+        self.target = check_constraint("LabelBias", constraint, target, positive)
+        self.constraint = constraint
+        self.positive, self.measured_on, self.rate, self.online = positive, measured_on, rate, online
+        self._lambda: Tensor | None = None  # [K, G + 1] float64 on the CPU; [K, 1] where groups do not count
+        self._table: Tensor | None = None  # σ(2 λ), on the device
+        if multipliers is not None:
+            given = torch.as_tensor(multipliers, dtype=torch.float64)
+            if given.ndim != 2:
+                raise BadInput("LabelBias(multipliers=...): give a table, [labels, groups + 1] or [labels, 1].")
+            self._lambda = given.clone()
+            self._tabulate()
+        self._require()
+
+    @property
+    def multipliers(self) -> Tensor | None:
+        """λ of each label and group: [K, G + 1] with column 0 for groups not known, or [K, 1]; None before begin."""
+        return None if self._lambda is None else self._lambda.clone()
+
+    def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
+        """Settle the constraint, and make room for every label and group."""
+        super().begin(train, exemplar)
+        rows, columns = count_cells(train.labels, train.groups).shape
+        if self.target is not None:
+            rows = max(rows, max(self.target) + 1)
+        if self.constraint is None:
+            self.constraint = "equal-opportunity" if rows <= 2 and train.groups is not None else "equal-recall"
+        if self.constraint in BY_GROUP:
+            if train.groups is None:
+                raise MissingGroups(
+                    f"LabelBias(constraint={self.constraint!r}) needs the group of each training sample; give groups, "
+                    "or constraint='equal-recall' to make each class a group."
+                )
+            if self.positive >= rows:
+                raise BadInput(f"LabelBias(positive={self.positive}): the training set has labels 0 to {rows - 1}.")
+        if self.measured_on == "exemplar" and exemplar is None:
+            raise MissingExemplar(
+                "LabelBias(measured_on='exemplar') needs an exemplar set; give one to begin(train, exemplar)."
+            )
+        if self.constraint == "rate" or (self.constraint == "equal-recall" and train.groups is None):
+            columns = 1
+        self._fit_table(rows, columns)
+        self._require()
+
+    def relative(self, batch: Batch, check: bool) -> Tensor:
+        """σ(2 λ) of each sample's label and group; all alike before begin."""  # [B]
+        if self._table is None:
+            return torch.full((len(batch),), 0.5, device=batch.labels.device)
+        if check:
+            check_within(self._table, batch, type(self).__name__)
+        return look_up(self._table, batch.labels, batch.groups)
+
+    def violation(self, samples: Samples, predictions: Tensor) -> Tensor:
+        """By how much each label and group should count for more, given these predictions; shaped like λ."""
+        if self._lambda is None or self.constraint is None:
+            raise BadInput("LabelBias does not know the labels and groups yet; call begin(train) first.")
+        groups = None if samples.groups is None else samples.groups.cpu()
+        return violation(
+            self.constraint,
+            samples.labels.cpu(),
+            groups,
+            predictions.cpu(),
+            (self._lambda.shape[0], self._lambda.shape[1]),
+            positive=self.positive,
+            target=self.target,
+        )
+
+    def on_epoch(self, epoch: int, predict: Predict) -> None:
+        """Move λ by what the predictions violate."""
+        if not self.online:
+            return
+        measured = self.measured(self.measured_on)
+        found = self.violation(measured, predict(measured))
+        assert self._lambda is not None
+        self._lambda = self._lambda + self.rate * found
+        self._tabulate()
+
+    def _require(self) -> None:
+        by_group = self.constraint in BY_GROUP or (self._lambda is not None and self._lambda.shape[1] > 1)
+        groups: frozenset[Need] = frozenset({"train groups"}) if by_group else frozenset()
+        measured: frozenset[Need] = frozenset({"exemplar set"}) if self.measured_on == "exemplar" else frozenset()
+        self.needs = groups | measured
+
+    def _fit_table(self, rows: int, columns: int) -> None:
+        start = torch.zeros(0, 1, dtype=torch.float64) if self._lambda is None else self._lambda
+        if self._lambda is not None and self._lambda.shape[1] != columns:
+            raise BadInput(
+                f"The multipliers have {self._lambda.shape[1]} columns and the training set calls for {columns} "
+                "(groups + 1, or 1 where groups do not count); give those of the same constraint and groups."
+            )
+        self._lambda = grown(start, rows, columns)
+        self._tabulate()
+
+    def _tabulate(self) -> None:
+        assert self._lambda is not None
+        table = torch.sigmoid(2 * self._lambda).float()
+        if self._table is not None and self._table.shape == table.shape:
+            self._table.copy_(table)  # in place: a captured graph reads on
+        else:
+            self._table = table.to(self.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """λ and the constraint it belongs to."""
+        return {**super().state_dict(), "multipliers": self.multipliers, "constraint": self.constraint}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put λ back."""
+        if self.constraint not in (None, state["constraint"]):
+            raise BadInput(
+                f"The saved multipliers are of constraint={state['constraint']!r} and this LabelBias has "
+                f"{self.constraint!r}; give the same."
+            )
+        super().load_state_dict(state)
+        self.constraint = state["constraint"]
+        if state["multipliers"] is not None:
+            self._lambda = state["multipliers"].double().cpu().clone()
+            self._tabulate()
+        self._require()

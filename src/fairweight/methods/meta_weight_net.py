@@ -1,0 +1,169 @@
+"""Meta-Weight-Net."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, UnknownName
+from fairweight.metagradient import ForwardPass, Solution, WeightForm, classification_loss, slopes, solve
+from fairweight.metagradient.passes import trainable, unwrap
+from fairweight.methods import shares
+from fairweight.methods._exemplar_method import ExemplarLearner
+from fairweight.methods.look_ahead import LookAhead
+from fairweight.types import Batch, Loss, Objective, Weighing
+
+
+class MetaWeightNet(ExemplarLearner):
+    """Learns a small net from a sample's loss to its weight, by the gradient of an objective on the exemplar set.
+
+    objective: any f(losses, groups) -> scalar; by default the mean loss, as in the paper. normalised: weights are
+    shares of the batch; False gives the authors' later version, the mean of weight times loss, with weights in (0, 1).
+    detached: the net's input counts as a constant; False gives their class-imbalance version, in which the look-ahead
+    also moves along the net's own slope. net_optimizer: "adam" (1e-3, decay 1e-4) or "sgd" (Nesterov 0.9, decay 5e-4).
+    seed: of the net's start; None takes torch's, without drawing from it.
+    """
+
+    paper = "Shu, Xie, Yi, Zhao, Zhou, Xu, Meng 2019, arXiv 1902.07379"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        objective: Objective | None = None,
+        look_ahead: LookAhead = LookAhead(),  # noqa: B008 - frozen
+        gradient: str = "auto",
+        *,
+        hidden: int = 100,
+        normalised: bool = True,
+        detached: bool = True,
+        net_optimizer: Literal["adam", "sgd"] = "adam",
+        net_lr: float = 1e-3,
+        net_decay: float | None = None,
+        seed: int | None = None,
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, objective, gradient, loss=loss)
+        if hidden < 1 or not net_lr > 0:
+            raise BadInput(f"MetaWeightNet(hidden={hidden}, net_lr={net_lr}): both must be positive.")
+        self.look_ahead = look_ahead
+        self.form = _LossNet(hidden, normalised, detached)
+        parameter = next(iter(trainable(unwrap(model)).values()))
+        dtype = torch.promote_types(parameter.dtype, torch.float32)
+        start = self.form.start_values(torch.initial_seed() if seed is None else seed)
+        self._net = nn.Parameter(start.to(parameter.device, dtype))  # [3H + 1]
+        self._optimizer = _net_optimizer(self._net, net_optimizer, net_lr, net_decay)
+
+    @property
+    def net(self) -> Tensor:
+        """The net's parameters, flat."""  # [3H + 1]
+        return self._net.detach().clone()
+
+    def weigh_losses(self, losses: Tensor) -> Tensor:
+        """What the net makes of losses: numbers in (0, 1)."""  # [B]
+        with torch.no_grad():
+            return self.form.values(self._net, losses.detach())
+
+    def net_gradient(
+        self, done: ForwardPass, exemplar: Batch, optimizer: torch.optim.Optimizer, check: bool = True
+    ) -> Solution:
+        """d objective(θ̃) / d net, with what was seen on the way; moves nothing."""
+        assert self._mode is not None
+        net = self._net.detach()
+        slope = None
+        if self.look_ahead.direction == "optimizer":
+            total = self.form.total(net, done.logits, done.losses, done.batch.labels, done.loss)
+            slope = slopes(total, done.parameters)
+        return solve(
+            done,
+            exemplar,
+            net,
+            self.objective,
+            self.look_ahead.displacement(done.parameters, slope, optimizer),
+            self._mode,
+            self.form,
+            running_statistics=self.look_ahead.statistics == "running",
+            check=check,
+        )
+
+    def weigh(
+        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
+    ) -> Weighing:
+        """Move the net by its gradient, then weigh the batch with it."""
+        assert exemplar is not None
+        found = self.net_gradient(done, exemplar, optimizer, check)
+        self._net.grad = found.gradient.to(self._net.dtype)
+        self._optimizer.step()
+        self._net.grad = None
+        values = self.weigh_losses(done.losses).to(done.losses.dtype)
+        return Weighing(
+            shares(values),
+            total=None if self.form.normalised else (values * done.losses).mean(),
+            objective=found.objective,
+            exemplar_losses=found.exemplar_losses,
+            pull=found.pull,
+            mode=str(self._mode),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The net and its optimizer's memory."""
+        memory = {name: value.clone() for name, value in self._optimizer.state[self._net].items() if value is not None}
+        return {**super().state_dict(), "net": self._net.detach().clone(), "memory": memory}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put both back."""
+        if state["net"].shape != self._net.shape:
+            raise BadInput(
+                f"The saved net has {len(state['net'])} parameters and this one {len(self._net)}; give the same hidden."
+            )
+        super().load_state_dict(state)
+        with torch.no_grad():
+            self._net.copy_(state["net"])
+        memory: Mapping[str, Tensor] = state["memory"]
+        # Adam counts its steps on the CPU unless a CUDA graph may be captured.
+        home = {"step": self._net.device if self._net.is_cuda else torch.device("cpu")}
+        self._optimizer.state[self._net] = {
+            name: value.clone().to(home.get(name, self._net.device)) for name, value in memory.items()
+        }
+
+
+@dataclass(frozen=True)
+class _LossNet(WeightForm):
+    """Weight = σ(W₂ relu(W₁ loss + b₁) + b₂); the scores that are learned are the net's parameters."""
+
+    name: ClassVar[str] = "loss-net"
+    hidden: int
+    normalised: bool
+    detached: bool
+
+    def start_values(self, seed: int) -> Tensor:
+        """Drawn as torch's Linear does: uniform within one over the root of the inputs."""  # [3H + 1]
+        h = self.hidden
+        drawn = torch.rand(3 * h + 1, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+        drawn[2 * h :] /= h**0.5
+        return drawn
+
+    def values(self, net: Tensor, losses: Tensor) -> Tensor:
+        """The net on each loss."""  # [B]
+        h = self.hidden
+        inner = torch.relu(losses.to(net.dtype)[:, None] * net[:h] + net[h : 2 * h])  # [B, H]
+        return torch.sigmoid(inner @ net[2 * h : 3 * h] + net[3 * h])
+
+    def total(self, scores: Tensor, logits: Tensor, losses: Tensor, labels: Tensor, loss: Loss) -> Tensor:
+        """The weighted train loss as a function of the net and, where not detached, of the losses twice."""  # []
+        values = self.values(scores, losses.detach() if self.detached else losses)
+        return (shares(values) * losses).sum() if self.normalised else (values * losses).mean()
+
+
+def _net_optimizer(net: nn.Parameter, kind: str, lr: float, decay: float | None) -> torch.optim.Optimizer:
+    if kind == "adam":
+        decay = 1e-4 if decay is None else decay
+        return torch.optim.Adam([net], lr=lr, weight_decay=decay, capturable=net.is_cuda)
+    if kind == "sgd":
+        decay = 5e-4 if decay is None else decay
+        return torch.optim.SGD([net], lr=lr, momentum=0.9, nesterov=True, weight_decay=decay)
+    raise UnknownName(f"MetaWeightNet(net_optimizer={kind!r}): choose 'adam' or 'sgd'.")

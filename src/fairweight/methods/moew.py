@@ -1,0 +1,113 @@
+"""Metric-optimized example weights."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, NotBegun, ScoresMismatch, UnknownName
+from fairweight.metagradient.passes import classification_loss
+from fairweight.methods._autoencoder import autoencode
+from fairweight.methods._cells import Through
+from fairweight.methods._fixed_weights import KnownWeights, rows_of
+from fairweight.types import Batch, Loss, Samples
+
+_log = logging.getLogger("fairweight")
+
+
+class MOEW(KnownWeights):
+    """Weighs each sample by σ(α·z), z its one-hot label or an embedding of (x, y), for one α in a run.
+
+    alpha: one number per label, or per column of the embedding; None counts all alike
+    (`AlphaSearch` in runs/search finds it over many runs). embedding: "label"; "autoencoder", fitted at begin
+    with `dimension` numbers a sample; or a tensor [N, d] by row, such as `autoencode` gives, to share over many runs.
+    """
+
+    paper = "Zhao, Fard, Narasimhan, Gupta 2019, arXiv 1805.10582"
+    search: ClassVar = {"name": "alpha", "rounds": 3, "per_round": 4}  # affordable; the paper's has 10 rounds of 20
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        alpha: Sequence[float] | Tensor | None = None,
+        embedding: Literal["label", "autoencoder"] | Tensor = "label",
+        dimension: int = 10,
+        embedding_steps: int = 10_000,
+        seed: int | None = None,
+        through: Through = "loss",
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, through=through, loss=loss)
+        if isinstance(embedding, str) and embedding not in ("label", "autoencoder"):
+            raise UnknownName(f"MOEW(embedding={embedding!r}): choose 'label', 'autoencoder', or give a tensor.")
+        self.embedding: str = embedding if isinstance(embedding, str) else "given"
+        self.dimension, self.embedding_steps = dimension, embedding_steps
+        self.seed = torch.initial_seed() if seed is None else seed
+        self.alpha = None if alpha is None else torch.as_tensor(alpha, dtype=torch.float32).to(self.device)  # [d]
+        if self.alpha is not None and (self.alpha.ndim != 1 or not bool(self.alpha.isfinite().all())):
+            raise BadInput("MOEW(alpha=...): give one finite number per label, or per column of the embedding.")
+        self._each: Tensor | None = None  # [N] σ(α·z), where z is not the label
+        if isinstance(embedding, Tensor):
+            if embedding.ndim != 2 or len(embedding) != num_samples:
+                raise BadInput(
+                    f"MOEW(embedding=...) has shape {tuple(embedding.shape)}; give [{num_samples}, d], one line a row."
+                )
+            self._each = self._weights_of(embedding)
+
+    def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
+        """Fit the autoencoder where one is asked for."""
+        super().begin(train, exemplar)
+        if self.alpha is None:
+            _log.warning(
+                "MOEW was given no alpha, so every sample counts alike; AlphaSearch finds one over many trainings, as "
+                "`fairweight train --method moew` does."
+            )
+        if self.embedding == "autoencoder" and self.alpha is not None and self._each is None:
+            z = autoencode(train, self.dimension, steps=self.embedding_steps, seed=self.seed, device=self.device)
+            placed = torch.zeros(self.num_samples, z.shape[1], device=z.device)
+            placed[rows_of(train, self.num_samples, type(self).__name__).to(z.device)] = z
+            self._each = self._weights_of(placed)
+
+    def relative(self, batch: Batch, check: bool) -> Tensor:
+        """σ(α·z) of each sample."""  # [B]
+        if self.alpha is None:
+            return torch.full((len(batch),), 0.5, device=batch.labels.device)
+        if self.embedding == "label":
+            if check and len(batch) and int(batch.labels.max()) >= len(self.alpha):
+                raise BadInput(
+                    f"The batch has label {int(batch.labels.max())} and MOEW's alpha {len(self.alpha)} numbers; "
+                    "give one per label."
+                )
+            return torch.sigmoid(self.alpha)[batch.labels]
+        if self._each is None:
+            raise NotBegun("MOEW(embedding='autoencoder') embeds the training set; call begin(train) first (fit does).")
+        return self._each[self.rows(batch, check)]
+
+    def _weights_of(self, z: Tensor) -> Tensor:
+        if self.alpha is None:
+            return torch.full((self.num_samples,), 0.5, device=self.device)
+        if z.shape[1] != len(self.alpha):
+            raise BadInput(f"MOEW's alpha has {len(self.alpha)} numbers and the embedding {z.shape[1]} columns.")
+        return torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
+
+    def state_dict(self) -> dict[str, Any]:
+        """α, and every sample's weight where the label does not give it."""
+        copy = {name: None if t is None else t.clone() for name, t in (("alpha", self.alpha), ("each", self._each))}
+        return {**super().state_dict(), **copy}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put them back."""
+        if state["each"] is not None and len(state["each"]) != self.num_samples:
+            raise ScoresMismatch(
+                f"The saved weights are of {len(state['each'])} samples and this MOEW is for {self.num_samples}: "
+                "resume with the training set of that run."
+            )
+        super().load_state_dict(state)
+        self.alpha = None if state["alpha"] is None else state["alpha"].clone().to(self.device)
+        self._each = None if state["each"] is None else state["each"].clone().to(self.device)

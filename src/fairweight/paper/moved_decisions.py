@@ -1,0 +1,64 @@
+"""What a finished model gives when only its decisions are moved: no training, and never a look at a test label."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairweight.errors import BadInput
+from fairweight.metagradient.passes import predicted
+from fairweight.metrics import GroupTable, group_table
+from fairweight.runs.folder import RunFolder
+
+
+def same_rate(folder: RunFolder, like: RunFolder) -> GroupTable:
+    """The run's model on test, its threshold moved until as many are predicted positive as by the other run.
+
+    A gain that this reaches too is a gain of the threshold.
+    """
+    found, labels, groups = folder.read_logits("test")
+    other, labels_there, _ = like.read_logits("test")
+    if not torch.equal(labels, labels_there):
+        raise BadInput(f"{folder.path} and {like.path} were tested on different samples; compare like with like.")
+    margin = positive_margin(found)  # [N]
+    wanted = int((predicted(other) == 1).sum())
+    said = torch.zeros_like(labels)
+    said[torch.argsort(margin, descending=True, stable=True)[:wanted]] = 1
+    return group_table(labels, said, groups, missing="ignore", label_names=("0", "1"))
+
+
+def positive_margin(logits: Tensor) -> Tensor:
+    """How far a sample leans to the positive of two classes."""  # [N]
+    flat = logits.reshape(len(logits), -1)
+    if flat.shape[1] > 2:
+        raise BadInput(f"a threshold is moved between two classes and this model has {flat.shape[1]}.")
+    return flat[:, 0] if flat.shape[1] == 1 else flat[:, 1] - flat[:, 0]
+
+
+def class_bias(folder: RunFolder, *, steps: int = 300, rate: float = 1.0) -> GroupTable:
+    """The run's model on test with a bias per class, fitted on the exemplar set to even out the classes' recalls."""
+    held, held_labels, _ = folder.read_logits("exemplar")
+    bias = even_recalls(held, held_labels, steps=steps, rate=rate)
+    found, labels, groups = folder.read_logits("test")
+    return group_table(labels, (found + bias).argmax(dim=1), groups, missing="ignore")
+
+
+def even_recalls(logits: Tensor, labels: Tensor, *, steps: int, rate: float) -> Tensor:
+    """Biases that bring each class's recall towards the mean: those of the smallest range met on the way.
+
+    A class without samples has no recall, and its bias stays 0.
+    """  # [K]
+    classes = logits.shape[1]
+    count = torch.bincount(labels, minlength=classes).double()
+    seen = count > 0
+    bias = torch.zeros(classes, dtype=logits.dtype)
+    best, least = bias, torch.inf
+    for step in range(steps):
+        hit = (logits + bias).argmax(dim=1) == labels
+        recall = torch.bincount(labels[hit], minlength=classes).double() / count.clamp_min(1)  # [K]
+        spread = float(recall[seen].max() - recall[seen].min())
+        if spread < least:
+            best, least = bias, spread
+        away = torch.where(seen, recall[seen].mean() - recall, 0.0)
+        bias = bias + rate / (1 + step) ** 0.5 * away.to(bias.dtype)
+    return best

@@ -1,0 +1,121 @@
+"""What was measured, kept: records/<date>_<what>/record.json, and the pages that are made from it.
+
+    python -m fairweight.paper.records            # docs/results.md and the marked places of other pages
+
+A record holds every number seed by seed, so that a later run of more seeds or rows adds to it and all means and
+verdicts are computed anew. Pages are never typed: a place between <!-- records:NAME --> and <!-- /records:NAME --> is
+replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairweight.errors import BadInput, FolderRefused
+from fairweight.paper.plan import planned
+from fairweight.paper.summary import with_statistics
+from fairweight.runs.provenance import all_versions
+from fairweight.training.state import write_atomically
+
+FILE = "record.json"
+_IDENTITY = ("kind", "table", "size", "epochs", "options")
+
+
+def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
+    """Write a record into its own folder under this one; one of the same day and settings is added to.
+
+    One of the same day and other settings stays as it is, and this one's folder gets a number.
+    """
+    path = Path(folder) / name_of(record) / FILE
+    if record["kind"] == "reproduce":
+        number = 2
+        while path.is_file():
+            before = read(path)
+            if same_settings(before, record):
+                record = merged([before, record])
+                break
+            path = Path(folder) / f"{name_of(record)}-{number}" / FILE
+            number += 1
+    try:
+        write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        raise FolderRefused(
+            f"{path} cannot be written ({error.strerror}); choose another with --records: finished runs are found."
+        ) from error
+    return path
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+    """<date>_<what>, and the size where it is not the full one."""
+    what = record.get("table") or record.get("name") or record["kind"]
+    size = "" if record.get("whole", True) else f"-{record['size']}" if record["size"] != "paper" else "-shortened"
+    return f"{record['date'][:10]}_{what}{size}"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """One record."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
+    if values.get("kind") == "reproduce":  # a table may have got another option since: it was at its default then
+        defaults = {name: option.default for name, option in planned(values["table"]).table.options.items()}
+        values["options"] = {**defaults, **values["options"]}
+    return values
+
+
+def read_all(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """Every record under a folder by the name of its own folder, oldest first."""
+    return {path.parent.name: read(path) for path in sorted(Path(folder).glob(f"*/{FILE}"))}
+
+
+def same_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two records are of the same table, size and options, so that their seeds belong together."""
+    return all(a.get(key) == b.get(key) for key in _IDENTITY)
+
+
+def merged(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """One record of all seeds and rows; of a seed that was run twice the later one counts."""
+    every = list(records)
+    last = every[-1]
+    rows: dict[str, dict[str, Any]] = {}
+    for record in every:
+        for row in record["rows"]:
+            known = rows.get(row["key"])
+            if known is None or known["spec"] != row["spec"]:
+                rows[row["key"]] = dict(row)  # another training under the same name: the later one alone counts
+                continue
+            seeds = {**known["seeds"], **row["seeds"]}
+            failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
+            rows[row["key"]] = {**row, "seeds": dict(sorted(seeds.items(), key=lambda s: int(s[0]))), "failed": failed}
+    plan = planned(last["table"], size=last["size"], options=last["options"])
+    order = {row.key: place for place, row in enumerate(plan.every)}
+    union = {
+        key: list(dict.fromkeys(item for record in every for item in record.get(key, ())))
+        for key in ("devices", "commits")
+    }
+    commands = [c for record in every for c in record.get("commands", [record.get("command")]) if c]
+    walls: dict[str, float] = {}  # by when a command was started: what it took, as far as it has told
+    for record in every:
+        walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
+    return with_statistics(
+        {
+            **last,
+            "rows": sorted(rows.values(), key=lambda row: order.get(row["key"], len(order))),
+            "seeds": sorted({int(seed) for row in rows.values() for seed in row["seeds"]}),
+            "commands": list(dict.fromkeys(commands)),
+            "walls": walls,
+            "wall_seconds": round(sum(walls.values()), 1),
+            "versions": all_versions(record["versions"] for record in every),
+            **union,
+        }
+    )
+
+
+if __name__ == "__main__":
+    from fairweight.paper.pages import main
+
+    main()

@@ -1,0 +1,162 @@
+"""The published tables, each row a value that determines its run.
+
+One file per table, one public class each; the catalog finds it by its file name. A table writes `rows`: for a size and
+the chosen options, what is run for each row (a Spec for every seed) and which printed row stands beside it.
+
+Three FORML rows stand wherever FORML does: `forml` as Algorithm 1 prints it, `forml-reverse` with the reverse
+look-ahead of the appendix, `forml-default` with what the product does when it is not told otherwise. Rows marked as
+controls say what else could explain a gain. Extra rows run only when they are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+from fairweight.errors import BadInput, UnknownName
+from fairweight.runs.spec import Spec
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a table, in the unit that it is printed in."""
+
+    key: str
+    title: str
+    better: Literal["lower", "higher"]
+    unit: str = "%"
+    margin: float | None = None  # how far apart two means may be and still agree; None: a tenth of the printed value
+
+
+TPRD = Number("tprd", "TPRD", "lower")
+MAX_FNR = Number("max_fnr", "maxFNR", "lower")
+ACCURACY = Number("accuracy", "accuracy", "higher", margin=0.5)
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something that the paper leaves open, with the choice that is made unless told."""
+
+    default: str
+    choices: tuple[str, ...]  # empty: any number
+    about: str
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the paper's protocol is run."""
+
+    name: Literal["quick", "short", "paper"]
+    about: str  # one sentence, for the output
+    seeds: int
+    epochs: int
+    limit: int | None = None  # rows of each part; None: all
+    network: Mapping[str, Any] = field(default_factory=dict)  # what differs from the table's own
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A size and the chosen options: with these a table's rows are fixed."""
+
+    size: Size
+    options: Mapping[str, str]
+
+    def number(self, option: str) -> float:
+        """An option that is a number."""
+        try:
+            return float(self.options[option])
+        except ValueError:
+            raise BadInput(f"the option {option} is {self.options[option]!r}; give a number.") from None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A control without a training: a finished row whose decisions are moved.
+
+    how "rate": the threshold is moved until as many are predicted positive as by the row `like`; "class-bias": a bias
+    per class is fitted on the exemplar set to even out the recalls.
+    """
+
+    how: Literal["rate", "class-bias"]
+    of: str  # the row whose logits are moved
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: what is run for it, and the printed row that it stands beside."""
+
+    key: str  # as --rows takes it
+    title: str
+    spec: Spec | None = None  # for seed 0; other seeds change nothing else
+    printed: str | None = None  # as in published.toml; None: the paper has no such row
+    kind: Literal["paper", "forml", "control", "extra"] = "paper"
+    moved: Moved | None = None
+    against: tuple[str, ...] = ("uniform",)  # the rows that it is compared with seed by seed
+
+    def spec_for(self, seed: int) -> Spec:
+        """The run of this row with this seed; what is chosen at random for it follows the seed too."""
+        assert self.spec is not None
+        spec = self.spec.with_(seed=seed)
+        return spec.with_(rows=_reseeded(spec.rows, seed), weights=_reseeded(spec.weights, seed))
+
+
+def _reseeded(rule: Any, seed: int) -> Any:
+    """Row choices for another seed: random draws, and the runs that are asked."""
+    if isinstance(rule, Mapping):
+        new = {key: _reseeded(value, seed) for key, value in rule.items()}
+        if "random" in new:
+            new["random"] = seed
+        if "runs" in new:
+            # The k-th run asked has a seed of its own, so that no two seeds of the row share one.
+            new["runs"] = [{**values, "seed": seed * len(new["runs"]) + k} for k, values in enumerate(new["runs"])]
+        return new
+    return [_reseeded(value, seed) for value in rule] if isinstance(rule, list) else rule
+
+
+class Table:
+    """A published table, or one of ours beside them."""
+
+    printed: ClassVar[bool] = True  # whether the paper has it
+    numbers: ClassVar[tuple[Number, ...]] = (TPRD, MAX_FNR, ACCURACY)
+    sizes: ClassVar[Mapping[str, Size]]
+    options: ClassVar[Mapping[str, Option]] = {}
+    remarks: ClassVar[tuple[str, ...]] = ()  # how it differs from the paper, one sentence each
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """Every row, extra ones last."""
+        raise NotImplementedError
+
+    def plan(self, size: str, options: Mapping[str, str] | None = None, epochs: int | None = None) -> Plan:
+        """The size of that name and the options, what is not given at its default; refused where unknown."""
+        if size not in self.sizes:
+            raise UnknownName(f"{size!r} is no size; choose from: {', '.join(self.sizes)}.")
+        chosen = {name: option.default for name, option in self.options.items()}
+        for name, value in (options or {}).items():
+            if name not in chosen:
+                known = ", ".join(chosen) or "none"
+                raise UnknownName(f"this table has no option {name!r}; it has: {known}.")
+            allowed = self.options[name].choices
+            if allowed and value not in allowed:
+                raise UnknownName(f"the option {name} is {value!r}; choose from: {', '.join(allowed)}.")
+            chosen[name] = value
+        found = self.sizes[size]
+        if epochs is not None and epochs != found.epochs:
+            found = replace(found, epochs=epochs, about=f"{found.about} Told to train for {epochs} epochs instead.")
+        return Plan(found, chosen)
+
+
+def pick(rows: Sequence[Row], asked: Sequence[str] | None) -> tuple[Row, ...]:
+    """The rows of these names; None: all but the extra ones. A control brings the rows that it is made from."""
+    by_key = {row.key: row for row in rows}
+    names = [row.key for row in rows if row.kind != "extra"] if asked is None else list(asked)
+    if names == ["all"]:
+        names = list(by_key)
+    for name in names:
+        if name not in by_key:
+            raise UnknownName(f"{name!r} is no row of this table; choose from: all, {', '.join(by_key)}.")
+        moved = by_key[name].moved
+        if moved is not None:
+            names += [other for other in (moved.of, moved.like) if other is not None and other not in names]
+    return tuple(row for row in rows if row.key in names)

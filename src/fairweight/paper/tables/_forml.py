@@ -1,0 +1,66 @@
+"""The three FORML rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairweight.paper.tables import Option, Plan, Row
+from fairweight.runs.defaults import EXEMPLARS
+from fairweight.runs.method_defaults import suited_options
+from fairweight.runs.spec import Spec
+
+PLAIN = {"name": "plain", "scale": 1.0}  # the paper's: the model's learning rate, times 1
+
+
+# What the paper leaves open wherever FORML stands.
+GUESSES = {
+    "scale": Option("1", (), "what multiplies the scores' learning rate (lr_w_scale in a comment of the source)"),
+    "statistics": Option("batch", ("batch", "running"), "batch norm on the exemplar pass: the batch's, or the running"),
+}
+
+
+def as_printed(plan: Plan, base: Spec, objective: Any, per_cell: int, **options: Any) -> Spec:
+    """Algorithm 1: plain look-ahead, plain score step at the model's learning rate."""
+    given: dict[str, Any] = {"objective": objective, "score_step": {**PLAIN, "scale": plan.number("scale")}, **options}
+    open_ones = {"direction": "gradient", "statistics": "batch"}
+    look_ahead = {key: plan.options[key] for key, usual in open_ones.items() if plan.options.get(key, usual) != usual}
+    given |= {"look_ahead": look_ahead} if look_ahead else {}
+    return base.with_(method="forml", method_options=given, per_cell=per_cell)
+
+
+def as_product(base: Spec, classes: int, groups: int = 0) -> Spec:
+    """What `fairweight train` does when it is not told otherwise, with so many classes and groups beside them."""
+    options = suited_options("forml", classes, groups=groups > 0, train_groups=groups > 0)
+    per_cell = min(32, max(3, EXEMPLARS // (classes * max(1, groups))))
+    return base.with_(method="forml", method_options=options, per_cell=per_cell)
+
+
+def heeding(spec: Spec, against: tuple[str, ...] = ("uniform",)) -> Row:
+    """The product's default with scores that move the less the less exemplars agree."""
+    options = {"score_step": {"name": "adaptive", "heed": 1.0}, "agreement_every": 20}
+    heeded = spec.with_(method_options={**spec.method_options, **options})
+    return Row("forml-heeding", "FORML, heeding agreement", heeded, None, "extra", against=against)
+
+
+def with_reverse(spec: Spec) -> Spec:
+    """The same with the look-ahead that the appendix says the main paper used."""
+    look_ahead: Mapping[str, Any] = spec.method_options.get("look_ahead", {})
+    return spec.with_(method_options={**spec.method_options, "look_ahead": {**look_ahead, "reverse": True}})
+
+
+def three_rows(
+    printed: Spec,
+    default: Spec,
+    row: str = "FORML",
+    *,
+    key: str = "forml",
+    title: str = "FORML",
+    against: tuple[str, ...] = ("uniform",),
+) -> list[Row]:
+    """As printed, with the reverse look-ahead, and the product's default, all beside the same printed row."""
+    return [
+        Row(key, f"{title}, Algorithm 1", printed, row, "forml", against=against),
+        Row(f"{key}-reverse", f"{title}, reverse look-ahead", with_reverse(printed), row, "forml", against=against),
+        Row(f"{key}-default", f"{title}, product default", default, row, "forml", against=against),
+    ]

@@ -1,0 +1,25 @@
+"""The sign of the score step."""
+
+from __future__ import annotations
+
+from fairweight.paper.tables import Plan, Row
+from fairweight.paper.tables._celeba import CelebaTable
+from fairweight.paper.tables._forml import PLAIN, with_reverse
+
+
+class Adversarial(CelebaTable):
+    """CelebA: FORML with the scores moved down the meta-loss, or up ("reverse")."""
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """Both signs under the reverse look-ahead, as the appendix has them, and under Algorithm 1's."""
+        base = self.base(plan)
+        down = self.printed_forml(plan)
+        up = self.printed_forml(plan, score_step={**PLAIN, "scale": plan.number("scale"), "reverse": True})
+        return (
+            Row("no-reverse", "No Reverse, reverse look-ahead", with_reverse(down), "No Reverse", "forml"),
+            Row("reverse", "Reverse, reverse look-ahead", with_reverse(up), "Reverse", "forml"),
+            Row("no-reverse-plain", "No Reverse, Algorithm 1", down, "No Reverse", "forml"),
+            Row("reverse-plain", "Reverse, Algorithm 1", up, "Reverse", "forml"),
+            Row("forml-default", "FORML, product default", self.default_forml(plan), None, "forml"),
+            Row("uniform", "Uniform", base, None, "control", against=()),
+        )

@@ -1,0 +1,123 @@
+"""A smaller training set."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from fairweight.paper.tables import Option, Plan, Row
+from fairweight.paper.tables._cifar import OPTIONS, CifarTable, sizes
+from fairweight.paper.tables._forml import as_printed, as_product, with_reverse
+from fairweight.runs.spec import Spec
+
+MEASURES = {
+    "weight": "ema_weighted_loss",
+    "epoch": "ema_relative_weighted_loss",
+    "set": "ema_set_weighted_loss",
+    "loss": "ema_relative_loss",
+}
+
+
+class Condensation(CifarTable):
+    """CIFAR-100 without the tenth that FORML, on the 1,000 least-forgotten exemplars, finds least worth; retrained."""
+
+    source = "cifar100"
+    sizes = sizes(seeds=5, limit=600)
+    exemplars = 50
+    classes = 100
+    options: ClassVar = {
+        **{name: OPTIONS[name] for name in ("per_class", "max_loss", "scale", "statistics", "decay", "schedule")},
+        "drop": Option("0.1", (), "the share of the training samples that is dropped"),
+        "forgetting_runs": Option("2", (), "Uniform trainings whose forgetting events are added up"),
+        "exemplars": Option(
+            "balanced", ("balanced", "lowest"), "ten least-forgotten of each class, or the 1,000 lowest of all"
+        ),
+        "ties": Option(
+            "loss",
+            ("loss", "random", "learned"),
+            "of equally forgotten samples: those of the lower EMA loss, any, or those learned earliest, are exemplars",
+        ),
+        "normalised": Option(
+            "weight",
+            ("weight", "epoch", "set", "loss"),
+            "the weighted loss that is averaged: with the weight in the batch; that divided by each epoch's mean; with "
+            "the weight over the whole set; or the loss alone, divided by each epoch's mean",
+        ),
+        "ema": Option("0.9", ("0.9", "0.99"), "the decay of the averages of each sample's losses over epochs"),
+        "within": Option("all", ("all", "class"), "whether the tenth is taken over all samples or within each class"),
+    }
+    remarks = (
+        "Dropped are the lowest EMA of weight times loss, the weight being the softmax weight in the batch times its "
+        "size.",
+        "Each seed has its own forgetting runs, its own FORML run, its own subset and its own retraining.",
+        "The exemplars stay in the training set; their batches are not augmented.",
+    )
+
+    def base(self, plan: Plan) -> Spec:
+        """Uniform on all of train, which is the same for every seed."""
+        return super().base(plan).with_(data_seed=0)
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """The printed rows, and what else could choose the same number of samples."""
+        base = self.base(plan)
+        measured = base.with_(ema_decay=plan.number("ema"))
+        printed = self.chooser(plan, measured)
+        default = as_product(printed, self.classes)
+        measure = MEASURES[plan.options["normalised"]]
+        by_forml = self.lowest(plan, measure, [printed])
+        uniform = [base.to_dict()] * int(plan.number("forgetting_runs"))
+        kept = {"train": {"drop": plan.number("drop"), "random": 0}}
+        alike = {"train": {**kept["train"], "like": by_forml["train"]}}
+        versions = {
+            "forml-45k": ("FORML 45k, Algorithm 1", by_forml),
+            "forml-45k-reverse": (
+                "FORML 45k, reverse look-ahead",
+                self.lowest(plan, measure, [with_reverse(printed)]),
+            ),
+            "forml-45k-default": (
+                "FORML 45k, product default",
+                self.lowest(plan, measure, [default]),
+            ),
+        }
+        controls = {
+            "ema-loss-45k": ("EMA of Uniform's loss 45k", self.lowest(plan, "ema_loss", [measured])),
+            "forgetting-45k": ("Forgetting events 45k", self.lowest(plan, "forgetting_events", uniform)),
+            "random-same-45k": ("Random 45k, FORML's counts per class", alike),
+        }
+        against = ("uniform-50k", "random-45k")
+        return (
+            Row("uniform-50k", "Uniform 50k", base, "Uniform 50k", against=()),
+            Row("random-45k", "Random 45k", base.with_(rows=kept), "Random 45k", against=("uniform-50k",)),
+            *(
+                Row(key, title, base.with_(rows=rule), "FORML 45k", "forml", against=against)
+                for key, (title, rule) in versions.items()
+            ),
+            *(
+                Row(key, title, base.with_(rows=rule), None, "control", against=against)
+                for key, (title, rule) in controls.items()
+            ),
+        )
+
+    def chooser(self, plan: Plan, base: Spec) -> Spec:
+        """FORML on the least-forgotten exemplars: its history says what to drop."""
+        max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
+        exemplar: dict[str, Any] = {
+            "size": 1000 if plan.size.limit is None else 300,
+            "lowest": "forgetting_events",
+            "runs": [self.base(plan).to_dict()] * int(plan.number("forgetting_runs")),
+            "balanced": plan.options["exemplars"] == "balanced",
+        }
+        if plan.options["ties"] != "loss":
+            exemplar["ties"] = {"random": 0} if plan.options["ties"] == "random" else plan.options["ties"]
+        return as_printed(plan, base, max_loss, int(plan.number("per_class"))).with_(rows={"exemplar": exemplar})
+
+    def lowest(self, plan: Plan, measure: str, runs: list[Any]) -> dict[str, Any]:
+        """Drop the lowest by this measure of these runs."""
+        plain = [run.to_dict() if isinstance(run, Spec) else run for run in runs]
+        return {
+            "train": {
+                "drop": plan.number("drop"),
+                "lowest": measure,
+                "runs": plain,
+                "within": plan.options["within"],
+            }
+        }

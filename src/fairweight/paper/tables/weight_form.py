@@ -1,0 +1,25 @@
+"""How a score acts on its sample."""
+
+from __future__ import annotations
+
+from fairweight.paper.tables import Plan, Row
+from fairweight.paper.tables._celeba import CelebaTable
+from fairweight.paper.tables._forml import three_rows
+
+
+class WeightForm(CelebaTable):
+    """CelebA: FORML's scores as weights of the losses, scales of the logits, or inverse squares with an L1 pull."""
+
+    def rows(self, plan: Plan) -> tuple[Row, ...]:
+        """Each form by Algorithm 1, under the reverse look-ahead, and with the product's score step."""
+        base = self.base(plan)
+        forms = {
+            "baseline": ("Baseline", "softmax"),
+            "logits": ("Logits", "logit-scale"),
+            "inverse-square": ("Inverse Sq. L1", "inverse-square"),
+        }
+        rows: list[Row] = []
+        for key, (title, form) in forms.items():
+            default = base.with_(method="forml", method_options={"form": form})
+            rows += three_rows(self.printed_forml(plan, form=form), default, title, key=key, title=title)
+        return (*rows, Row("uniform", "Uniform", base, None, "control", against=()))

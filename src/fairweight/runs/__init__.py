@@ -1,0 +1,1 @@
+"""A value becomes a run folder: cached, resumable, without text for people."""

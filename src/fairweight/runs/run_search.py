@@ -1,0 +1,199 @@
+"""A run that is many trainings: LB with retraining, MOEW, JTT's two trainings.
+
+    spec.search = {"name": "multiplier", "iterations": 15}            LB
+    spec.search = {"name": "alpha", "rounds": 20, "per_round": 5, "short": {"epochs": 15}, "retrain": true}   MOEW
+    spec.search = {"name": "error", "short": {"epochs": 5}}           JTT
+
+name: a file of runs/search, with the options of its class. short: what differs from the Spec in candidates that
+are not trained by the whole schedule. A candidate's loss is its maxFNR on the exemplar set, or with metric="tprd" its
+TPRD there. After a kill the search goes on from its file; of the candidates' folders only that of the best so far is
+kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from fairweight import catalog
+from fairweight.data import Dataset
+from fairweight.errors import BadInput
+from fairweight.metagradient.passes import predicted
+from fairweight.methods import Reweighter
+from fairweight.methods.label_bias import LabelBias
+from fairweight.methods.moew import MOEW
+from fairweight.metrics import group_table
+from fairweight.runs.build_method import method_from
+from fairweight.runs.folder import METRICS, RUN, RunFolder
+from fairweight.runs.run import Result, run
+from fairweight.runs.search import Candidate, Finished, Search, drive
+from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
+from fairweight.training.callbacks import Observer
+
+STATE = "search.json"
+LOSSES = ("max_fnr", "tprd")  # what a candidate's loss may be, the usual one first
+_log = logging.getLogger("fairweight")
+
+
+def searched(
+    spec: Spec,
+    out: str | Path,
+    *,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    observers: Sequence[Observer] = (),
+    dataset: Dataset | None = None,
+    report: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Train every candidate of the Spec's search; the folder is that of the one that the search chose."""
+    folder = RunFolder(out)
+    folder.make()
+    if folder.finished and folder.holds(spec, dataset):
+        return Result(spec, folder, folder.read(METRICS), reused=True)
+    dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
+    search = search_for(spec, dataset)
+    if folder.finished or not folder.holds(spec, dataset):  # of another search, or other data, that stood here
+        for name in (METRICS, STATE):
+            (folder.path / name).unlink(missing_ok=True)
+        shutil.rmtree(folder.path / "candidates", ignore_errors=True)
+
+    def train(candidate: Candidate) -> dict[str, Any]:
+        one = _candidate_spec(spec, candidate, search)
+        done = run(one, _place(folder, candidate.number), device=device, observers=observers, dataset=dataset)
+        told = _told(done, dataset, search.wanted(candidate), spec.search.get("metric", LOSSES[0]))
+        return {**told, "seconds": done.metrics["run"]["seconds"]}
+
+    def after(finished: Finished, done: int, total: int) -> None:
+        kept = search.outcome
+        for other in search.finished:
+            if kept is None or other.candidate.number != kept.candidate.number:
+                shutil.rmtree(_place(folder, other.candidate.number), ignore_errors=True)
+        _log.info("%s: training %d of %d is done", spec.method, done, total)
+        if report is not None:
+            report(done, total)
+
+    found_data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
+    folder.write(RUN, {"spec": spec.to_dict(), "fingerprint": spec.fingerprint, "data": found_data})
+    outcome = drive(search, train, folder.path / STATE, report=after)
+    # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
+    best = run(_candidate_spec(spec, outcome.candidate, search), _place(folder, outcome.candidate.number),
+               device=device, dataset=dataset)  # fmt: skip
+    return _adopted(spec, folder, best, search)
+
+
+def search_for(spec: Spec, dataset: Dataset) -> Search:
+    """The search that the Spec names."""
+    options = {key: value for key, value in spec.search.items() if key not in ("name", "short", "metric")}
+    if spec.search.get("metric", LOSSES[0]) not in LOSSES:
+        raise BadInput(f"search.metric is {spec.search['metric']!r}; choose from: {', '.join(LOSSES)}.")
+    kind = cast(type[Search], catalog.load("runs.search", str(spec.search.get("name"))))
+    if not _takes(spec.method, kind.gives):
+        others = ", ".join(name for name in catalog.names("methods") if _takes(name, kind.gives))
+        raise BadInput(
+            f"{spec.method} has no option {kind.gives!r}, which the search {spec.search['name']} finds; "
+            f"choose {others}, or another search."
+        )
+    known = [name for name in inspect.signature(kind).parameters if name not in ("args", "kwargs")]
+    if "dimension" in known:
+        options.setdefault("dimension", _dimension(spec, dataset))
+    if "seed" in known:
+        options.setdefault("seed", spec.seed)
+    strange = sorted(set(options) - set(known))
+    if strange:
+        raise BadInput(f"the search {spec.search['name']} has no option {strange[0]!r}; it has: {', '.join(known)}.")
+    return kind(**options)
+
+
+def search_of(method: str, options: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The Spec's search for a method: what was asked, over the method's own; none where its answer is given."""
+    own = cast(type[Reweighter], catalog.load("methods", method)).search
+    whole = {**own, **(asked or {})}
+    if not whole:
+        return {}
+    if "name" not in whole:
+        names = ", ".join(catalog.names("runs.search"))
+        raise BadInput(f"{method} has no search of its own; say which, such as --search name=multiplier: {names}.")
+    gives = cast(type[Search], catalog.load("runs.search", str(whole["name"]))).gives
+    if gives not in options:
+        return whole
+    if asked:
+        raise BadInput(f"{gives} is given, and the search {whole['name']} would find it; leave one of them out.")
+    return {}
+
+
+def _takes(method: str, option: str) -> bool:
+    return option in inspect.signature(catalog.load("methods", method)).parameters
+
+
+def _dimension(spec: Spec, dataset: Dataset) -> int:
+    """How many numbers α has: one a label, or one for each number of the embedding."""
+    if spec.method_options.get("embedding", "label") == "label":
+        return len(dataset.label_names)
+    return int(spec.method_options.get("dimension", inspect.signature(MOEW).parameters["dimension"].default))
+
+
+def _candidate_spec(spec: Spec, candidate: Candidate, search: Search) -> Spec:
+    options = {**search.holds, **spec.method_options, **candidate.options}
+    short = dict(spec.search.get("short", {}))
+    whole = candidate.full or not short
+    return spec.with_(search={}, method_options=options, **({} if whole else short))
+
+
+def _place(folder: RunFolder, number: int) -> Path:
+    return folder.path / "candidates" / f"{number:03d}"
+
+
+def _told(done: Result, dataset: Dataset, wanted: Sequence[str], metric: str) -> dict[str, Any]:
+    """What the search asks of a training: loss on the exemplar set, LB's violation, the rows that it got wrong."""
+    found, labels, groups = done.folder.read_logits("exemplar")
+    told: dict[str, Any] = {}
+    if "loss" in wanted:
+        loss = group_table(labels, predicted(found), groups, missing="ignore").value(metric)
+        told["loss"] = None if math.isnan(loss) else loss
+    if "errors" in wanted:
+        wrong = _train_predictions(done.folder) != dataset.train.labels.cpu()
+        told["errors"] = torch.nonzero(wrong).flatten().tolist()
+    if "violation" in wanted:
+        method = method_from(done.spec.method, done.spec.method_options, nn.Linear(1, 1), len(dataset.train))
+        if not isinstance(method, LabelBias):
+            raise BadInput(f"{done.spec.method} has no multipliers to search for; use label-bias.")
+        method.begin(dataset.train, dataset.exemplar)
+        if method.measured_on == "train":
+            violation = method.violation(dataset.train, _train_predictions(done.folder))
+        else:
+            violation = method.violation(dataset.exemplar, predicted(found))
+        told["violation"] = violation.tolist()
+    return told
+
+
+def _train_predictions(folder: RunFolder) -> Tensor:
+    """What the finished model predicts on train."""  # [N]
+    column = folder.read_weights()["predicted"]
+    return torch.tensor(column.cat.codes.to_numpy(dtype="int64"))
+
+
+def _adopted(spec: Spec, folder: RunFolder, best: Result, search: Search) -> Result:
+    """The chosen training's files in the folder of the whole run; its numbers last, with what the search took."""
+    for path in best.folder.path.iterdir():
+        if path.name not in (METRICS, RUN):
+            shutil.copy2(path, folder.path / path.name)
+    seconds = sum(float(f.result["seconds"]) for f in search.finished)
+    folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
+    metrics = {
+        **best.metrics,
+        "run": {**best.metrics["run"], "seconds": seconds},
+        "search": {"trainings": len(search.finished), "chosen": best.folder.path.name},
+    }
+    folder.write(METRICS, metrics)
+    shutil.rmtree(folder.path / "candidates", ignore_errors=True)
+    return Result(spec, folder, folder.read(METRICS), reused=False)

@@ -1,0 +1,81 @@
+"""Training in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from fairweight.errors import BadInput
+from fairweight.metagradient.passes import RandomState
+from fairweight.methods import Reweighter
+from fairweight.training.callbacks import Observer
+from fairweight.training.history import Dynamics
+from fairweight.training.loop import Training
+from fairweight.training.options import Augment, FitOptions, Scheduler
+from fairweight.types import RunRecord, Samples
+
+
+def fit(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    reweighter: Reweighter,
+    train: Samples,
+    exemplar: Samples | None = None,
+    epochs: int = 10,
+    observers: Sequence[Observer] = (),
+    *,
+    validation: Samples | None = None,
+    scheduler: Scheduler | None = None,
+    augment: Augment | None = None,
+    dynamics: Dynamics | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    options: FitOptions | None = None,
+    batch_size: int | None = None,
+    per_cell: int | None = None,
+    seed: int | None = None,
+) -> RunRecord:
+    """Train for this many epochs, and leave the model as the last epoch, or the best one under EarlyStopping, made it.
+
+    train, exemplar, validation: a Batch that holds the whole set, or anything that can be drawn from (Samples).
+    batch_size, per_cell and seed are the options asked for most; FitOptions has them and the others.
+    out: a folder for the log and the checkpoint; with resume, a run that was stopped goes on from there and ends
+    bit for bit as if it had not been (on a CPU). The caller's random stream is left as it was.
+    """
+    if resume and out is None:
+        raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
+    chosen = options or FitOptions()
+    chosen = replace(
+        chosen,
+        batch_size=chosen.batch_size if batch_size is None else batch_size,
+        per_cell=chosen.per_cell if per_cell is None else per_cell,
+        seed=chosen.seed if seed is None else seed,
+    )
+    training = Training(
+        model,
+        optimizer,
+        reweighter,
+        train,
+        exemplar,
+        epochs,
+        tuple(observers),
+        validation,
+        scheduler,
+        augment,
+        dynamics,
+        None if out is None else Path(out),
+        resume,
+        chosen,
+    )
+    random = RandomState.now(training.device)
+    try:
+        return training.go()
+    finally:
+        for observer in training.observers:
+            observer.on_end(training.stopped)
+        if random is not None:
+            random.restore()

@@ -1,0 +1,163 @@
+"""A sweep of strength: chosen on validation by the stated rule, never on test."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from tests.command import fairweight
+from tests.tables import people
+
+from fairweight.apps.trade_off import TradeOff, choose, scaled, trade_off
+from fairweight.errors import BadInput
+from fairweight.metrics import Estimate
+from fairweight.objectives._words import objective_from
+
+TABLE = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "3")
+
+
+@pytest.mark.parametrize(
+    ("objective", "strength", "expected"),
+    [
+        ("mean + 0.3 * equal-odds", 1.0, "mean + 0.3 * equal-odds"),
+        ("mean + 0.3 * equal-odds", 10.0, "mean + 3 * equal-odds"),
+        ("variance", 0.5, "mean + 0.5 * variance"),
+        ("2 * mean + variance + 0.5 * worst-group", 2.0, "2 * mean + 2 * variance + worst-group"),
+    ],
+)
+def test_strength_multiplies_what_compares_groups(objective, strength, expected):
+    assert scaled(objective, strength) == expected
+
+
+def test_a_large_strength_can_be_read_again():
+    found = scaled("mean + 0.5 * variance", 1e7)
+    assert repr(objective_from(found)) == repr(objective_from("mean + 5000000 * variance"))
+    assert scaled(found, 1.0) == found
+
+
+def test_an_objective_without_groups_has_no_strength():
+    with pytest.raises(BadInput, match="no strength"):
+        scaled("mean", 2.0)
+
+
+def point(strength: float, accuracy: float, gap: float, test_gap: float = 0.0) -> SimpleNamespace:
+    return SimpleNamespace(strength=strength, accuracy=accuracy, gap=gap, title=str(strength), test_gap=test_gap)
+
+
+POINTS = [
+    point(0, 0.80, 0.20),
+    point(0.1, 0.81, 0.15),
+    point(1, 0.792, 0.05),
+    point(3, 0.785, 0.01),
+    point(9, 0.7, 0.3),
+]
+
+
+@pytest.mark.parametrize(("give_up", "strength"), [(0.0, 0.1), (0.01, 1), (0.05, 3), (1.0, 3)])
+def test_the_rule(give_up, strength):
+    assert choose(POINTS, give_up).strength == strength
+
+
+def test_plain_training_wins_where_no_point_keeps_accuracy():
+    assert choose([point(0, 0.8, 0.2), point(1, 0.5, 0.0)], 0.01).strength == 0
+    assert choose([point(0, 0.8, float("nan")), point(1, 0.5, 0.0)], 0.01).strength == 0
+
+
+def test_the_front_holds_what_no_other_beats():
+    found = TradeOff(tuple(POINTS), 0.01, None, None)
+    assert [p.strength for p in found.front] == [0.1, 1, 3]
+
+
+def test_a_gap_that_is_not_known_is_on_no_front_and_strict_json():
+    """On validation rows of one group alone."""
+    points = [point(0, 0.8, float("nan")), point(1, 0.7, float("nan")), point(3, 0.7, 0.1)]
+    for p in points:
+        p.result = SimpleNamespace(folder=SimpleNamespace(path="x"))
+        p.table = SimpleNamespace(n=9)
+    found = TradeOff(tuple(points), 0.01, SimpleNamespace(to_dict=dict), "x.png")
+    assert [p.strength for p in found.front] == [3]
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["points"][0]["validation"]["tprd"] is None
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("desk")
+    people(1200).to_csv(folder / "people.csv", index=False)
+    done = fairweight(folder, "train", *TABLE, "--trade-off", "--strengths", "0.3,3", "--out", "sweep")
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_a_picture_a_table_and_the_chosen_run(swept):
+    folder, done = swept
+    assert (folder / "sweep" / "trade_off.png").read_bytes()[:4] == b"\x89PNG"
+    found = json.loads((folder / "sweep" / "trade_off.json").read_text())
+    assert [p["strength"] for p in found["points"]] == [0, 0.3, 3]
+    (chosen,) = [p for p in found["points"] if p["chosen"]]
+    least = found["points"][0]["validation"]["accuracy"] - 0.01
+    allowed = [p for p in found["points"] if p["validation"]["accuracy"] >= least]
+    assert chosen["validation"]["tprd"] == min(p["validation"]["tprd"] for p in allowed)
+    # The numbers on test are those of the chosen run, and no other's are told.
+    metrics = json.loads((folder / chosen["folder"] / "metrics.json").read_text())
+    assert json.loads((folder / "sweep" / "metrics.json").read_text()) == metrics
+    assert found["chosen"]["metrics"]["tprd"] == metrics["tprd"]
+    assert "test" not in json.dumps([p["validation"] for p in found["points"]])
+    assert "Chosen on validation" in done.stdout
+    assert "strength 0.3" in done.stdout
+    assert fairweight(folder, "predict", "sweep", "people.csv", "--out", "p.csv").returncode == 0
+
+
+def test_a_sweep_goes_on_and_does_not_mix_with_a_run(swept):
+    folder, _ = swept
+    before = {p: p.stat().st_mtime_ns for p in (folder / "sweep").glob("*/metrics.json")}
+    (folder / "sweep" / "strength_3" / "metrics.json").unlink()  # as if it had been killed
+    done = fairweight(folder, "train", *TABLE, "--trade-off", "--strengths", "0.3,3", "--out", "sweep", "--json")
+    assert done.returncode == 0, done.stderr
+    after = {p: p.stat().st_mtime_ns for p in (folder / "sweep").glob("*/metrics.json")}
+    assert [p.parent.name for p in after if after[p] != before[p]] == ["strength_3"]
+    assert json.loads(done.stdout)["rule"].startswith("Chosen on validation")
+    done = fairweight(folder, "train", *TABLE, "--out", "sweep")
+    assert done.returncode == 2
+    assert "--fresh" in done.stderr
+    done = fairweight(folder, "train", *TABLE, "--out", "sweep", "--fresh", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "sweep" / "trade_off.json").exists()
+
+
+def test_a_sweep_then_a_fresh_run_that_fails_does_not_lock_the_folder(tmp_path):
+    people(200).to_csv(tmp_path / "people.csv", index=False)
+    words = ("train", *TABLE, "--out", "sweep")
+    done = fairweight(tmp_path, *words, "--trade-off", "--strengths", "0.3")
+    assert done.returncode == 0, done.stderr
+    done = fairweight(tmp_path, *words, "--fresh", "--lr", "1e30", "--optimizer", "sgd")
+    assert done.returncode == 2
+    assert not list((tmp_path / "sweep").glob("strength_*"))
+    done = fairweight(tmp_path, *words, "--no-baseline")
+    assert done.returncode == 0, done.stderr
+
+
+def test_empty_folders_of_a_sweep_are_nothing_to_lose(tmp_path):
+    people(200).to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "sweep" / "strength_3").mkdir(parents=True)
+    done = fairweight(tmp_path, "train", *TABLE, "--out", "sweep", "--no-baseline")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "mine" / "strength_3").mkdir(parents=True)
+    (tmp_path / "mine" / "strength_3" / "thesis.txt").write_text("words")
+    done = fairweight(tmp_path, "train", *TABLE, "--out", "mine", "--fresh")
+    assert done.returncode == 2
+    assert (tmp_path / "mine" / "strength_3" / "thesis.txt").read_text() == "words"
+
+
+@pytest.mark.parametrize("give_up", [-0.03, 2.0, float("nan")])
+def test_what_may_be_given_up_is_a_share(give_up, tmp_path):
+    with pytest.raises(BadInput, match="from 0 to 1"):
+        trade_off(SimpleNamespace(), tmp_path / "out", [1.0], give_up)
+    assert not (tmp_path / "out").exists()
+
+
+def test_points_carry_their_intervals():
+    from fairweight.apps.before_after import in_points
+
+    table = SimpleNamespace(estimate=lambda name: Estimate(0.5, 0.4, 0.6, 10))
+    assert in_points(table, "tprd") == "50.00 [40.0, 60.0]"

@@ -1,0 +1,142 @@
+"""What is chosen where the user says nothing, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tests.tables import people
+
+from fairweight.apps.before_after import Differences
+from fairweight.apps.train import Wanted, prepare
+from fairweight.data import load
+from fairweight.errors import BadInput, UnknownName
+from fairweight.metrics import group_table
+from fairweight.runs.defaults import in_words, with_defaults
+from fairweight.runs.method_defaults import TIED_RATE, suited_options
+from fairweight.runs.spec import Spec
+
+
+def chosen(frame: pd.DataFrame, group="sex", method="forml", device="cpu", **asked):
+    dataset = load(frame, label="income", group=group)
+    return with_defaults(Spec("frame", "income", group, method=method), dataset, asked, device), dataset
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(300, 32), (1500, 64), (5000, 128), (16000, 256)])
+def test_batch_and_epochs_follow_the_number_of_rows(rows, batch):
+    spec, dataset = chosen(people(rows))
+    assert spec.batch_size == batch
+    assert 20 <= spec.epochs <= 100
+    steps = spec.epochs * np.ceil(len(dataset.train) / batch)
+    assert spec.epochs in (20, 100) or 2500 < steps < 3500
+    assert spec.early_stopping == {"metric": "objective", "patience": max(5, spec.epochs // 5)}
+
+
+def test_scores_are_tied_where_groups_are_known_and_objectives_keep_accuracy():
+    spec, _ = chosen(people())
+    assert spec.method_options["objective"] == "mean + 0.3 * equal-opportunity-rate"
+    assert spec.method_options["tie"] == "cell"
+    spec, _ = chosen(people(), group="none")
+    assert spec.method_options == {}
+    spec, _ = chosen(people(), method="group-dro")
+    assert spec.method_options == {}
+    three = people().assign(income=np.resize(["a", "b", "c"], 400))
+    assert chosen(three)[0].method_options["objective"] == "mean + 0.3 * equal-odds"
+    assert "tie" not in suited_options("forml", 2, groups=True, train_groups=False)
+
+
+def test_what_was_asked_for_is_kept():
+    spec, _ = chosen(people(), epochs=7, batch_size=11, network={"hidden": [3]}, method_options={"tie": "label"})
+    assert (spec.epochs, spec.batch_size) == (7, 11)
+    assert spec.network == {"hidden": [3], "name": "mlp"}
+    assert spec.method_options["tie"] == "label"
+    assert spec.method_options["objective"].startswith("mean + ")
+    assert "hidden 3" in in_words(spec, _)["network"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"heed": 1}, {"name": "adaptive", "rate": TIED_RATE, "heed": 1}),
+        ({"name": "adaptive", "rate": 0.2}, {"name": "adaptive", "rate": 0.2}),
+        ({"name": "plain", "scale": 9}, {"name": "plain", "scale": 9}),
+    ],
+)
+def test_of_a_score_step_what_was_not_asked_for_stays_suited(asked, expected):
+    spec, _ = chosen(people(), method_options={"score_step": asked})
+    assert spec.method_options["score_step"] == expected
+
+
+def test_a_cpu_gets_a_narrow_network_for_images(tmp_path):
+    from PIL import Image
+
+    for place in range(24):
+        path = tmp_path / "ab"[place % 2] / f"{place}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (64, 64), (place, 0, 0)).save(path)
+    dataset = load(str(tmp_path))
+    here, there = (with_defaults(Spec(str(tmp_path)), dataset, {}, device) for device in ("cpu", "cuda"))
+    assert here.network == {"width": 16, "stem": "large", "name": "resnet18"}
+    assert there.network == {"name": "resnet18"}
+    assert here.augment
+    assert (here.optimizer, here.schedule) == ("adam", {"name": "cosine"})
+    many = replace(dataset, train=dataset.train.take(torch.zeros(10_000, dtype=torch.int64)))
+    wide = with_defaults(Spec(str(tmp_path)), many, {}, "cuda")
+    assert (wide.optimizer, wide.lr, wide.schedule) == ("sgd", 0.1, {"name": "cosine", "warm_up": 2})
+    assert with_defaults(Spec(str(tmp_path)), many, {"epochs": 3}, "cuda").schedule["warm_up"] == 0
+
+
+def test_nothing_is_selected_without_validation(tmp_path):
+    people().to_csv(tmp_path / "p.csv", index=False)
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", data={"split": {"validation": 0.0}})
+    prepared = prepare(wanted)
+    assert prepared.spec.early_stopping == {}
+    assert prepared.baseline.with_(method="forml", method_options=prepared.spec.method_options) == prepared.spec
+    with pytest.raises(UnknownName):
+        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", training={"optimizer": "adamm"}))
+    with pytest.raises(BadInput):
+        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", training={"network": {"name": "resnet18"}}))
+
+
+def differences(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Differences:
+    _, dataset = chosen(people())
+    tables = [
+        group_table(torch.tensor(labels), torch.tensor(p), torch.tensor(groups), group_names=("F", "M"))
+        for p in (before, after)
+    ]
+    return Differences("forml", tables[0], tables[1], dataset)
+
+
+def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
+    labels, groups = [1] * 400, [0] * 200 + [1] * 200
+    uneven, even = [1] * 60 + [0] * 140 + [1] * 160 + [0] * 40, [1] * 160 + [0] * 40 + [1] * 160 + [0] * 40
+    lowered = differences(uneven, even, labels, groups)
+    assert "forml lowered the gap in true positive rate between the groups of sex (TPRD)" in lowered.sentence()
+    assert "from 50.00 to 0.00 points (-50.00" in lowered.sentence()
+    assert "more than chance explains" in lowered.sentence()
+    assert "raised the gap" in differences(even, uneven, labels, groups).sentence()
+    same = differences(uneven, uneven, labels, groups)
+    assert "did not clearly move the gap" in same.sentence()
+    assert "no more than chance explains" in same.sentence()
+    assert any("--group-in-inputs" in note for note in same.notes())
+
+
+def test_levelling_is_named():
+    labels, groups = [1, 0] * 200, [0] * 200 + [1] * 200
+    before = [1 if (k // 2) % 4 == 0 else 0 for k in range(200)] + [1 if (k // 2) % 4 else 0 for k in range(200)]
+    found = differences(before, [1] * 400, labels, groups)  # everybody is predicted positive
+    assert "lowered the gap" in found.sentence()
+    (note,) = found.notes()
+    assert "of all groups went up" in note
+    assert "to 100.0 %" in note
+
+
+def test_a_gap_that_cannot_be_estimated_is_not_called_zero():
+    labels, groups = [1] * 10 + [0] * 10, [0] * 10 + [1] * 10
+    found = differences([1] * 20, [0] * 20, labels, groups)
+    assert "cannot be estimated" in found.sentence()
+    assert found.to_dict()["numbers"]["tprd"]["difference"] is None
+    assert found.rows()[0][3] == "–"

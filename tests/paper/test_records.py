@@ -1,0 +1,291 @@
+"""Records add up, and pages are made from them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fairweight.errors import BadInput, FolderRefused
+from fairweight.paper import records
+from fairweight.paper._table_text import share_text
+from fairweight.paper.pages import block, filled, main, pages, results
+from fairweight.paper.plan import planned
+from fairweight.paper.summary import with_statistics
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def record_of(values, size="paper", table="mnist", date="2030-01-02T03:04:05+00:00", **changes):
+    """A record of these values: by row, by seed, the accuracy; the other numbers follow."""
+    what = planned(table, size=size)
+    by_key = {row.key: row for row in what.every}
+    rows = [
+        {
+            "key": key,
+            "title": by_key[key].title,
+            "kind": by_key[key].kind,
+            "printed_row": by_key[key].printed,
+            "against": list(by_key[key].against),
+            "spec": None if by_key[key].spec is None else by_key[key].spec.to_dict(),
+            "moved": None,
+            "seeds": {
+                str(seed): {"accuracy": a, "tprd": 100 - a, "max_fnr": 110 - a, "seconds": 10.0 + seed}
+                for seed, a in seeds.items()
+            },
+            "failed": {},
+        }
+        for key, seeds in values.items()
+    ]
+    record = {
+        **what.heading(),
+        "seeds": sorted({seed for seeds in values.values() for seed in seeds}),
+        "rows": rows,
+        "command": what.command,
+        "wall_seconds": 5.0,
+        "walls": {"noon": 5.0},
+        "date": date,
+        "versions": {"torch": "9.9"},
+        "devices": ["a GPU"],
+        "commits": ["abc"],
+        **changes,
+    }
+    return with_statistics(record)
+
+
+def row_of(record, key):
+    return next(row for row in record["rows"] if row["key"] == key)
+
+
+def test_more_seeds_of_the_same_settings_add_to_the_record(tmp_path):
+    path = records.keep(record_of({"uniform": {0: 95.0, 1: 96.0}}), tmp_path)
+    assert path == tmp_path / "2030-01-02_mnist" / "record.json"
+    more = record_of(
+        {"uniform": {2: 97.0}, "lb": {0: 90.0}},
+        devices=["another"],
+        walls={"noon": 7.0, "later": 3.0},
+        versions={"torch": "9.10"},
+    )
+    again = records.keep(more, tmp_path)
+    assert again == path
+    found = records.read(path)
+    assert row_of(found, "uniform")["means"]["accuracy"]["mean"] == pytest.approx(96.0)
+    assert row_of(found, "uniform")["means"]["accuracy"]["n"] == 3
+    assert row_of(found, "uniform")["means"]["accuracy"]["verdict"] == "too few seeds to say"
+    assert row_of(found, "lb")["means"]["accuracy"]["n"] == 1
+    assert row_of(found, "lb")["compared"]["uniform"]["accuracy"]["mean"] == pytest.approx(-5.0)
+    assert found["seeds"] == [0, 1, 2]
+    assert found["devices"] == ["a GPU", "another"]
+    assert found["versions"] == {"torch": "9.9, 9.10"}
+    assert found["wall_seconds"] == 10.0
+    assert len(found["commands"]) == 1
+
+
+def test_a_seed_that_was_run_twice_counts_once_and_the_later_one():
+    merged = records.merged([record_of({"uniform": {0: 95.0}}), record_of({"uniform": {0: 97.0}})])
+    assert row_of(merged, "uniform")["means"]["accuracy"]["mean"] == 97.0
+
+
+def test_a_row_that_is_trained_otherwise_replaces_the_old_one():
+    old, new = record_of({"uniform": {0: 95.0, 1: 95.0}}), record_of({"uniform": {2: 97.0}})
+    old["rows"][0]["spec"] = {**old["rows"][0]["spec"], "lr": 0.5}
+    assert row_of(records.merged([old, new]), "uniform")["seeds"].keys() == {"2"}
+
+
+def test_other_settings_make_another_record(tmp_path):
+    records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
+    records.keep(record_of({"uniform": {0: 80.0}}, size="short"), tmp_path)
+    assert sorted(records.read_all(tmp_path)) == ["2030-01-02_mnist", "2030-01-02_mnist-short"]
+
+
+def test_other_epochs_on_the_same_day_do_not_replace_a_record(tmp_path):
+    records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
+    other = record_of({"uniform": {0: 80.0}}, epochs=3)
+    assert records.keep(other, tmp_path).parent.name == "2030-01-02_mnist-2"
+    assert records.keep(record_of({"uniform": {1: 70.0}}, epochs=3), tmp_path).parent.name == "2030-01-02_mnist-2"
+    found = records.read_all(tmp_path)
+    assert row_of(found["2030-01-02_mnist"], "uniform")["seeds"].keys() == {"0"}
+    assert row_of(found["2030-01-02_mnist-2"], "uniform")["seeds"].keys() == {"0", "1"}
+
+
+def test_a_record_from_before_an_option_was_there_counts_as_its_default(tmp_path):
+    old = record_of({"uniform": {0: 95.0}})
+    del old["options"]["selection"]
+    path = records.keep(old, tmp_path)
+    assert records.keep(record_of({"uniform": {1: 96.0}}), tmp_path) == path
+    assert row_of(records.read(path), "uniform")["seeds"].keys() == {"0", "1"}
+
+
+def test_a_folder_that_takes_no_record_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FolderRefused, match=r"cannot be written .*--records"):
+        records.keep(record_of({}), tmp_path / "file")
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    path = records.keep(record_of({"uniform": {0: 95.0}}), tmp_path)
+    path.write_text("{")
+    with pytest.raises(BadInput, match=r"record\.json is no record"):
+        records.read_all(tmp_path)
+
+
+def test_results_show_every_table_and_what_is_missing(tmp_path):
+    found = {
+        "a": record_of(
+            {
+                "uniform": {0: 95.0, 1: 96.0},
+                "lb": dict.fromkeys(range(10), 95.0),
+                "uniform-clean": {0: 98.0},
+                "forml-default": {0: 97.0},
+            }
+        ),
+        "b": record_of({"uniform": {0: 93.0}, "class-difficulty": {0: 92.9}}, table="cifar10", size="short"),
+    }
+    notes = tmp_path / "records" / "b" / "notes.md"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("What was tried: patience.\n")
+    page = results(found, tmp_path)
+    assert page.index("## cifar10, short") < page.index("## mnist, full")
+    assert "8 epochs in place of 200" in page
+    assert "What was tried: patience." in page
+    assert "95.50 ± 0.50" in page
+    assert "95.24 ± 0.36" in page
+    assert "on the front" in page
+    assert "share of the way from corrupted to clean" in page
+    missing = page.split("## What has not been run")[1]
+    assert "| cifar10 | every row, of 30 seeds | `fairweight reproduce cifar10 --seeds 30` |" in missing
+    assert re.search(r"\| mnist \| uniform-clean \(1 seed\), uniform \(2 seeds\), forml \(0 seeds\)", missing)
+    assert "`fairweight reproduce mnist --seeds 10 --rows uniform-clean,uniform,forml," in missing  # not lb
+
+
+def test_marked_places_are_replaced_and_nothing_else():
+    demo = {
+        "kind": "demo",
+        "date": "2030-01-02",
+        "rows": {"FORML": {k: {"mean": 0.5, "standard_error": 0.01, "n": 5} for k in ("tprd", "max_fnr", "accuracy")}},
+        "auc_wrong_labels": {"mean": 0.99, "standard_error": 0.001, "n": 5},
+    }
+    text = "before\n<!-- records:demo -->old<!-- /records:demo -->\nafter\n<!-- records:methods -->\nend\n"
+    made = filled(text, lambda name: block(name, {"d": demo}))
+    assert made.startswith("before\n<!-- records:demo -->\n| mean ± standard error, 5 seeds |")
+    assert "50.00 ± 1.00" in made
+    assert "AUC 0.990 ± 0.001" in made
+    assert "old" not in made
+    assert "after\n<!-- records:methods -->\nNo record yet" in made
+    assert made.endswith("<!-- /records:methods -->\nend\n")
+    assert filled(made, lambda name: block(name, {"d": demo})) == made
+    somebody_elses = "<!-- records:speed -->\n1 ms\n<!-- /records:speed -->"
+    assert filled(somebody_elses, lambda name: block(name, {})) == somebody_elses
+
+
+def test_what_a_history_costs_is_a_table_of_the_latest_record():
+    row = {"epoch_ms_per_step": 0.75, "history_ms": 0.0133, "n": 41}
+    row |= {"share_of_epoch": 0.0176, "share_of_epoch_quartiles": [0.017, 0.0185]}
+    row |= {"share_by_difference": 0.022, "share_by_difference_quartiles": [-0.003, 0.053]}
+    about = {"kind": "dynamics_cost", "device": "CPU", "command": "python b.py", "commit": "abc"}
+    table = block("history-cost", {"a": {**about, "rows": {"MLP": row}}})
+    assert "| MLP | 0.75 | 0.0133 | 1.76 % (1.70 to 1.85) | 2.20 % (-0.30 to 5.30) | 41 |" in table
+    assert table.endswith("CPU; `python b.py`; commit abc.")
+    assert "dynamics_cost.py" in block("history-cost", {})
+
+
+def test_methods_show_what_they_cost_and_gave():
+    found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 96.0, 1: 98.0}})}
+    table = block("methods", found)
+    apart = "-1.50 [-7.85, +4.85] | +1.50 [-4.85, +7.85]"  # 0.5 · t with one degree of freedom, 12.71
+    assert f"| label-bias | mnist, full | LB | 2 | {apart} | 1.0 |" in table
+    assert block("method-label-bias", found) == (
+        "- mnist, full (LB), 2 seeds: TPRD -1.50 [-7.85, +4.85], accuracy +1.50 [-4.85, +7.85] points from Uniform, "
+        "1.0 times its time."
+    )
+    assert block("method-focal", found) == "No record has it yet."
+    assert "| mnist | full | Uniform | 2 |" in block("results", found)
+
+
+def test_a_second_training_costs_what_its_first_did_too():
+    values = {"uniform": {0: 89.0, 1: 89.0}, "forml-tied": {0: 88.0, 1: 88.0}, "forml-refit": {0: 89.0, 1: 89.0}}
+    found = record_of(values, table="cifar10", size="short")
+    assert "points from Uniform, 2.0 times its time." in block("method-given", {"a": found})
+    del values["forml-tied"]  # then nobody knows
+    found = record_of(values, table="cifar10", size="short")
+    assert "points from Uniform, – times its time." in block("method-given", {"a": found})
+
+
+def test_the_page_begins_with_its_sections_and_their_seeds(tmp_path):
+    options = {**record_of({})["options"], "selection": "best"}
+    found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 95.0}}, options=options)}
+    page = results(found, tmp_path)
+    assert "| [mnist, full, selection=best](#mnist-full-selectionbest) | 2 | 1 to 2 | a GPU |" in page
+    assert page.index("](#mnist-full-selectionbest)") < page.index("## mnist, full, selection=best")
+
+
+def test_a_command_from_before_a_default_was_changed_says_what_to_name(tmp_path):
+    changed = {**record_of({})["options"], "selection": "best"}
+    older = record_of({"uniform": {0: 95.0}}, options=changed)
+    told = "selection=best was the default then: name it now"
+    assert told in results({"a": older}, tmp_path)
+    named = record_of(
+        {"uniform": {0: 95.0}}, options=changed, command="fairweight reproduce mnist --option selection=best"
+    )
+    assert told not in results({"a": named}, tmp_path)
+    assert "was the default then" not in results({"a": record_of({"uniform": {0: 95.0}})}, tmp_path)
+
+
+def test_a_front_of_different_seeds_says_so(tmp_path):
+    alike = record_of({"uniform": {0: 93.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
+    other = record_of({"uniform": {0: 93.0, 1: 94.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
+    assert "Not every row has the same seeds" not in results({"a": alike}, tmp_path)
+    page = results({"a": other}, tmp_path)
+    assert "Not every row has the same seeds" in page
+    assert "| Uniform / Proportion | 2 | 6.50 | 93.50 | yes |" in page
+
+
+@pytest.mark.parametrize(("share", "text"), [(-0.3, "0 %"), (94.6, "95 %"), (-27.2, "-27 %"), (None, "–")])
+def test_shares_have_no_negative_nothing(share, text):
+    assert share_text(share) == text
+
+
+def test_the_command_writes_pages_and_checks_them(tmp_path, capsys):
+    (tmp_path / "records" / "x").mkdir(parents=True)
+    (tmp_path / "records" / "x" / "record.json").write_text(json.dumps(record_of({"uniform": {0: 95.0}})))
+    (tmp_path / "README.md").write_text("<!-- records:results -->\n")
+    main(["--root", str(tmp_path)])
+    assert "results.md" in capsys.readouterr().out
+    assert "| mnist |" in (tmp_path / "README.md").read_text()
+    main(["--root", str(tmp_path), "--check"])
+    (tmp_path / "more.json").write_text(json.dumps(record_of({"lb": {0: 94.0}})))
+    main(["--root", str(tmp_path), "--add", str(tmp_path / "more.json")])
+    assert (tmp_path / "records" / "2030-01-02_mnist" / "record.json").is_file()
+    assert "| LB | 1 |" in (tmp_path / "docs" / "results.md").read_text()
+    (tmp_path / "docs" / "results.md").write_text("typed by hand")
+    with pytest.raises(SystemExit, match="out of date"):
+        main(["--root", str(tmp_path), "--check"])
+
+
+def test_the_pages_of_this_repository_are_up_to_date():
+    for path, text in pages(ROOT).items():
+        assert path.is_file(), f"{path} is missing: make docs"
+        assert path.read_text(encoding="utf-8") == text, f"{path} is out of date: make docs"
+
+
+def test_label_bias_stands_beside_its_notebook():
+    accuracy = {"mean": 96.0, "standard_error": 0.1, "n": 5, "sd": 0.22, "least": 95.7, "most": 96.3}
+    at = {"training": 1, "multiplier": {**accuracy, "mean": 0.0, "sd": 0.0}, "test_accuracy": accuracy}
+    published = {"test_accuracy": 94.07, "multiplier": 0.0, "p": 0.476}
+    run = {"settings": {"rate": 1.0}, "n": 5, "remark": "They agree."}
+    first = {**at, "test_tprd": accuracy, "published": published}
+    second = {**at, "training": 2, "test_tprd": accuracy}
+    log = {"kind": "label bias", "what": "LB", "device": "a device", "commits": ["abc"], "test": "a test"}
+    text = block("label-bias-notebook", {"x": {**log, "runs": [{**run, "trainings": [first, second]}]}})
+    assert "| 1 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | 0.000 | 94.07 | 0.48 |" in text
+    assert "| 2 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | – | – | – |" in text
+    assert "Rate 1, 5 seeds. They agree." in text
+    assert "No record yet" in block("label-bias-notebook", {})
+
+
+def test_no_record_names_a_folder_of_the_machine_it_was_made_on():
+    root = Path(__file__).resolve().parents[2]
+    folder = re.compile(r"(?<![\w.])/(?:home|root|tmp|work|Users|mnt|opt)/")
+    for path in sorted((root / "records").rglob("*.*")):
+        if path.suffix in (".json", ".md"):
+            assert not folder.search(path.read_text(encoding="utf-8")), path.relative_to(root)

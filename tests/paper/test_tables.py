@@ -1,0 +1,195 @@
+"""Every table, by enumeration: rows are values, printed rows are there, options do something."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from fairweight import catalog
+from fairweight.errors import BadInput, UnknownName
+from fairweight.paper import published
+from fairweight.paper.plan import planned
+from fairweight.paper.tables import pick
+from fairweight.runs.build_method import method_from
+from fairweight.runs.chosen_rows import prerequisites
+from fairweight.runs.run_search import search_for
+from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import options_from
+from fairweight.types import Batch
+
+NAMES = catalog.names("paper.tables")
+SIZES = ("quick", "short", "paper")
+
+
+def test_the_tables_of_the_issue_are_all_here():
+    assert set(NAMES) == {
+        "cifar10", "cifar100", "celeba", "mnist", "condensation", "reverse", "adversarial", "meta-loss", "weight-form",
+        "celeba-young", "mnist-loss-ratio", "fairface",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_values(name, size):
+    what = planned(name, size=size)
+    keys = [row.key for row in what.every]
+    assert len(set(keys)) == len(keys)
+    trained = [row for row in what.every if row.spec is not None]
+    for row in trained:
+        spec = row.spec_for(3)
+        assert spec.seed == 3
+        assert Spec.from_dict(json.loads(json.dumps(spec.to_dict()))).fingerprint == spec.fingerprint
+        assert spec.fingerprint != row.spec_for(4).fingerprint
+        options_from(spec.data)  # what is said of the data is understood
+        assert set(row.against) <= set(keys)
+    assert len({row.spec_for(0).fingerprint for row in trained}) == len(trained)
+    for row in what.every:
+        if row.moved is not None:
+            assert {row.moved.of, row.moved.like or row.moved.of} <= set(keys)
+    assert json.loads(json.dumps(what.to_dict()))["command"].startswith(f"fairweight reproduce {name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_and_search_can_be_made(name):
+    for row in planned(name).every:
+        specs = [] if row.spec is None else [row.spec, *prerequisites(row.spec)]
+        for spec in specs:
+            method_from(spec.method, spec.method_options, nn.Linear(4, 10), 20)
+            if spec.search:
+                search_for(spec, _TenLabels())
+
+
+class _TenLabels:
+    label_names = tuple("0123456789")
+
+
+@pytest.mark.parametrize("name", sorted(published.tables()))
+def test_every_printed_row_has_one_of_ours_beside_it(name):
+    what = planned(name)
+    ours = {row.printed for row in what.every if row.printed}
+    assert ours == set(published.tables()[name].rows)
+    printed_numbers = {key for row in published.tables()[name].rows.values() for key in row}
+    assert printed_numbers <= {number.key for number in what.table.numbers}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forml_stands_three_times(name):
+    """As printed, with the reverse look-ahead, and with the product's own score step."""
+    specs = []
+    for row in planned(name).every:
+        if row.kind == "forml" and row.spec is not None:
+            specs += [spec for spec in (row.spec, *prerequisites(row.spec)) if spec.method == "forml"]
+    plain = [s for s in specs if s.method_options.get("score_step", {}).get("name") == "plain"]
+    reverse = [s for s in plain if s.method_options.get("look_ahead", {}).get("reverse")]
+    adaptive = [s for s in specs if s not in plain]
+    assert plain
+    assert reverse
+    assert len(reverse) < len(plain)
+    assert adaptive
+
+
+def test_held_out_exemplars_bring_uniform_on_the_same_rows():
+    rows = {row.key: row for row in planned("cifar10").every}
+    assert rows["uniform-same"].spec.data == rows["forml"].spec.data
+    assert rows["uniform"].spec.data["exemplar"]["inside"]
+    assert not rows["forml"].spec.data["exemplar"]["inside"]
+    inside = {row.key: row for row in planned("cifar10", options={"exemplar": "inside"}).every}
+    assert "uniform-same" not in inside
+    assert inside["uniform"].spec.data == inside["forml"].spec.data
+
+
+@pytest.mark.parametrize("name", ["celeba", "celeba-young", "fairface"])
+def test_faces_have_uniform_at_the_same_positive_rate(name):
+    moved = [row.moved for row in planned(name).every if row.moved is not None]
+    assert len(moved) >= 3
+    assert all(m.how == "rate" for m in moved)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_changes_some_run(name):
+    what = planned(name)
+
+    def fingerprints(options):
+        return [row.spec.fingerprint for row in planned(name, options=options).every if row.spec is not None]
+
+    usual = fingerprints({})
+    for option, about in what.table.options.items():
+        others = [choice for choice in about.choices if choice != about.default]
+        other = others[-1] if others else "7" if option != "drop" else "0.2"
+        assert fingerprints({option: other}) != usual, option
+
+
+@pytest.mark.parametrize("asked", [{"augment_exemplars": "yes"}, {"exemplar_batch": "batch"}])
+def test_other_exemplar_batches_change_the_rows_that_learn_from_them(asked):
+    usual, other = (
+        {row.key: row.spec.fingerprint for row in planned("cifar10", options=options).every if row.spec is not None}
+        for options in ({}, asked)
+    )
+    changed = {key for key, name in usual.items() if other[key] != name}
+    assert changed == {key for key in usual if key.startswith(("forml", "mwn", "l2rw"))}
+
+
+def test_epochs_scale_the_schedule():
+    spec = planned("cifar10").every[0].spec
+    assert spec.schedule == {"name": "step", "at": [60, 120, 160], "factor": 0.1}
+    assert spec.epochs == 200
+    short = planned("cifar10", size="short", epochs=20).every[0].spec
+    assert short.schedule == {"name": "cosine", "warm_up": 2}
+    assert short.epochs == 20
+    stepped = planned("cifar10", size="short", epochs=20, options={"schedule": "step"}).every[0].spec
+    assert stepped.schedule["at"] == [6, 12, 16]
+
+
+def test_cross_entropy_is_that_of_the_exemplar_batch_as_drawn():
+    """Evenly by label and group, as the paper draws it, not at the shares of the exemplar set."""
+    (row,) = [row for row in planned("meta-loss").every if row.key == "cross-entropy"]
+    objective = method_from(row.spec.method, row.spec.method_options, nn.Linear(4, 2), 20).objective
+    uneven = Batch(torch.zeros(2, 4), [0, 1], [0, 1], shares=torch.tensor([1.9, 0.1]))
+    assert float(objective.on(torch.tensor([1.0, 3.0]), uneven)) == 2.0
+
+
+def test_condensation_builds_on_the_least_forgotten():
+    rows = {row.key: row for row in planned("condensation").every}
+    (chooser,) = prerequisites(rows["forml-45k"].spec_for(2))
+    assert chooser.method == "forml"
+    assert chooser.seed == 2
+    forgetting = prerequisites(chooser)
+    assert [spec.method for spec in forgetting] == ["uniform", "uniform"]
+    assert [spec.seed for spec in forgetting] == [4, 5]
+    assert rows["random-same-45k"].spec_for(2).rows["train"]["like"] == rows["forml-45k"].spec_for(2).rows["train"]
+    assert rows["random-45k"].spec_for(2).rows["train"]["random"] == 2
+
+
+def test_a_plan_counts_the_runs_that_rows_build_on():
+    assert "16 runs, marked *, and 8 that they build on." in planned("condensation", size="quick").text()
+    assert "21 runs, marked *. Options" in planned("mnist", size="quick").text()
+
+
+def test_pick_and_unknown_names():
+    what = planned("fairface", rows=["gender-uniform-at-gender-forml"])
+    assert [row.key for row in what.asked] == ["gender-uniform", "gender-forml", "gender-uniform-at-gender-forml"]
+    assert all(row.kind != "extra" for row in planned("cifar10").asked)
+    assert any(row.kind == "extra" for row in planned("cifar10", rows=["all"]).asked)
+    with pytest.raises(UnknownName, match="no row of this table"):
+        pick(what.every, ["nobody"])
+    with pytest.raises(UnknownName, match="there is no table 'nosuch'"):
+        planned("nosuch")
+    with pytest.raises(UnknownName, match="no option 'colour'"):
+        planned("mnist", options={"colour": "red"})
+    with pytest.raises(UnknownName, match="choose from: clean, corrupted"):
+        planned("mnist", options={"validation": "dirty"})
+    with pytest.raises(BadInput, match="give a number"):
+        planned("mnist", options={"per_class": "many"})
+    with pytest.raises(UnknownName, match="no size"):
+        planned("mnist", size="tiny")
+    with pytest.raises(BadInput, match="at least 1"):
+        planned("mnist", seeds=0)
+
+
+def test_the_command_says_what_was_asked():
+    what = planned("mnist", size="short", seeds=2, first_seed=5, rows=["uniform"], options={"layers": "3"}, epochs=4)
+    assert what.command == (
+        "fairweight reproduce mnist --short --seeds 2 --seed 5 --rows uniform --epochs 4 --option layers=3"
+    )
+    assert "validation=clean [clean|corrupted]" in what.text()

@@ -1,0 +1,142 @@
+"""Rows chosen by what other runs found."""
+
+import pytest
+import torch
+
+from fairweight.errors import BadInput, MissingData
+from fairweight.runs.chosen_rows import prerequisites
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.run import run
+from fairweight.runs.spec_data import dataset_for
+
+
+@pytest.fixture
+def asked(tiny, tmp_path):
+    """A finished run, in a pool."""
+    run(tiny, tmp_path / tiny.folder_name)
+    return tiny
+
+
+def chosen(spec, pool, **rules):
+    return dataset_for(spec.with_(rows=rules), beside=pool)
+
+
+def test_the_lowest_leave_and_the_rest_are_numbered_anew(asked, tmp_path):
+    whole = dataset_for(asked)
+    rule = {"drop": 0.25, "lowest": "ema_loss", "runs": [asked.to_dict()]}
+    less = chosen(asked, tmp_path, train=rule)
+    weights = RunFolder(tmp_path / asked.folder_name).read_weights()
+    kept = weights.sort_values("ema_loss").iloc[round(0.25 * len(weights)) :]
+    assert sorted(less.rows["train"].tolist()) == sorted(kept["row"].tolist())
+    assert len(less.train) == len(whole.train) - round(0.25 * len(whole.train))
+    assert less.train.rows is None  # as load gives it: position is identity
+    place = {row: k for k, row in enumerate(whole.rows["train"].tolist())}
+    index = torch.tensor([place[row] for row in less.rows["train"].tolist()])
+    assert torch.equal(less.train.inputs, whole.train.inputs[index])
+    assert torch.equal(less.train.labels, whole.train.labels[index])
+    assert any("rows stay" in note for note in less.notes)
+
+
+def test_within_each_class_the_same_share_leaves(asked, tmp_path):
+    whole = dataset_for(asked)
+    rule = {"drop": 0.2, "lowest": "forgetting_events", "runs": [asked.to_dict()], "within": "class"}
+    less = chosen(asked, tmp_path, train=rule)
+    before, after = (torch.bincount(d.train.labels, minlength=10) for d in (whole, less))
+    assert torch.equal(before - after, (before.double() * 0.2).round().long())
+
+
+def test_random_rows_follow_their_seed_and_can_take_another_rules_counts(asked, tmp_path):
+    first = chosen(asked, None, train={"drop": 0.1, "random": 1})
+    again = chosen(asked, None, train={"drop": 0.1, "random": 1})
+    other = chosen(asked, None, train={"drop": 0.1, "random": 2})
+    assert torch.equal(first.rows["train"], again.rows["train"])
+    assert not torch.equal(first.rows["train"], other.rows["train"])
+    rule = {"drop": 0.1, "lowest": "ema_loss", "runs": [asked.to_dict()]}
+    lowest = chosen(asked, tmp_path, train=rule)
+    alike = chosen(asked, tmp_path, train={"drop": 0.1, "random": 1, "like": rule})
+    counts = [torch.bincount(d.train.labels, minlength=10).tolist() for d in (lowest, alike)]
+    assert counts[0] == counts[1]
+    assert not torch.equal(lowest.rows["train"], alike.rows["train"])
+    assert prerequisites(asked.with_(rows={"train": {"drop": 0.1, "random": 1, "like": rule}})) == (asked,)
+
+
+def test_exemplars_are_the_lowest_of_each_class_and_stay_in_train(asked, tmp_path):
+    rule = {"size": 30, "lowest": "forgetting_events", "runs": [asked.to_dict()]}
+    found = chosen(asked, tmp_path, exemplar=rule)
+    assert torch.bincount(found.exemplar.labels).tolist() == [3] * 10
+    assert set(found.rows["exemplar"].tolist()) <= set(found.rows["train"].tolist())
+    weights = RunFolder(tmp_path / asked.folder_name).read_weights()
+    zeros = weights[weights["label"] == "0"].sort_values(["forgetting_events", "ema_loss", "row"], kind="stable")
+    picked = [row for row in found.rows["exemplar"].tolist() if row in set(zeros["row"])]
+    assert sorted(picked) == sorted(zeros["row"].iloc[:3].tolist())
+    free = chosen(asked, tmp_path, exemplar={**rule, "balanced": False, "size": 31})
+    assert len(free.exemplar) == 31
+
+
+def test_ties_can_go_to_chance(asked, tmp_path):
+    """Of all equally forgotten, whatever their loss; who is forgotten less still comes first."""
+    rule = {"size": 100, "lowest": "forgetting_events", "runs": [asked.to_dict()], "balanced": False}
+    by_loss = chosen(asked, tmp_path, exemplar=rule)
+    first, again, other = (chosen(asked, tmp_path, exemplar={**rule, "ties": {"random": s}}) for s in (1, 1, 2))
+    assert torch.equal(first.rows["exemplar"], again.rows["exemplar"])
+    events = RunFolder(tmp_path / asked.folder_name).read_weights().set_index("row")["forgetting_events"]
+    sets = [set(found.rows["exemplar"].tolist()) for found in (by_loss, first, other)]
+    assert len({frozenset(found) for found in sets}) == 3
+    assert all(sorted(events[list(found)]) == sorted(events)[:100] for found in sets)
+
+
+def test_ties_can_go_to_those_learned_earliest(tiny, tmp_path):
+    asked = tiny.with_(epochs=12, lr=1e-2)
+    run(asked, tmp_path / asked.folder_name)
+    rule = {"size": 100, "lowest": "forgetting_events", "runs": [asked.to_dict()], "balanced": False, "ties": "learned"}
+    found = chosen(asked, tmp_path, exemplar=rule)
+    weights = RunFolder(tmp_path / asked.folder_name).read_weights()
+    first = weights.sort_values(["forgetting_events", "mistakes", "ema_loss", "row"], kind="stable").iloc[:100]
+    assert sorted(found.rows["exemplar"].tolist()) == sorted(first["row"].tolist())
+    by_loss = chosen(asked, tmp_path, exemplar={key: rule[key] for key in rule if key != "ties"})
+    assert not torch.equal(found.rows["exemplar"], by_loss.rows["exemplar"])
+    with pytest.raises(BadInput, match="who goes first of equals"):
+        chosen(asked, tmp_path, exemplar={**rule, "ties": "loss"})
+
+
+def test_every_normalised_loss_can_be_dropped_by(asked, tmp_path):
+    weights = RunFolder(tmp_path / asked.folder_name).read_weights()
+    for measure in ("ema_relative_weighted_loss", "ema_set_weighted_loss", "ema_relative_loss"):
+        rule = {"drop": 0.25, "lowest": measure, "runs": [asked.to_dict()]}
+        kept = weights.sort_values(measure, kind="stable").iloc[round(0.25 * len(weights)) :]
+        assert sorted(chosen(asked, tmp_path, train=rule).rows["train"].tolist()) == sorted(kept["row"].tolist())
+
+
+def test_a_run_on_chosen_rows_has_so_many_weights(asked, tmp_path):
+    spec = asked.with_(rows={"train": {"drop": 0.5, "lowest": "ema_loss", "runs": [asked.to_dict()]}})
+    done = run(spec, tmp_path / spec.folder_name)
+    whole = RunFolder(tmp_path / asked.folder_name).read_weights()
+    assert len(done.folder.read_weights()) == len(whole) - round(0.5 * len(whole))
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"test": {"drop": 0.1}}, "no part 'test'"),
+        ({"train": {"drop": 0.1, "colour": 1, "random": 0}}, "no 'colour'"),
+        ({"train": {"drop": 0.1, "lowest": "beauty", "runs": []}}, "choose from"),
+        ({"train": {"drop": 2, "random": 0}}, "between 0 and 1"),
+        ({"train": {"drop": 0.1}}, "give one of"),
+        ({"train": {"drop": 0.1, "random": 0, "ties": {"random": 1}}}, "who goes first of equals"),
+        ({"exemplar": {"size": 10, "lowest": "ema_loss", "runs": [], "ties": "luck"}}, "give {.random.: a seed}"),
+        ({"train": {"drop": 0.1, "lowest": "ema_loss", "runs": []}}, "name them"),
+    ],
+)
+def test_rules_without_meaning_are_refused(asked, tmp_path, rules, words):
+    with pytest.raises(BadInput, match=words):
+        chosen(asked, tmp_path, **rules)
+
+
+def test_runs_that_are_not_there_or_keep_no_such_measure_are_named(asked, tmp_path):
+    other = asked.with_(seed=9)
+    with pytest.raises(MissingData, match=other.folder_name):
+        chosen(asked, tmp_path, train={"drop": 0.1, "lowest": "ema_loss", "runs": [other.to_dict()]})
+    with pytest.raises(MissingData, match="beside"):
+        chosen(asked, None, train={"drop": 0.1, "lowest": "ema_loss", "runs": [asked.to_dict()]})
+    with pytest.raises(BadInput, match="has no score"):
+        chosen(asked, tmp_path, train={"drop": 0.1, "lowest": "score", "runs": [asked.to_dict()]})

@@ -1,0 +1,97 @@
+"""A run that reads ahead is the run that does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fairweight.data import Streamed
+from fairweight.errors import UnreadableFile
+from fairweight.methods.forml import FORML
+from fairweight.methods.jtt import JTT
+from fairweight.models.mlp import MLP
+from fairweight.training.fit import fit
+from fairweight.training.options import FitOptions
+from fairweight.training.reader import Reader
+from fairweight.types import Batch
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """The same samples in memory and in a file."""
+    stream = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 255, (50, 1, 2, 3), generator=stream, dtype=torch.uint8)
+    np.save(tmp_path / "pixels.npy", pixels.numpy())
+    places, labels = torch.randperm(50, generator=stream)[:41], torch.randint(0, 2, (41,), generator=stream)
+    return Batch(pixels[places], labels), Streamed(tmp_path / "pixels.npy", places, labels)
+
+
+class Counted:
+    """Rows of an epoch's steps, noting which were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __call__(self, step: int) -> torch.Tensor:
+        self.asked.append(step)
+        return torch.tensor([step % 41, (3 * step) % 41])
+
+
+def test_every_step_gets_its_batch_and_nothing_is_read_beyond_the_epoch(samples):
+    held, streamed = samples
+    rows = Counted()
+    reader = Reader(streamed, rows, per_epoch=10)
+    for step in [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 27, 28]:  # a run that goes on, and one that is moved
+        assert torch.equal(reader.batch(step).inputs, held.take(torch.tensor([step % 41, (3 * step) % 41])).inputs)
+        assert max(rows.asked) // 10 == step // 10
+    reader.close()
+    plain = Reader(held, rows, per_epoch=10)
+    assert torch.equal(plain.batch(4).labels, held.labels[torch.tensor([4, 12])])
+    plain.close()
+
+
+def trained(train, method=FORML):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(_Floats(), MLP(6, 2))
+    exemplar = Batch(torch.arange(24, dtype=torch.uint8).reshape(4, 1, 2, 3), torch.tensor([0, 1, 0, 1]))
+    reweighter = method(model, 41)
+    fit(
+        model, torch.optim.SGD(model.parameters(), 0.1), reweighter, train, exemplar, 3,
+        options=FitOptions(batch_size=8, per_cell=2),
+    )  # fmt: skip
+    return torch.cat([p.flatten() for p in model.parameters()])
+
+
+class _Floats(torch.nn.Module):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs.flatten(1).float() / 255
+
+
+@pytest.mark.parametrize("method", [FORML, JTT])  # JTT draws other rows in later epochs
+def test_a_streamed_run_equals_one_in_memory(samples, method):
+    held, streamed = samples
+    assert torch.equal(trained(held, method), trained(streamed, method))
+
+
+def test_processes_give_the_same_run_and_live_through_its_epochs(samples):
+    held, streamed = samples
+    assert torch.equal(trained(held), trained(replace(streamed, reader_processes=1)))
+
+
+def test_a_reader_that_is_killed_is_one_sentence(samples):
+    ahead = samples[1].read_ahead()
+    assert not ahead.processes
+    ahead.close()
+    ahead = replace(samples[1], reader_processes=1).read_ahead()
+    batches = ahead.batches([torch.arange(2)] * 40)
+    next(batches)
+    for pid in list(ahead._pool._processes):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(UnreadableFile, match="was stopped"):
+        list(batches)
+    ahead.close()
