@@ -18,7 +18,7 @@ import fairweight as fw
 from fairweight import catalog
 
 FOLDER = Path(__file__).parent / "curves"
-METHODS = "reweight"  # the folder that the catalog looks in: where it gets another name, this is the line
+METHODS = "methods"  # the folder that the catalog looks in: where it gets another name, this is the line
 STEPS, BATCH = 20, 12
 HOW_TO_WRITE = "To write golden files: .venv/bin/python -m tests.golden.write (and say in the commit why they changed)."
 
