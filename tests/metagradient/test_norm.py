@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fairweight.fast.traced_step import TracedStep
+from fairweight.metagradient._batch_norm import NormTangents
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 import fairweight as fw
-from fairweight.fast.traced_step import TracedStep
-from fairweight.metagradient._batch_norm import NormTangents
 from fairweight.metagradient.forward import _load_tables
 from fairweight.objectives.mean import MeanLoss
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
+from fairweight.fast.traced_step import TracedStep
 from torch.profiler import ProfilerActivity, profile
 
 import fairweight as fw
-from fairweight.fast.traced_step import TracedStep
 from fairweight.metagradient import choose, classification_loss
 from fairweight.metagradient.passes import trainable
 from fairweight.objectives.mean import MeanLoss

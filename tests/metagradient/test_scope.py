@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from fairweight.metagradient._watched import hooks_are_seen
 from tests import networks as net
 from tests import oracle
 from torch import Tensor, nn
@@ -13,7 +14,6 @@ from torch import Tensor, nn
 import fairweight as fw
 from fairweight.errors import BadInput, NoLinearHead, UnknownName
 from fairweight.metagradient import Scope, choose, forward, score_gradient, virtual_forward
-from fairweight.metagradient._watched import hooks_are_seen
 from fairweight.metagradient.choose import tangent
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.objectives.variance import LossVariance

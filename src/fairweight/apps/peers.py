@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient import Solution
-from fairweight.metagradient.displacement import evaluate
-from fairweight.metagradient.passes import call, predicted
+from fairweight.metagradient import ForwardPass, Mode, Solution, forward
+from fairweight.metagradient.passes import call
+from fairweight.metagradient.solve import evaluate
 from fairweight.methods import current_lr
 from fairweight.methods.forml import FORML
-from fairweight.types import Batch, StepRecord
+from fairweight.types import Batch
 
 
 class _Peer(FORML):
@@ -26,30 +27,16 @@ class _Peer(FORML):
         """The gradient of the objective after the virtual step, in the scores."""
         raise NotImplementedError
 
-    def whole(
-        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
-    ) -> StepRecord | None:
-        """All of the step."""
+    def forward(
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
+    ) -> ForwardPass:
+        """The virtual step first, then a forward pass for the real one."""
         assert exemplar is not None
-        rows = self.rows(batch, check=False)
-        before = self._own[rows]
+        self.mode = Mode(self.library)
+        scores = self._batch_scores(batch).clone().requires_grad_()
         with torch.enable_grad():
-            found = self.virtual(batch, exemplar, before.clone().requires_grad_(), current_lr(optimizer))
-            self._move(rows, None, found, before, current_lr(optimizer))
-            weights = self.form.weights(self._own[rows])
-            logits = call(self.model, batch.inputs, len(batch))
-            losses = self.loss(logits, batch.labels)
-            total = (weights * losses).sum() * scale
-        total.backward()  # type: ignore[no-untyped-call]
-        return StepRecord(
-            loss=total.detach(),
-            losses=losses.detach(),
-            weights=weights,
-            correct=predicted(logits.detach()) == batch.labels,
-            objective=found.objective,
-            gradient=found.gradient,
-            mode=self.library,
-        )
+            found = self.virtual(batch, exemplar, scores, current_lr(optimizer))
+        return replace(forward(self.model, batch, self.loss, check=check), solution=found)
 
     def _after(self, model: Any, exemplar: Batch, scores: Tensor) -> Solution:
         held = self.loss(call(model, exemplar.inputs, len(exemplar)), exemplar.labels)

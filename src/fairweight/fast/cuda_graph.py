@@ -66,10 +66,8 @@ class CapturedStep:
 
     def __call__(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
         """One step."""
-        every = getattr(self.reweighter, "agreement_every", 0)
-        looks = every > 0 and self.reweighter.steps % every == 0
         shapes = tuple((tuple(t.shape), t.dtype) for t in _tensors(batch, exemplar))
-        phase = f"{self.reweighter.phase}, with a look at agreement" if looks else self.reweighter.phase
+        phase = self.reweighter.phase
         if phase in self.refusals or self._shapes not in ((), shapes):
             return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
         self._shapes = shapes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +14,7 @@ from torch.func import functional_call
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
 from fairweight.metagradient._context import RandomState as RandomState
-from fairweight.metagradient._context import kernels, taken_back
-from fairweight.metagradient._watched import Watched, hooks_are_seen
+from fairweight.metagradient._context import kernels, restored_on_error
 from fairweight.types import Batch, Loss, map_tensors
 
 Parameters = dict[str, Tensor]
@@ -33,7 +32,7 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
-def compiled(model: nn.Module) -> bool:
+def is_compiled(model: nn.Module) -> bool:
     """Whether torch.compile wraps the module; its graphs may not be gone back through twice."""
     while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         model = model.module
@@ -169,6 +168,28 @@ def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Mode:
+    """How the score gradient is computed, and why."""
+
+    name: str
+    plain_kernels: bool = False
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}, attention by elementary operations" if self.plain_kernels else self.name
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The score gradient, and what was seen on the way to it."""
+
+    gradient: Tensor  # [B]
+    objective: Tensor  # []
+    exemplar_losses: Tensor  # [E]
+    pull: Tensor | None = None  # [B]; the oracle does not see it
+
+
 @dataclass
 class ForwardPass:
     """One forward pass over a train batch with its graph, and what it takes to run it again elsewhere."""
@@ -182,7 +203,11 @@ class ForwardPass:
     random: RandomState | None  # as it was before the pass
     plain_kernels: bool = False
     buffers: Parameters | None = None  # as they were before the pass; None: as they are
-    watched: Watched | None = None  # the last linear layer in this pass, where it was asked for and can be seen
+    solution: Solution | None = None  # where the pass has found it already
+    check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
+
+    keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
+    note: ClassVar[str] = ""  # how it was run, for the record
 
     @property
     def device(self) -> torch.device:
@@ -200,6 +225,38 @@ class ForwardPass:
         with self.again():
             return run(self.model, parameters, batch.inputs, len(batch), then, buffers=self.buffers, full=full)
 
+    def at(self, logits: Tensor) -> ForwardPass:
+        """The same pass with other logits."""
+        return replace(self, logits=logits, losses=self.loss(logits, self.batch.labels))
+
+    # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
+
+    def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
+        """Gradient of a function of the losses by the parameters; the graph is kept for the real step."""
+        found = torch.autograd.grad(
+            total,
+            list(moving.values()),
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        return dict(zip(moving, map(dense, found), strict=True))
+
+    def pull(self, direction: Parameters) -> Tensor | None:
+        """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]
+        return None
+
+    def backward(self, total: Tensor) -> None:
+        """Add the gradient of a function of the losses to every parameter's `.grad`."""
+        if total.requires_grad:
+            total.backward()  # type: ignore[no-untyped-call]
+
+
+def dense(slope: Tensor) -> Tensor:
+    """A gradient as a plain tensor: embeddings may give sparse ones."""
+    return slope.to_dense() if slope.is_sparse else slope
+
 
 def forward(
     model: nn.Module,
@@ -209,62 +266,46 @@ def forward(
     plain_kernels: bool = False,
     twice: bool = False,
     check: bool = True,
-    layer: nn.Linear | None = None,
 ) -> ForwardPass:
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
     twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
     pass takes the memory of what was saved), so its wrapper is left out.
-    layer: the one that gives the logits, whose input is to be kept.
     """
     inner = unwrap(model)
     model = getattr(model, "_orig_mod", model) if twice else model
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
-    watched = Watched(layer) if layer is not None and hooks_are_seen(model) else None
-    with torch.enable_grad(), kernels(plain_kernels), taken_back(inner, buffers, random):
-        with nullcontext() if watched is None else watched.during():
-            logits = call(model, batch.inputs, len(batch))
-        if watched is not None:
-            watched.ends(logits)
+    with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):
+        logits = call(model, batch.inputs, len(batch))
         if check:
             check_labels(logits, batch.labels, "train")
-        losses = per_sample(loss, logits, batch.labels)
-        _check_graph(losses)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, watched)
+        losses = _losses_with_graph(loss, logits, batch.labels)
+    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check)
 
 
 def virtual_forward(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss = classification_loss,
-    *,
-    plain_kernels: bool = False,
-    layer: nn.Linear | None = None,
+    model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False
 ) -> ForwardPass:
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
     inner = unwrap(model)
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
-    replay = nullcontext() if random is None else random.replayed()
-    watched = Watched(layer) if layer is not None and hooks_are_seen(inner) else None
-    with torch.enable_grad(), replay, kernels(plain_kernels):
-        with nullcontext() if watched is None else watched.during():
-            logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is)
-        if watched is not None:
-            watched.ends(logits)
+    with torch.enable_grad(), nullcontext() if random is None else random.replayed(), kernels(plain_kernels):
+        logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is)
         check_labels(logits, batch.labels, "train")
-        losses = per_sample(loss, logits, batch.labels)
-        _check_graph(losses)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, watched=watched)
+        losses = _losses_with_graph(loss, logits, batch.labels)
+    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)
 
 
-def _check_graph(losses: Tensor) -> None:
+def _losses_with_graph(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+    losses = per_sample(loss, logits, labels)
     if not losses.requires_grad:
         raise NotDifferentiable(
             "The losses do not depend on the model's parameters; remove detach() or no_grad from its forward pass."
         )
+    return losses
 
 
 def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:

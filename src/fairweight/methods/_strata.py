@@ -56,13 +56,15 @@ class StratumWeights(KnownWeights):
         self._counts, self._counted = count_cells(train.labels, train.groups), True
         self._tabulate()
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._counted and self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
+    def relative(self, batch: Batch) -> Tensor:
         """The table's entry for each sample."""  # [B]
         if not self._counted:
             self._see(batch)
         assert self._table is not None
-        if check:
-            check_within(self._table, batch, type(self).__name__)
         return look_up(self._table, batch.labels, batch.groups)
 
     def _see(self, batch: Batch) -> None:

@@ -56,12 +56,14 @@ class ClassDifficulty(KnownWeights):
         if self._table is None:
             self._table = torch.ones(len(count_cells(train.labels, None)), 1, device=self.device)
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
+    def relative(self, batch: Batch) -> Tensor:
         """The weight of each sample's class."""  # [B]
         if self._table is None:
             return torch.ones(len(batch), device=batch.labels.device)
-        if check:
-            check_within(self._table, batch, type(self).__name__)
         return look_up(self._table, batch.labels, None)
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:

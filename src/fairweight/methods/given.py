@@ -66,11 +66,15 @@ class Given(KnownWeights):
                 "take those that a run has learned."
             )
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._each is not None:
+            self.check_rows(batch)
+
+    def relative(self, batch: Batch) -> Tensor:
         """The number of each sample."""  # [B]
         if self._each is None:
             return torch.ones(len(batch), device=batch.labels.device)
-        return self._each[self.rows(batch, check)]
+        return self._each[self.rows(batch)]
 
     def state_dict(self) -> dict[str, Any]:
         """Every sample's number."""

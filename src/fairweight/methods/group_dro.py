@@ -69,17 +69,17 @@ class GroupDRO(Reweighter):
         self._counts = counts.to(self.device)
         self._gains = grown(self._gains, *counts.shape)
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._counts is not None:
+            check_within(self._gains, self._as_strata(batch), type(self).__name__)
+
+    def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Raise q by each group's loss, then share each group's q among its members."""
         batch = self._as_strata(done.batch)
         if self._counts is None:  # without begin: a group is known from when it is seen (a wait on a GPU)
             if not self.normalised:
                 raise NotBegun("GroupDRO(normalised=False) must know every group; call begin(train) first (fit does).")
             self._gains = grown(self._gains, *count_cells(batch.labels, batch.groups).shape)
-        elif check:
-            check_within(self._gains, batch, type(self).__name__)
         losses = done.losses.detach()
         places = torch.arange(self._gains.numel(), device=losses.device).reshape(self._gains.shape)
         member = look_up(places, batch.labels, batch.groups)[:, None] == places.flatten()[None, :]  # [B, S]

@@ -57,9 +57,12 @@ class JTT(KnownWeights):
         """The rows that are weighed up."""  # [M]
         return torch.nonzero(self._wrong).flatten()
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        self.check_rows(batch)
+
+    def relative(self, batch: Batch) -> Tensor:
         """upweight for an error, 1 for the rest."""  # [B]
-        wrong = self._wrong[self.rows(batch, check)]
+        wrong = self._wrong[self.rows(batch)]
         return torch.where(wrong, self.upweight, 1.0)
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:

@@ -93,12 +93,14 @@ class LabelBias(KnownWeights):
         self._fit_table(rows, columns)
         self._require()
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
+    def relative(self, batch: Batch) -> Tensor:
         """σ(2 λ) of each sample's label and group; all alike before begin."""  # [B]
         if self._table is None:
             return torch.full((len(batch),), 0.5, device=batch.labels.device)
-        if check:
-            check_within(self._table, batch, type(self).__name__)
         return look_up(self._table, batch.labels, batch.groups)
 
     def violation(self, samples: Samples, predictions: Tensor) -> Tensor:

@@ -74,20 +74,24 @@ class MOEW(KnownWeights):
             placed[rows_of(train, self.num_samples, type(self).__name__).to(z.device)] = z
             self._each = self._weights_of(placed)
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._each is not None:
+            self.check_rows(batch)
+        elif self.alpha is not None and self.embedding == "label" and int(batch.labels.max()) >= len(self.alpha):
+            raise BadInput(
+                f"The batch has label {int(batch.labels.max())} and MOEW's alpha {len(self.alpha)} numbers; "
+                "give one per label."
+            )
+
+    def relative(self, batch: Batch) -> Tensor:
         """σ(α·z) of each sample."""  # [B]
         if self.alpha is None:
             return torch.full((len(batch),), 0.5, device=batch.labels.device)
         if self.embedding == "label":
-            if check and len(batch) and int(batch.labels.max()) >= len(self.alpha):
-                raise BadInput(
-                    f"The batch has label {int(batch.labels.max())} and MOEW's alpha {len(self.alpha)} numbers; "
-                    "give one per label."
-                )
             return torch.sigmoid(self.alpha)[batch.labels]
         if self._each is None:
             raise NotBegun("MOEW(embedding='autoencoder') embeds the training set; call begin(train) first (fit does).")
-        return self._each[self.rows(batch, check)]
+        return self._each[self.rows(batch)]
 
     def _weights_of(self, z: Tensor) -> Tensor:
         if self.alpha is None:

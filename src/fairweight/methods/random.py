@@ -47,9 +47,12 @@ class Random(KnownWeights):
         self.seed = torch.initial_seed() if seed is None else seed
         self._turn = torch.zeros((), dtype=torch.int64, device=self.device)  # [] draws made
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        self.check_rows(batch)
+
+    def relative(self, batch: Batch) -> Tensor:
         """Each row's number: a function of the seed, the row and, where redrawn, the step."""  # [B]
-        return self._draw(self.rows(batch, check))
+        return self._draw(self.rows(batch))
 
     def _draw(self, rows: Tensor) -> Tensor:
         if self.kind == "redrawn":

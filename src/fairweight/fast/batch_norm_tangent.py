@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
+from fairweight.metagradient.forward import SHORTCUTS
 from fairweight.metagradient.passes import in_full
 
 
@@ -28,7 +29,8 @@ class NormTangents(TorchFunctionMode):
         if func is not F.batch_norm:
             return func(*args, **kwargs)
         given = _arguments(*args, **kwargs)
-        return _batch_norm(given) if given["training"] else func(*args, **kwargs)
+        found = _batch_norm(given) if given["training"] else None
+        return func(*args, **kwargs) if found is None else found
 
 
 def _arguments(
@@ -44,13 +46,12 @@ def _arguments(
     return locals()
 
 
-def _batch_norm(given: dict[str, Any]) -> Tensor:
+def _batch_norm(given: dict[str, Any]) -> Tensor | None:
     (x, dx), (weight, d_weight), (bias, d_bias) = (_parts(given[name]) for name in ("input", "weight", "bias"))
-    assert x is not None
+    if x is None or (dx is None and d_weight is None and d_bias is None):
+        return None
     # as the pass before did it, so that a traced graph holds it once; running statistics are moved by that one
     out, mean, inverse = torch.native_batch_norm(x, weight, bias, None, None, True, given["momentum"], given["eps"])
-    if dx is None and d_weight is None and d_bias is None:
-        return out
     along = tangent(x, weight, mean, inverse, dx, d_weight, d_bias)
     made: Tensor = forward_ad.make_dual(out, along)  # type: ignore[no-untyped-call]
     return made
@@ -91,3 +92,6 @@ def tangent(
     found = torch.addcmul(by_channel(shift), moved, by_channel(along))
     del moved  # uncompiled, these are the largest tensors of the pass: as few at a time as can be
     return found.addcmul_(centred, by_channel(scale)).to(x.dtype)
+
+
+SHORTCUTS.append(NormTangents)
