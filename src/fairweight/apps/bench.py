@@ -53,8 +53,14 @@ class Timing:
         return asdict(self)
 
 
-def _forml(**options: Any) -> Make:
-    return lambda model, n: FORML(model, n, agreement_every=0, **options)
+def _forml(backend: str | None = None, **options: Any) -> Make:
+    def make(model: nn.Module, n: int) -> FORML:
+        method = FORML(model, n, agreement_every=0, **options)
+        if backend is not None:
+            method.compile(backend)
+        return method
+
+    return make
 
 
 def _by(peer: type[FORML]) -> Make:
@@ -67,7 +73,7 @@ def ways(device: str) -> list[Way]:
         Way("plain", Uniform, "eager"),
         Way("double backward", _forml(gradient="double-backward"), "eager"),
         Way("forward", _forml(gradient="forward"), "eager"),
-        Way("forward, traced", _forml(gradient="forward", trace=True), "eager"),
+        Way("forward, traced", _forml("eager", gradient="forward"), "eager"),
         Way("difference", _forml(gradient="difference"), "eager", exact=False),
         Way("forward at θ (look_ahead=None)", _forml(gradient="forward", look_ahead=None), "eager", exact=False),
         Way("every=5, forward", _forml(gradient="forward", every=5), "eager", exact=False),
@@ -78,10 +84,10 @@ def ways(device: str) -> list[Way]:
             Way("plain", Uniform, "graph"),
             Way("double backward", _forml(gradient="double-backward"), "graph"),
             Way("forward", _forml(gradient="forward"), "graph"),
-            Way("forward, traced", _forml(gradient="forward", trace=True), "graph"),
+            Way("forward, traced", _forml("eager", gradient="forward"), "graph"),
             Way("plain", Uniform, "compiled"),
-            Way("forward, traced", _forml(gradient="forward", trace="compile"), "compiled"),
-            Way("every=5, traced", _forml(gradient="forward", trace="compile", every=5), "compiled", exact=False),
+            Way("forward, traced", _forml("inductor", gradient="forward"), "compiled"),
+            Way("every=5, traced", _forml("inductor", gradient="forward", every=5), "compiled", exact=False),
         ]
     return found
 
@@ -158,7 +164,7 @@ def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: b
         torch.cuda.synchronize()
     warm_up = time.perf_counter() - started
     refusal = captured.refusal if captured is not None else None
-    graphs = getattr(reweighter, "_graphs", None)
+    graphs = getattr(reweighter, "_traced", None)
     refusal = refusal or (graphs.refusal if graphs is not None else None)
     peak = (torch.cuda.max_memory_allocated() - before) / 2**20 if on_gpu else None
     return Ready(step, every, warm_up, peak, refusal)

@@ -33,7 +33,7 @@ class TracedPass(ForwardPass):
     traced: Traced | None = None
 
     keeps_graph = False
-    note = ", traced"
+    ran_as = "forward, traced"
 
     def backward(self, total: Tensor) -> None:
         """Add the gradient: the graph of total ends at the losses, and the second half starts from its slope there."""

@@ -18,6 +18,7 @@ from fairweight.metagradient.passes import (
     ForwardPass,
     Mode,
     Parameters,
+    dense,
     is_compiled,
     trainable,
     unwrap,
@@ -73,7 +74,7 @@ def _forward(trial: _Trial, asked: str) -> Mode:
         )
     # A function with a backward pass of its own, such as a straight-through estimator, has no difference to follow.
     apart = second == UNSEEN or trial.refusal(difference.tangent, tolerance=_ROUGH) == UNSEEN
-    if apart and not trial.refusal(double_backward.tangent):
+    if (apart or trial.scope is not None) and not trial.refusal(double_backward.tangent):
         return Mode("double-backward", reason=second)
     return Mode("difference", reason=f"an operator has no forward-mode derivative ({second})")
 
@@ -139,8 +140,10 @@ class _Trial:
         else:
             moved = tangent_of(done, along)
         u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
-        slope = done.slopes((done.logits * u.to(done.logits.dtype)).sum(), moving)
-        back = sum(float((slope[name] * r).sum(dtype=torch.float64)) for name, r in along.items())
+        slope = torch.autograd.grad(
+            done.logits, list(moving.values()), u.to(done.logits.dtype), allow_unused=True, materialize_grads=True
+        )
+        back = sum(float((dense(s) * r).sum(dtype=torch.float64)) for s, r in zip(slope, along.values(), strict=True))
         ahead = float((u * moved).sum(dtype=torch.float64))
         tolerance = max(tolerance, _TOLERANCE.get(done.logits.dtype, 0.05))
         if abs(back - ahead) > tolerance * max(abs(back), abs(ahead)):

@@ -207,7 +207,7 @@ class ForwardPass:
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
-    note: ClassVar[str] = ""  # how it was run, for the record
+    ran_as: ClassVar[str | None] = None  # for the record; None: as the gradient mode says
 
     @property
     def device(self) -> torch.device:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from functools import partial
 from typing import Any
@@ -34,6 +35,8 @@ from fairweight.methods.ties import Tie, TiedScores
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
 from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
+
+_log = logging.getLogger("fairweight")
 
 
 class FORML(ExemplarMethod):
@@ -105,6 +108,8 @@ class FORML(ExemplarMethod):
         bare = isinstance(self.form, Softmax) and self.look_ahead.statistics == "batch"
         if bare:
             self._traced = TracedSteps(backend)
+        else:
+            _log.info("passes run one by one: a step as one graph has softmax weights and the batch's statistics")
         if (self.every > 1 or not bare) and backend != "eager":
             super().compile()
 
@@ -185,7 +190,7 @@ class FORML(ExemplarMethod):
             pull=found.pull,
             gradient=found.gradient,
             look=partial(self._look, done, exemplar, rates, self.mode) if self._looks else None,
-            mode=f"{self.mode}{done.note}" + ("" if self.scope is None else f", scope {self.scope}"),
+            mode=(done.ran_as or str(self.mode)) + ("" if self.scope is None else f", scope {self.scope}"),
         )
 
     def _look(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor | None:
