@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairweight.metagradient.passes import RandomState
-from fairweight.methods import Reweighter
 from fairweight.types import Batch, StepRecord, map_tensors
+
+if TYPE_CHECKING:
+    from fairweight.methods import Reweighter
 
 _log = logging.getLogger("fairweight")
 WARM_UP = 3  # eager steps before the capture: the mode is chosen and the optimizer's state exists by then

@@ -57,7 +57,6 @@ class KnownWeights(Reweighter):
         raise NotImplementedError
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Keep the sets at hand."""
         rows_of(train, self.num_samples, type(self).__name__)
         self._train, self._exemplar = train, exemplar
 
@@ -83,7 +82,6 @@ class KnownWeights(Reweighter):
         return each
 
     def sampling_weights(self) -> Tensor | None:
-        """The weights, where they act through the draws."""  # [N]
         if self.through == "loss":
             return None
         weights = self.weights()

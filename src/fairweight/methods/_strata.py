@@ -46,7 +46,6 @@ class StratumWeights(KnownWeights):
         raise NotImplementedError
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Count the training set."""
         super().begin(train, exemplar)
         if self.by != "label" and train.groups is None:
             raise MissingGroups(
@@ -82,11 +81,9 @@ class StratumWeights(KnownWeights):
         self._table = stratum_table(counts, self.by, self.rule).float().to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts."""
         return {**super().state_dict(), "counts": self._counts.clone(), "counted": self._counted}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the counts back."""
         super().load_state_dict(state)
         self._counts, self._counted = state["counts"].cpu().clone(), bool(state["counted"])
         if len(self._counts):

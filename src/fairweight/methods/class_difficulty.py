@@ -46,7 +46,6 @@ class ClassDifficulty(KnownWeights):
         self._table: Tensor | None = None  # [K, 1], on the device
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Make room for every label."""
         super().begin(train, exemplar)
         if self.measured_on == "exemplar" and exemplar is None:
             raise MissingExemplar(
@@ -78,11 +77,9 @@ class ClassDifficulty(KnownWeights):
         self._table.copy_(weights[:, None])  # in place: a captured graph reads on
 
     def state_dict(self) -> dict[str, Any]:
-        """The classes' weights."""
         return {**super().state_dict(), "table": None if self._table is None else self._table.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the classes' weights back."""
         super().load_state_dict(state)
         self._table = None if state["table"] is None else state["table"].clone().to(self.device)
 

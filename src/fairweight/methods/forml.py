@@ -130,7 +130,6 @@ class FORML(ExemplarMethod):
 
     @property
     def phase(self) -> str:
-        """Whether the next step moves scores (and looks at agreement), or only weighs by them."""
         if self.steps % self.every:
             return "weigh"
         return "move, with a look at agreement" if self._looks else "move"
@@ -224,7 +223,6 @@ class FORML(ExemplarMethod):
         self._visits += len(rows) / self.num_samples
 
     def state_dict(self) -> dict[str, Any]:
-        """Scores, the score step's memory, the shared scores and the gradient mode."""
         state: dict[str, Any] = {
             **super().state_dict(),
             "own": self._own.clone(),
@@ -238,7 +236,6 @@ class FORML(ExemplarMethod):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put everything back, bit for bit; refuse what another setting saved before anything is changed."""
         if "own" not in state or len(state["own"]) != self.num_samples:
             raise ScoresMismatch(
                 f"The saved scores are of {len(state.get('own', ()))} samples and this FORML is for "

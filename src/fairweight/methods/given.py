@@ -58,7 +58,6 @@ class Given(KnownWeights):
         self.needs = frozenset()
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Say so where there is nothing to weigh by."""
         super().begin(train, exemplar)
         if self._each is None:
             _log.warning(
@@ -77,11 +76,9 @@ class Given(KnownWeights):
         return self._each[self.rows(batch)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Every sample's number."""
         return {**super().state_dict(), "each": None if self._each is None else self._each.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put them back."""
         each = state["each"]
         if each is not None and len(each) != self.num_samples:
             raise ScoresMismatch(

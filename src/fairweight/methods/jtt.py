@@ -76,11 +76,9 @@ class JTT(KnownWeights):
         self._wrong.copy_(wrong)  # in place: a captured graph reads on
 
     def state_dict(self) -> dict[str, Any]:
-        """The errors."""
         return {**super().state_dict(), "wrong": self._wrong.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the errors back."""
         if len(state["wrong"]) != self.num_samples:
             raise ScoresMismatch(
                 f"The saved errors are of {len(state['wrong'])} samples and this JTT is for {self.num_samples}: resume "

@@ -69,7 +69,6 @@ class LabelBias(KnownWeights):
         return None if self._lambda is None else self._lambda.clone()
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Settle the constraint, and make room for every label and group."""
         super().begin(train, exemplar)
         rows, columns = count_cells(train.labels, train.groups).shape
         if self.target is not None:
@@ -153,11 +152,9 @@ class LabelBias(KnownWeights):
             self._table = table.to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """λ and the constraint it belongs to."""
         return {**super().state_dict(), "multipliers": self.multipliers, "constraint": self.constraint}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put λ back."""
         if self.constraint not in (None, state["constraint"]):
             raise BadInput(
                 f"The saved multipliers are of constraint={state['constraint']!r} and this LabelBias has "

@@ -92,12 +92,10 @@ class MetaWeightNet(ExemplarMethod):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The net and its optimizer's memory."""
         memory = {name: value.clone() for name, value in self._optimizer.state[self._net].items() if value is not None}
         return {**super().state_dict(), "net": self._net.detach().clone(), "memory": memory}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put both back."""
         if state["net"].shape != self._net.shape:
             raise BadInput(
                 f"The saved net has {len(state['net'])} parameters and this one {len(self._net)}; give the same hidden."

@@ -61,7 +61,6 @@ class MOEW(KnownWeights):
             self._each = self._weights_of(embedding)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Fit the autoencoder where one is asked for."""
         super().begin(train, exemplar)
         if self.alpha is None:
             _log.warning(
@@ -101,12 +100,10 @@ class MOEW(KnownWeights):
         return torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
 
     def state_dict(self) -> dict[str, Any]:
-        """α, and every sample's weight where the label does not give it."""
         copy = {name: None if t is None else t.clone() for name, t in (("alpha", self.alpha), ("each", self._each))}
         return {**super().state_dict(), **copy}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put them back."""
         if state["each"] is not None and len(state["each"]) != self.num_samples:
             raise ScoresMismatch(
                 f"The saved weights are of {len(state['each'])} samples and this MOEW is for {self.num_samples}: "

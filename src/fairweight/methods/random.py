@@ -69,11 +69,9 @@ class Random(KnownWeights):
         return each / torch.where(mean > 0, mean, torch.ones_like(mean))
 
     def state_dict(self) -> dict[str, Any]:
-        """The seed, and how many draws were made."""
         return {**super().state_dict(), "seed": self.seed, "turn": self._turn.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on drawing where that run was."""
         if self._given and int(state["seed"]) != self.seed:
             raise BadInput(
                 f"The saved weights were drawn with seed={state['seed']} and this Random has seed={self.seed}; "
