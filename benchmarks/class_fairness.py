@@ -98,7 +98,6 @@ CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
     "tied .01, 3 variance": tied(0.01, "mean + 3 * variance"),
     "tied .01, 0.3 variance": tied(0.01, "mean + 0.3 * variance"),
     "tied .01, max discrepancy": tied(0.01, "mean + max-discrepancy"),
-    "tied .01, memory .9": tied(0.01, direction_memory=0.9),
     "tied and own .03": ("forml", {"tie": "label", **adaptive(0.03)}),
     "agreeing own .3": ("agreeing", {"rate": 0.3}),
     "agreeing tied .03": ("agreeing", {"rate": 0.03, "tie": "label", "own": False}),
