@@ -77,6 +77,23 @@ def merge(whole: GraphModule, p_count: int, held_names: list[str]) -> list[tuple
     return [(norm, tail[2 * k], tail[2 * k + 1]) for k, (norm, _, _) in enumerate(kept)]
 
 
+def draws_random(whole: GraphModule) -> bool:
+    """True if the graph draws random numbers."""
+    return any(
+        node.op == "call_function" and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        for node in whole.graph.nodes
+    )
+
+
+def tidy(whole: GraphModule) -> None:
+    """Take out what copies nothing, and what nobody asks for, in place."""
+    for node in list(whole.graph.nodes):
+        if node.op == "call_function" and node.target in _SAME - {_aten.clone.default}:
+            node.replace_all_uses_with(node.args[0])
+            whole.graph.erase_node(node)
+    whole.graph.eliminate_dead_code()
+
+
 def split(whole: GraphModule, fixed: int, statistics: list[Node]) -> tuple[GraphModule, GraphModule, list[bool]]:
     """Before and after the new weights are known; and of each gradient, whether it depends on them."""
     nodes = list(whole.graph.nodes)

@@ -13,19 +13,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.fx import GraphModule
 
 from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import merge, split
 from fairweight.fast.batch_norm_tangent import NormTangents
 from fairweight.metagradient._context import kernels
+from fairweight.metagradient._exchanged import exchanged
 from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
 from fairweight.metagradient.solve import Rates
 from fairweight.metagradient.whole_map import WholeStep, whole_map
 from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors
 
-_SEEN = WholeStep._fields[:-1]  # outputs before the model's gradients
+SEEN = WholeStep._fields[:-1]  # outputs before the model's gradients
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,18 @@ class TracedStep:
         at_rest: bool = False,
     ) -> None:
         self.model = model
+        self.random = False
         self.names = list(parameters)
         self.moving = [name for name in self.names if name in set(moving)]  # in the virtual step
         self.at_rest = at_rest
-        self._held = list(_held(model, self.names))
+        self._held = list(held_by(model, self.names))
         whole = self._trace(batch, exemplar, loss, objective)
         (output,) = (node for node in whole.graph.nodes if node.op == "output")
-        self.like = torch.empty(output.args[0][_SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
+        self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
         norms = merge(whole, len(self.names), self._held)
         self.norms = [norm for norm, _, _ in norms]
         kept = [node for _, mean, inverse in norms for node in (mean, inverse)]
-        first, second, late = split(whole, len(_SEEN), kept)
+        first, second, late = split(whole, len(SEEN), kept)
         self._used = [name for name, is_late in zip(self.names, late, strict=True) if is_late]
         self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
         self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
@@ -72,26 +73,30 @@ class TracedStep:
 
     def solve(self, parameters: Parameters, scores: Tensor, rates: Rates, batch: Batch, exemplar: Batch) -> Traced:
         """The score gradient at these parameters; nothing is moved."""
-        held = _held(self.model, self.names)
-        with torch.no_grad():
+        held = held_by(self.model, self.names)
+        with torch.no_grad(), torch.autocast(scores.device.type, enabled=False):  # casts are in the graph
             out = self.first(
                 *(parameters[name].detach() for name in self.names),
                 *(held[name] for name in self._held),
                 scores,
                 *self._rates(parameters, rates),
-                *_leaves(batch),
-                *_leaves(exemplar),
+                *leaves(batch),
+                *leaves(exemplar),
             )
-        stop = len(_SEEN) + 2 * len(self.norms)
-        seen = dict(zip(_SEEN, out, strict=False))
-        return Traced(seen, statistics=tuple(out[len(_SEEN) : stop]), rest=tuple(out[stop:]))
+        stop = len(SEEN) + self._statistics
+        seen = dict(zip(SEEN, out, strict=False))
+        return Traced(seen, statistics=tuple(out[len(SEEN) : stop]), rest=tuple(out[stop:]))
+
+    @property
+    def _statistics(self) -> int:
+        return 2 * len(self.norms)
 
     def gradients(self, traced: Traced, weights: Tensor) -> Parameters:
         """The gradient of the loss under new weights, over the same forward pass, by every parameter in use.
 
         The others get none, as from autograd: with zeros an optimizer would go on to decay them.
         """
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(weights.device.type, enabled=False):
             return dict(zip(self._used, self._second(weights, *traced.rest), strict=True))
 
     def move_statistics(self, traced: Traced) -> None:
@@ -113,27 +118,32 @@ class TracedStep:
         for name in self.moving:
             rate, p = rates.get(name, 0.0), parameters[name]
             if not isinstance(rate, Tensor):
-                key = (float(rate), _rate_type(p), p.device)
+                key = (float(rate), rate_type(p), p.device)
                 if key not in made:  # written on the device: a copy from the host cannot be captured
                     made[key] = torch.full((), key[0], dtype=key[1], device=key[2])
                 rate = made[key]
             found.append(rate)
         return found
 
+    def _arguments(self, batch: Batch, exemplar: Batch) -> list[list[Tensor]]:
+        """Examples of what the graph is called with, by part."""
+        device, own = batch.labels.device, dict(self.model.named_parameters())
+        dtype = rate_type(next(iter(own.values())))
+        return [
+            [own[name].detach() for name in self.names],
+            list(held_by(self.model, self.names).values()),
+            [torch.zeros(len(batch), device=device, dtype=dtype)],  # scores
+            [torch.zeros((), dtype=rate_type(own[name]), device=device) for name in self.moving],
+            [t.clone() for t in leaves(batch)],  # a tensor given twice would be traced as one input
+            [t.clone() for t in leaves(exemplar)],
+            [torch.zeros(len(batch), device=device, dtype=dtype)],  # the new weights
+        ]
+
     def _trace(self, batch: Batch, exemplar: Batch, loss: Loss, objective: ObjectiveFunction) -> GraphModule:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         model = self.model
-        device, own = batch.labels.device, dict(model.named_parameters())
-        arguments: list[list[Tensor]] = [
-            [own[name].detach() for name in self.names],
-            list(_held(model, self.names).values()),
-            [torch.zeros(len(batch), device=device)],  # scores
-            [torch.zeros((), dtype=_rate_type(own[name]), device=device) for name in self.moving],
-            [t.clone() for t in _leaves(batch)],  # a tensor given twice would be traced as one input
-            [t.clone() for t in _leaves(exemplar)],
-            [torch.zeros(len(batch), device=device)],  # the new weights
-        ]
+        arguments = self._arguments(batch, exemplar)
 
         def whole(*flat: Tensor) -> list[Tensor]:
             rest = iter(flat)
@@ -143,7 +153,8 @@ class TracedStep:
             def net(at: Parameters, samples: Batch) -> Tensor:
                 copies = {name: t.clone() for name, t in beside.items()}
                 args, kwargs = call_arguments(samples.inputs, len(samples))
-                return logits_of(functional_call(model, (at, copies), args, kwargs), len(samples))
+                with exchanged(model, {**at, **copies}):
+                    return logits_of(model(*args, **kwargs), len(samples))
 
             found = whole_map(
                 net,
@@ -151,8 +162,8 @@ class TracedStep:
                 objective,
                 dict(zip(self.names, at, strict=True)),
                 scores,
-                _refill(batch, train),
-                _refill(exemplar, held_out),
+                refill(batch, train),
+                refill(exemplar, held_out),
                 dict(zip(self.moving, rates, strict=True)),
                 lambda gradient, weights: new,
                 at_rest=self.at_rest,
@@ -169,17 +180,18 @@ class TracedStep:
             raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
 
 
-def _held(model: nn.Module, names: Sequence[str]) -> Parameters:
+def held_by(model: nn.Module, names: Sequence[str]) -> Parameters:
     """What a pass reads beside the parameters that move: buffers, and frozen parameters."""
     frozen = {name: p.detach() for name, p in model.named_parameters() if name not in set(names)}
     return {**dict(model.named_buffers()), **frozen}
 
 
-def _rate_type(parameter: Tensor) -> torch.dtype:
+def rate_type(parameter: Tensor) -> torch.dtype:
+    """What a parameter's rate, and the scores, are held in."""
     return torch.promote_types(parameter.dtype, torch.float32)
 
 
-def _leaves(batch: Batch) -> list[Tensor]:
+def leaves(batch: Batch) -> list[Tensor]:
     """The tensors of a batch that a pass looks at, in a fixed order."""
     found: list[Tensor] = []
     map_tensors(batch.inputs, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
@@ -188,7 +200,7 @@ def _leaves(batch: Batch) -> list[Tensor]:
     return found
 
 
-def _refill(batch: Batch, leaves: Sequence[Tensor]) -> Batch:
+def refill(batch: Batch, leaves: Sequence[Tensor]) -> Batch:
     """The batch with other tensors in the places of its own."""
     rest = iter(leaves)
     inputs = map_tensors(batch.inputs, lambda _: next(rest))

@@ -14,9 +14,10 @@ from torch.fx import GraphModule
 from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.fast._trace_check import difference
 from fairweight.fast.compiled import compiled
+from fairweight.fast.per_layer_graph import LayerStep
 from fairweight.fast.step_graph import Traced, TracedStep
 from fairweight.metagradient.choose import UNSEEN
-from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, trainable, unwrap
+from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, trainable, unwrap, write_slopes
 from fairweight.metagradient.solve import Rates, check_finite
 from fairweight.types import Batch, Loss, ObjectiveFunction
 
@@ -33,16 +34,18 @@ class TracedPass(ForwardPass):
     traced: Traced | None = None
 
     keeps_graph = False
-    ran_as = "forward, traced"
+
+    @property
+    def ran_as(self) -> str:
+        """For the record."""
+        return "per-layer, traced" if isinstance(self.step, LayerStep) else "forward, traced"
 
     def backward(self, total: Tensor) -> None:
         """Add the gradient: the graph of total ends at the losses, and the second half starts from its slope there."""
         assert self.step is not None
         assert self.traced is not None
         (weights,) = torch.autograd.grad(total, self.losses)
-        for name, slope in self.step.gradients(self.traced, weights).items():
-            p = self.parameters[name]
-            p.grad = slope if p.grad is None else p.grad + slope
+        write_slopes(self.parameters, self.step.gradients(self.traced, weights))
         self.step.move_statistics(self.traced)
         self.traced = None  # what the second half needed: a look at agreement has that memory
 
@@ -84,7 +87,8 @@ class TracedSteps:
         parameters = trainable(inner)
         if self.step is None:
             try:
-                self.step = TracedStep(
+                kind = LayerStep if mode.name == "per-layer" else TracedStep
+                self.step = kind(
                     inner, parameters, batch, exemplar, loss, objective, list(rates), self._compile, at_rest=at_rest
                 )
             except NotDifferentiable as error:
@@ -104,8 +108,8 @@ class TracedSteps:
             inner, parameters, batch, loss, seen["logits"], seen["losses"].detach().requires_grad_(), None,
             plain_kernels=mode.plain_kernels, check=check, solution=solution, step=self.step, traced=traced,
         )  # fmt: skip
-        if not self._agreed:
-            tried = mode.name == "forward"  # which was compared with backward before it was chosen
+        if not self._agreed and not self.step.random:  # one that draws masks of its own has other logits
+            tried = mode.name in ("forward", "per-layer")  # compared with backward before they were chosen
             reason = difference(self.step, traced, done, exemplar, objective, rates, tried=tried)
             if reason is not None:
                 self._refuse(reason)

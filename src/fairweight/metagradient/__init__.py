@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fairweight.errors import BadInput, RowsOutOfRange
 from fairweight.metagradient.choose import MODES, choose
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, classification_loss, forward, virtual_forward
+from fairweight.metagradient.per_layer import layer_forward
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.metagradient.solve import Rates, exemplar_point, pull, solve, tangent
 from fairweight.metagradient.weight_form import Softmax, WeightForm, weight_form
@@ -33,6 +34,7 @@ __all__ = [
     "classification_loss",
     "exemplar_point",
     "forward",
+    "layer_forward",
     "pull",
     "score_gradient",
     "solve",
@@ -65,14 +67,19 @@ def score_gradient(
     part = None if scope is None else Scope(model, scope)
     if part is not None:
         part.settle(model, batch, loss)
-    chosen = choose(model, batch, loss, mode, part)
-    done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels)
+    shape = weight_form(form)
+    chosen = choose(model, batch, loss, mode, part, layers=not shape.sees_logits)
+    done: ForwardPass
+    if chosen.name == "per-layer":
+        done = layer_forward(model, batch, loss, chosen, virtual=True)
+    else:
+        done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels)
     rates = _rates(lr, in_scope(done.parameters, part), done.parameters)
     own = _batch_scores(scores, batch).detach()
     own = own.to(torch.promote_types(own.dtype, done.losses.dtype))
     sign = -1.0 if reverse else 1.0
     rates = {name: sign * rate for name, rate in rates.items()}
-    return solve(done, exemplar, own, objective, rates, chosen, weight_form(form)).gradient
+    return solve(done, exemplar, own, objective, rates, chosen, shape).gradient
 
 
 def _rates(lr: float | Tensor | Rates, moving: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> Rates:

@@ -24,10 +24,11 @@ from fairweight.metagradient.passes import (
     unwrap,
     virtual_forward,
 )
+from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
 
-MODES = ("auto", "forward", "difference", "double-backward")
+MODES = ("auto", "per-layer", "forward", "difference", "double-backward")
 # Below this many multiplications a pass is all overhead, and double backward starts the fewest operations.
 SMALL = 200_000
 # Why a mode was chosen where backward does not see what forward mode sees.
@@ -43,8 +44,13 @@ _said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log 
 Tangent = Callable[[ForwardPass, Parameters], Tensor]
 
 
-def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope | None = None) -> Mode:
-    """The mode to use for this model, found by trying it once on this batch; leaves everything as it was."""
+def choose(
+    model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope | None = None, *, layers: bool = True
+) -> Mode:
+    """The mode to use for this model, found by trying it once on this batch; leaves everything as it was.
+
+    layers: the pull is all that is asked for, so that layers can give it.
+    """
     if asked not in MODES:
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
     if asked == "difference":
@@ -52,11 +58,24 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope 
     trial = _Trial(model, batch, loss, scope)
     if asked == "double-backward":
         return _double_backward(trial)
-    mode = _forward(trial, asked)
+    mode = _per_layer(trial, asked, layers) if asked in ("auto", "per-layer") else None
+    mode = _forward(trial, asked) if mode is None else mode
     if _said.get(model) != mode:
         _said[model] = mode
         _log.info("score gradient: %s; %s", mode, mode.reason)
     return mode
+
+
+def _per_layer(trial: _Trial, asked: str, layers: bool) -> Mode | None:
+    refusal = "the method needs more than each sample's pull"
+    if layers:
+        found = trial.layers()
+        if isinstance(found, Mode):
+            return found
+        refusal = found
+    if asked == "auto":
+        return None
+    raise NotDifferentiable(f"The gradient per layer does not work here: {refusal}. Use gradient='auto' or 'forward'.")
 
 
 def _forward(trial: _Trial, asked: str) -> Mode:
@@ -101,6 +120,26 @@ class _Trial:
         parameters = in_scope(trainable(unwrap(self.model)), self.scope)
         on_cpu = next(iter(parameters.values())).device.type == "cpu"
         return on_cpu and not is_compiled(self.model) and sum(p.numel() for p in parameters.values()) <= SMALL
+
+    def layers(self) -> Mode | str:
+        """The mode per layer, or why it cannot be had."""
+        if self.model is not unwrap(self.model) and not is_compiled(self.model):
+            return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
+        try:
+            found = tried(self.model, self.batch, self.loss)
+            if not found.rest:
+                return Mode("per-layer", reason="samples do not see each other, and every layer was seen")
+            for plain in (False, True):
+                if self.refusal(forward_tangent, plain=plain) is None:
+                    tried(self.model, self.batch, self.loss, plain_kernels=plain)
+                    return Mode("per-layer", plain, f"all but {', '.join(sorted(found.rest))}, which take forward mode")
+        except NotDifferentiable as error:
+            return str(error).rstrip(".")
+        except RuntimeError as error:
+            if not _UNSUPPORTED.search(str(error)) and "checkpoint" not in str(error).lower():
+                raise
+            return str(error).strip().split("\n")[0].rstrip(".")
+        return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it, and has no forward mode"
 
     def refusal(self, tangent_of: Tangent, *, plain: bool = False, tolerance: float = 0.0) -> str | None:
         """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is.

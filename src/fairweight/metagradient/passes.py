@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
 from fairweight.metagradient._context import RandomState as RandomState
 from fairweight.metagradient._context import kernels, restored_on_error
+from fairweight.metagradient._exchanged import exchanged
 from fairweight.types import Batch, Loss, map_tensors
 
 Parameters = dict[str, Tensor]
@@ -86,20 +86,6 @@ def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
     return logits_of(model(*args, **kwargs), size)
 
 
-class _Followed(nn.Module):
-    """The model, and what is done with its logits while its parameters are exchanged.
-
-    A backward pass belongs inside: checkpointed layers run again in it, and must do so at the same parameters.
-    """
-
-    def __init__(self, model: nn.Module, size: int, then: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.model, self.size, self.then = model, size, then
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.then(logits_of(self.model(*args, **kwargs), self.size))
-
-
 def run(
     model: nn.Module,
     parameters: Parameters,
@@ -109,9 +95,11 @@ def run(
     *,
     buffers: Parameters | None = None,
     full: bool = False,
+    around: AbstractContextManager[Any] | None = None,
 ) -> T:
     """A forward pass at these parameters, and then something with its logits [B, K], such as a backward pass.
 
+    A backward pass belongs inside: checkpointed layers run again in it, and must do so at the same parameters.
     The model's buffers, or those given, are cloned, so they stay. With full, whatever the model keeps in half
     precision is used in float32.
     """
@@ -121,8 +109,10 @@ def run(
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
     args, kwargs = call_arguments(inputs, size)
-    exchanged = {f"model.{name}": t for name, t in {**others, **parameters}.items()}
-    return cast(T, functional_call(_Followed(model, size, then), exchanged, args, kwargs))
+    with exchanged(model, {**others, **parameters}):
+        with around or nullcontext():
+            logits = logits_of(model(*args, **kwargs), size)
+        return then(logits)
 
 
 def _as_it_is(logits: Tensor) -> Tensor:
@@ -207,7 +197,11 @@ class ForwardPass:
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
-    ran_as: ClassVar[str | None] = None  # for the record; None: as the gradient mode says
+
+    @property
+    def ran_as(self) -> str | None:
+        """How the pass was run, for the record; None: as the gradient mode says."""
+        return None
 
     @property
     def device(self) -> torch.device:
@@ -253,6 +247,23 @@ class ForwardPass:
             total.backward()  # type: ignore[no-untyped-call]
 
 
+def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
+    """Add to `.grad`, as a backward pass would; a parameter out of use keeps none."""
+    for name, slope in slopes.items():
+        p = parameters[name]
+        p.grad = slope if p.grad is None else p.grad + slope
+
+
+def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
+    """Directional derivative of each loss, from how the logits move."""  # [B]
+    labels = done.batch.labels
+    with torch.enable_grad():
+        z = in_full(done.logits.detach()).requires_grad_()
+        losses = done.loss(z, labels)
+        (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
+    return (slope * moved).reshape(len(labels), -1).sum(dim=1).to(losses.dtype)
+
+
 def dense(slope: Tensor) -> Tensor:
     """A gradient as a plain tensor: embeddings may give sparse ones."""
     return slope.to_dense() if slope.is_sparse else slope
@@ -266,11 +277,12 @@ def forward(
     plain_kernels: bool = False,
     twice: bool = False,
     check: bool = True,
+    around: AbstractContextManager[Any] | None = None,
 ) -> ForwardPass:
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
     twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
-    pass takes the memory of what was saved), so its wrapper is left out.
+    pass takes the memory of what was saved), so its wrapper is left out. around: entered for the model's own pass.
     """
     inner = unwrap(model)
     model = getattr(model, "_orig_mod", model) if twice else model
@@ -278,7 +290,8 @@ def forward(
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
     with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):
-        logits = call(model, batch.inputs, len(batch))
+        with around or nullcontext():
+            logits = call(model, batch.inputs, len(batch))
         if check:
             check_labels(logits, batch.labels, "train")
         losses = _losses_with_graph(loss, logits, batch.labels)
@@ -286,14 +299,19 @@ def forward(
 
 
 def virtual_forward(
-    model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss = classification_loss,
+    *,
+    plain_kernels: bool = False,
+    around: AbstractContextManager[Any] | None = None,
 ) -> ForwardPass:
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
     inner = unwrap(model)
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
     with torch.enable_grad(), nullcontext() if random is None else random.replayed(), kernels(plain_kernels):
-        logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is)
+        logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is, around=around)
         check_labels(logits, batch.labels, "train")
         losses = _losses_with_graph(loss, logits, batch.labels)
     return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)

@@ -19,8 +19,8 @@ from fairweight.metagradient.passes import (
     Solution,
     check_labels,
     dense,
-    in_full,
     per_sample,
+    pull_by_tangent,
 )
 from fairweight.metagradient.weight_form import WeightForm
 from fairweight.types import Batch, ObjectiveFunction
@@ -67,7 +67,9 @@ def solve(
     along = {name: v * rates[name] for name, v in point.direction.items()}
     if form.sees_logits:
         moved = tangent(done, along, mode)
-        return Solution(form.gradient_by_tangent(scores, done, moved), point.value, point.losses, _pull(done, moved))
+        return Solution(
+            form.gradient_by_tangent(scores, done, moved), point.value, point.losses, pull_by_tangent(done, moved)
+        )
     pulled = pull(done, along, mode)
     return Solution(form.gradient(scores, done.losses, pulled), point.value, point.losses, pulled)
 
@@ -80,22 +82,13 @@ def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parame
 def pull(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """Directional derivative of each sample's train loss at θ."""  # [B]
     found = done.pull(direction)
-    return _pull(done, tangent(done, direction, mode)) if found is None else found
+    return pull_by_tangent(done, tangent(done, direction, mode)) if found is None else found
 
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
     ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
     return ways.get(mode.name, forward_tangent)(done, direction)
-
-
-def _pull(done: ForwardPass, moved: Tensor) -> Tensor:
-    labels = done.batch.labels
-    with torch.enable_grad():
-        z = in_full(done.logits.detach()).requires_grad_()
-        losses = done.loss(z, labels)
-        (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
-    return (slope * moved).reshape(len(labels), -1).sum(dim=1).to(losses.dtype)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,18 @@ from torch import Tensor, nn
 from fairweight import step as _step
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, OneGroup, RowsOutOfRange, UnknownName
 from fairweight.fast.compiled import UsualShape
-from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, choose, classification_loss, forward
+from fairweight.metagradient import (
+    MODES,
+    ForwardPass,
+    Mode,
+    Scope,
+    Softmax,
+    WeightForm,
+    choose,
+    classification_loss,
+    forward,
+    layer_forward,
+)
 from fairweight.objectives import Objective
 from fairweight.objectives.mean import MeanLoss
 from fairweight.types import Batch, Loss, ObjectiveFunction, Samples, StepRecord, Weighing
@@ -184,6 +195,7 @@ class ExemplarMethod(Reweighter):
     """A method that learns from the exemplar batch: holds the objective and the gradient mode, found at step 1."""
 
     needs = frozenset({"exemplar"})
+    form: WeightForm = Softmax()  # from scores to weights
 
     def __init__(
         self,
@@ -211,6 +223,8 @@ class ExemplarMethod(Reweighter):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
     ) -> ForwardPass:
         mode = self.settled(batch)
+        if mode.name == "per-layer":
+            return layer_forward(self.model, batch, self.loss, mode, check=check)
         return forward(self.model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
 
     def settled(self, batch: Batch) -> Mode:
@@ -219,7 +233,8 @@ class ExemplarMethod(Reweighter):
             self._scope.settle(self.model, batch, self.loss)
         if self.mode is None or self._training not in (None, self.model.training):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative
-            self.mode = choose(self.model, batch, self.loss, self.gradient, self._scope)
+            layers = not self.form.sees_logits
+            self.mode = choose(self.model, batch, self.loss, self.gradient, self._scope, layers=layers)
         self._training = self.model.training
         return self.mode
 

@@ -50,7 +50,7 @@ class MetaWeightNet(ExemplarMethod):
         if hidden < 1 or not net_lr > 0:
             raise BadInput(f"MetaWeightNet(hidden={hidden}, net_lr={net_lr}): both must be positive.")
         self.look_ahead = look_ahead
-        self.form = _LossNet(hidden, normalised, detached)
+        self.form: _LossNet = _LossNet(hidden, normalised, detached)
         parameter = next(iter(trainable(unwrap(model)).values()))
         dtype = torch.promote_types(parameter.dtype, torch.float32)
         start = self.form.start_values(torch.initial_seed() if seed is None else seed)
