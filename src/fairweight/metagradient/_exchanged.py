@@ -15,14 +15,20 @@ def exchanged(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]
 
     Every place is exchanged once, so a layer that is reachable under two names gets back what it had.
     """
-    named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    named.update(model.named_buffers(remove_duplicate=False))
-    instead = {id(named[name]): t for name, t in tensors.items()}
     places: list[tuple[dict[str, Any], str, Tensor]] = []
-    for module in model.modules():  # each once, whatever its names
+    named: dict[str, Tensor] = {}
+    for prefix, module in model.named_modules():  # each once, under its first name
         both: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
         for held in both:
-            places += [(held, key, own) for key, own in held.items() if own is not None and id(own) in instead]
+            for key, own in held.items():
+                if own is not None:
+                    named.setdefault(f"{prefix}.{key}" if prefix else key, own)
+                    places.append((held, key, own))
+    if not tensors.keys() <= named.keys():  # by another of its names
+        named.update(model.named_parameters(remove_duplicate=False))
+        named.update(model.named_buffers(remove_duplicate=False))
+    instead = {id(named[name]): t for name, t in tensors.items()}
+    places = [(held, key, own) for held, key, own in places if id(own) in instead]
     try:
         for place, key, own in places:
             place[key] = instead[id(own)]

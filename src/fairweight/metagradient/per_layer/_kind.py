@@ -38,7 +38,7 @@ class Kind:
     """
 
     functions: ClassVar[frozenset[Any]] = frozenset()
-    call: Call
+    call: Call | None  # until it has run: its arguments are not to be held longer than the model holds them
     weights: tuple[Tensor, ...]  # what is learned in the call
     kept: tuple[Tensor, ...] = ()  # what the terms read beside the gradient, and nobody may change in place
 
@@ -48,8 +48,10 @@ class Kind:
         raise NotImplementedError
 
     def run(self) -> Any:
-        """The function's own result."""
-        return self.call.run()
+        """The function's own result; once."""
+        assert self.call is not None
+        call, self.call = self.call, None
+        return call.run()
 
     def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
         """From the gradient that arrived at each output, and where the samples lie in it."""

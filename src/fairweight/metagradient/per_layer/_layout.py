@@ -24,7 +24,7 @@ class Place:
         """Each sample's entries times its ratio [B], rounded once."""
         if self.outer == self.inner == 1:
             return (t * ratio.reshape(-1, *(1,) * (t.ndim - self.axis - 1))).to(t.dtype)
-        split = t.unflatten(self.axis, (self.outer, self.size, self.inner))
+        split = self._split(t)
         factor = ratio.reshape(-1, *(1,) * (t.ndim - self.axis))
         return (split * factor).to(t.dtype).reshape(t.shape)
 
@@ -37,13 +37,17 @@ class Place:
         split, at = t, self.axis
         kept = list(shape)
         if self.outer != 1 or self.inner != 1:
-            split = t.unflatten(self.axis, (self.outer, self.size, self.inner))
+            split = self._split(t)
             at = self.axis + 1
             kept = [*shape[: self.axis], 1, 1, *shape[self.axis :]]
         dims = [d for d, n in enumerate(kept) if n == 1 and d != at and split.shape[d] != 1]
         if dims:
             split = split.sum(dims, keepdim=True, dtype=torch.promote_types(t.dtype, torch.float32))
         return split.movedim(at, 0).reshape(self.size, *shape)
+
+    def _split(self, t: Tensor) -> Tensor:
+        shape = (*t.shape[: self.axis], self.outer, self.size, self.inner, *t.shape[self.axis + 1 :])
+        return t.view(shape)  # to split an axis never needs a copy
 
     def rows(self, shape: Sequence[int]) -> Place:
         """The place in the same tensor, of this shape, with all axes but the last made one."""

@@ -59,22 +59,23 @@ class Record:
         self.losses = losses if rest is not None else None
         self.sent = weights.detach().to(losses.dtype).clamp_min(SMALLEST)  # [B]
         self.size, self.device = len(losses), losses.device.type
-        found = gradients(
-            losses, [use.ways[choice.way] for use, choice in zip(seen.uses, choices, strict=True)], self.sent,
-            keep=keep or rest is not None,
-        )  # fmt: skip
-        self._names = seen.names
+        uses = list(seen.uses)
+        ways = [use.ways[choice.way] for use, choice in zip(uses, choices, strict=True)]
+        found = gradients(losses, ways, self.sent, keep=keep or rest is not None)
+        if not keep:
+            seen.uses.clear()  # whoever holds the observer must not hold what goes on below
         self.terms: list[Term] = []
-        apart = frozenset() if rest is None else rest.names
+        apart = self._apart
         with torch.no_grad(), torch.autocast(self.device, enabled=False):
-            for use, choice, arrived in zip(seen.uses, choices, found, strict=True):
+            while uses:  # what was kept of each is given back as soon as its terms are made
+                use, way, arrived, choice = uses.pop(), ways.pop(), found.pop(), choices[len(uses)]
                 if all(g is None for g in arrived) or use.names <= apart:
                     continue
-                way = use.ways[choice.way]
                 way.check()
                 self.terms += way.kind.terms(arrived, choice.places(way, self.size))
         own = {id(p): name for name, p in self.parameters.items()}
         self._own: list[list[str | None]] = [[own.get(id(w)) for w in term.weights] for term in self.terms]
+        self._sources = {id(w): seen.names(w) for term in self.terms for w in term.weights}
 
     def slopes(
         self, weights: Tensor | None = None, names: Collection[str] | None = None, *, last: bool = False
@@ -128,6 +129,9 @@ class Record:
     @property
     def _apart(self) -> frozenset[str]:
         return frozenset() if self.rest is None else self.rest.names
+
+    def _names(self, weight: Tensor) -> frozenset[str]:
+        return self._sources[id(weight)]
 
     def _back(
         self, made: Iterable[tuple[Tensor, Tensor]], wanted: Collection[str], last: bool

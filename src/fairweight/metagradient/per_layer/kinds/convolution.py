@@ -22,10 +22,11 @@ class Convolution(Kind):
     functions: ClassVar[frozenset[Any]] = frozenset({*_PLAIN, *_TRANSPOSED})
 
     def __init__(self, call: Call, a: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, ...]) -> None:
-        self.call, self.given, self.weight, self.bias, self.options = call, a, weight, bias, options
+        self.call, self.weight, self.bias, self.options = call, weight, bias, options
+        self.given: Tensor | None = a
         self.of_weight = call.learned(weight)
         self.of_bias = bias is not None and call.learned(bias)
-        self.a = cast_as_autocast_does(a)
+        self.a: Tensor | None = cast_as_autocast_does(a)
         self.kept = (self.a,) if self.of_weight else ()
         self.weights = tuple(
             w for w, is_learned in ((weight, self.of_weight), (bias, self.of_bias)) if is_learned and w is not None
@@ -46,14 +47,21 @@ class Convolution(Kind):
         return cls(call, a, weight, bias, (*options, groups))
 
     def run(self) -> Any:
-        return self.call.run_with(self.given, self.a)
+        assert self.call is not None
+        assert self.given is not None
+        assert self.a is not None
+        out = self.call.run_with(self.given, self.a)
+        self.call = self.given = None
+        if not self.of_weight:
+            self.a = None
+        return out
 
     def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
         (g,), (place,) = gradients, places
         assert g is not None
         assert place is not None
         found: list[Term] = []
-        if self.of_weight:
+        if self.a is not None:
             found.append(_Kernel(self.weight, matched(self.a.detach(), g), g, place, self.options))
         if self.of_bias and self.bias is not None:
             found.append(broadcast(self.bias, g, place, (len(self.bias), *(1,) * (g.ndim - 2))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -22,11 +22,12 @@ class Linear(Kind):
     )
 
     def __init__(self, call: Call, a: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
-        self.call, self.given, self.weight, self.bias = call, a, weight, bias
+        self.call, self.weight, self.bias = call, weight, bias
+        self.given: Tensor | None = a
         self.turned = turned  # the weight is [in, out]
         self.of_weight = call.learned(weight)
         self.of_bias = bias is not None and call.learned(bias)
-        self.a = cast_as_autocast_does(a)
+        self.a: Tensor | None = cast_as_autocast_does(a)
         self.kept = (self.a,) if self.of_weight else ()
         self.weights = tuple(
             w for w, is_learned in ((weight, self.of_weight), (bias, self.of_bias)) if is_learned and w is not None
@@ -34,21 +35,29 @@ class Linear(Kind):
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        read = {F.linear: _linear, torch.addmm: _addmm, Tensor.addmm: _addmm}.get(call.function, _matmul)
+        readers: dict[Any, Callable[..., Any]] = {F.linear: _linear, torch.addmm: _addmm, Tensor.addmm: _addmm}
+        read: Callable[..., Any] = readers.get(call.function, _matmul)
         a, weight, bias, turned = read(*call.args, **call.kwargs)
         if call.learned(a) or not isinstance(weight, Tensor) or weight.ndim != 2 or a.ndim < 2:
             return None
         return cls(call, a, weight, bias, turned)
 
     def run(self) -> Any:
-        return self.call.run_with(self.given, self.a)
+        assert self.call is not None
+        assert self.given is not None
+        assert self.a is not None
+        out = self.call.run_with(self.given, self.a)
+        self.call = self.given = None
+        if not self.of_weight:
+            self.a = None
+        return out
 
     def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
         (g,), (place,) = gradients, places
         assert g is not None
         assert place is not None
         found: list[Term] = []
-        if self.of_weight:
+        if self.a is not None:
             rows = place.rows(g.shape)
             a, flat = self.a.detach().reshape(-1, self.a.shape[-1]), g.reshape(-1, g.shape[-1])
             found.append(_Products(self.weight, matched(a, g), flat, rows, self.turned))

@@ -29,20 +29,22 @@ class Norm(Kind):
         plain: Callable[[Tensor], Tensor],
         by_channel: bool,
     ) -> None:
-        self.call, self.a, self.plain, self.by_channel = call, a, plain, by_channel
+        self.call, self.plain, self.by_channel = call, plain, by_channel
         self.weight = weight if weight is not None and call.learned(weight) else None
         self.bias = bias if bias is not None and call.learned(bias) else None
+        self.a = a if self.weight is not None else None
         self.kept = (a,) if self.weight is not None else ()
         self.weights = tuple(w for w in (self.weight, self.bias) if w is not None)
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        read = {
+        readers: dict[Any, Callable[..., _Read | None]] = {
             torch.layer_norm: _layer,
             torch.group_norm: _group,
             torch.rms_norm: _rms,
             torch.batch_norm: _batch,
-        }[call.function](*call.args, **call.kwargs)
+        }
+        read = readers[call.function](*call.args, **call.kwargs)
         if read is None:
             return None
         a, weight, bias, plain = read
@@ -54,7 +56,7 @@ class Norm(Kind):
         assert place is not None
         shape = [g.shape[1], *(1,) * (g.ndim - 2)] if self.by_channel else None
         found = []
-        if self.weight is not None:
+        if self.weight is not None and self.a is not None:
             found.append(broadcast(self.weight, g * self.plain(matched(self.a.detach(), g)), place, shape))
         if self.bias is not None:
             found.append(broadcast(self.bias, g, place, shape))

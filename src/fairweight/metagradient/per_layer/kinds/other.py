@@ -20,7 +20,8 @@ class Other(Kind):
     """A call that no other kind knows: run again by itself where a derivative by its parameters is needed."""
 
     def __init__(self, call: Call, weights: tuple[Tensor, ...]) -> None:
-        self.call, self.weights = call, weights
+        self.call, self.weights, self.args, self.kwargs = call, weights, call.args, call.kwargs
+        self.function = call.function
         found: list[Tensor] = []
         map_tensors((call.args, call.kwargs), lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
         self.kept = tuple(t for t in found if not call.learned(t))
@@ -42,9 +43,9 @@ class Other(Kind):
     def at(self, weights: Sequence[Tensor]) -> list[Tensor]:
         """The function's outputs with other weights, the rest held constant."""
         other = {id(own): w for own, w in zip(self.weights, weights, strict=True)}
-        args, kwargs = map_tensors((self.call.args, self.call.kwargs), lambda t: other.get(id(t), t.detach()))
+        args, kwargs = map_tensors((self.args, self.kwargs), lambda t: other.get(id(t), t.detach()))
         with _plainly(self.device), torch.autocast(self.device, dtype=self.cast[1], enabled=self.cast[0]):
-            return outputs(self.call.function(*args, **kwargs))
+            return outputs(self.function(*args, **kwargs))
 
     def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
         return [_Again(self, gradients, places)]
@@ -112,10 +113,10 @@ def outputs(value: Any) -> list[Tensor]:
 @contextmanager
 def _plainly(device: str) -> Iterator[None]:
     """Kernels with all derivatives: the fast recurrent ones have first derivatives alone."""
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
+    switch: Any = torch.backends.mkldnn
+    before, switch.enabled = switch.enabled, False
     try:
         with torch.backends.cudnn.flags(enabled=False) if device == "cuda" else nullcontext():
             yield
     finally:
-        torch.backends.mkldnn.enabled = before
+        switch.enabled = before
