@@ -8,7 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from fairweight.runs.seed_mean import Mean
+from fairweight.runs.statistics import Mean
 
 CLOSE = 0.1  # points of accuracy that the aim allows
 ALLOWED = 0.2  # points of accuracy that may be lost where labels are wrong

@@ -33,9 +33,9 @@ from fairweight.runs.build import network_for, optimizer_for
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.statistics import Mean
 from fairweight.training.predict import logits
 from fairweight.types import Batch
 

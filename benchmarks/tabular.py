@@ -32,8 +32,8 @@ from fairweight.runs.build import network_for, optimizer_for
 from fairweight.runs.build_method import method_from
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.provenance import provenance
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import Mean
 from fairweight.training.callbacks import EarlyStopping
 from fairweight.training.fit import fit
 from fairweight.training.options import FitOptions

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from fairweight.apps._compare_text import text_of
-from fairweight.apps.compare import Protocol, _command, compare, costs, prepare
+from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, text_of
 from fairweight.errors import BadInput, UnknownName
 from fairweight.paper._gains import method_lines, methods_text
 from fairweight.runs.spec_data import dataset_for

@@ -11,7 +11,7 @@ from fairweight.paper import records
 from fairweight.paper._table_text import share_text
 from fairweight.paper.pages import block, filled, main, pages, results
 from fairweight.paper.plan import planned
-from fairweight.paper.summary import with_statistics
+from fairweight.paper.verdict import with_statistics
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -143,16 +143,16 @@ def test_loss_ratio_is_of_the_same_runs(out, record):
 
 
 def test_a_failed_row_is_reported_and_the_others_stand(out, monkeypatch):
-    from fairweight.runs import _job as _engine
+    from fairweight.runs import _job
 
-    original = _engine.run
+    original = _job.run
 
     def failing(spec, place, **options):
         if spec.method == "forml":
             raise ValueError("no luck")
         return original(spec, place, **options)
 
-    monkeypatch.setattr(_engine, "run", failing)
+    monkeypatch.setattr(_job, "run", failing)
     what = planned("mnist", size="quick", seeds=1, rows=["uniform", "forml"], epochs=1)
     found = reproduce(what, out, jobs=1)
     assert row_of(found, "forml")["failed"]["0"].startswith("ValueError: no luck")
