@@ -11,7 +11,7 @@ from typing import Any
 from fairweight.errors import FairweightError
 from fairweight.paper import records
 from fairweight.paper._gains import method_lines, methods_text
-from fairweight.paper._markdown import seeds_text, table
+from fairweight.paper._markdown import table
 from fairweight.paper._table_text import is_whole, printed_text, size_name
 from fairweight.paper.records import other_options
 from fairweight.paper.results_page import COMMAND, grouped, results
@@ -49,10 +49,9 @@ def filled(text: str, make: Callable[[str], str | None]) -> str:
 
 def block(name: str, found: Mapping[str, Record]) -> str | None:
     """What a page may ask for by name; None where there is no such thing."""
-    if name in _OF_LAST:
-        kind, make, command = _OF_LAST[name]
-        last = [record for record in found.values() if record.get("kind") == kind][-1:]
-        return make(last[0]) if last else _none(command)
+    if name == "demo":
+        demos = [record for record in found.values() if record.get("kind") == "demo"]
+        return _demo(demos[-1]) if demos else _none("fairweight demo --records records")
     tables = grouped(found)
     every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
     if name == "results":
@@ -98,52 +97,6 @@ def _demo(record: Record) -> str:
     auc = record.get("auc_wrong_labels")
     tail = "" if auc is None else f"\n\nA low score finds a wrong label: AUC {mean_text(auc, 3)}."
     return table([f"mean ± standard error, {n} seeds", *titles.values()], rows) + tail
-
-
-def _history_cost(record: Record) -> str:
-    """What keeping histories costs, network by network."""
-    titles = ["network", "a plain step, ms", "in the history, ms", "share of an epoch", "by difference", "n"]
-    rows = []
-    for name, row in record["rows"].items():
-        shares = []
-        for key in ("share_of_epoch", "share_by_difference"):
-            low, high = row[f"{key}_quartiles"]
-            shares.append(f"{100 * row[key]:.2f} % ({100 * low:.2f} to {100 * high:.2f})")
-        rows.append([name, f"{row['epoch_ms_per_step']:.3g}", f"{row['history_ms']:.4f}", *shares, row["n"]])
-    told = f"Medians (quartiles), processor time; {record['device']}; `{record['command']}`; commit {record['commit']}."
-    return f"{table(titles, rows)}\n\n{told}"
-
-
-def _label_bias(record: Record) -> str:
-    """LB's MNIST record beside its authors' log: a table for each rate, training by training, and the test."""
-
-    def spread(entry: Mapping[str, Any], digits: int = 2) -> str:
-        sd = "" if entry["sd"] is None else f" ({entry['sd']:.{digits}f})"
-        return f"{entry['mean']:.{digits}f}{sd}"
-
-    parts = [f"{record['what']}; {record['device']}, commit {', '.join(record['commits'])}. Test: {record['test']}."]
-    for run in record["runs"]:
-        beside = any("published" in at for at in run["trainings"])
-        titles = ["training", "λ", "test accuracy, % (sd)", "TPRD, % (sd)"]
-        rows = []
-        for at in run["trainings"]:
-            theirs, cells = at.get("published"), ["–"] * 3 if beside else []
-            if theirs is not None:
-                p = "–" if theirs["p"] is None else f"{theirs['p']:.2f}"
-                cells = [f"{theirs['multiplier']:.3f}", f"{theirs['test_accuracy']:.2f}", p]
-            ours = [spread(at["multiplier"], 3), spread(at["test_accuracy"]), spread(at["test_tprd"])]
-            rows.append([at["training"], *ours, *cells])
-        parts.append(f"Rate {run['settings']['rate']:g}, {seeds_text(run['n'])}. {run['remark']}")
-        parts.append(table([*titles, *(["notebook's λ", "notebook's accuracy", "p"] if beside else [])], rows))
-    return "\n\n".join(parts)
-
-
-# Blocks of the newest record of a kind: the kind, its text, and the command that makes one.
-_OF_LAST: dict[str, tuple[str, Callable[[Record], str], str]] = {
-    "demo": ("demo", _demo, "fairweight demo --records records"),
-    "history-cost": ("dynamics_cost", _history_cost, "python benchmarks/dynamics_cost.py"),
-    "label-bias-notebook": ("label bias", _label_bias, "python benchmarks/label_bias_mnist.py"),
-}
 
 
 def main(arguments: list[str] | None = None) -> None:
