@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairweight.paper._markdown import seeds_text, table
+from fairweight.paper._table_text import markdown, seeds_text
 from fairweight.paper.pages import filled
 from fairweight.paper.records import read_all
 
@@ -37,7 +37,7 @@ def history_cost(record: Record) -> str:
             shares.append(f"{100 * row[key]:.2f} % ({100 * low:.2f} to {100 * high:.2f})")
         rows.append([name, f"{row['epoch_ms_per_step']:.3g}", f"{row['history_ms']:.4f}", *shares, row["n"]])
     told = f"Medians (quartiles), processor time; {record['device']}; `{record['command']}`; commit {record['commit']}."
-    return f"{table(titles, rows)}\n\n{told}"
+    return f"{markdown(titles, rows)}\n\n{told}"
 
 
 def label_bias(record: Record) -> str:
@@ -60,7 +60,7 @@ def label_bias(record: Record) -> str:
             ours = [spread(at["multiplier"], 3), spread(at["test_accuracy"]), spread(at["test_tprd"])]
             rows.append([at["training"], *ours, *cells])
         parts.append(f"Rate {run['settings']['rate']:g}, {seeds_text(run['n'])}. {run['remark']}")
-        parts.append(table([*titles, *(["notebook's λ", "notebook's accuracy", "p"] if beside else [])], rows))
+        parts.append(markdown([*titles, *(["notebook's λ", "notebook's accuracy", "p"] if beside else [])], rows))
     return "\n\n".join(parts)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairweight.paper._markdown import seeds_text, table
+from fairweight.paper._table_text import markdown, seeds_text
 from fairweight.paper.records import section_name
 from fairweight.paper.verdict import LEVEL
 from fairweight.runs.statistics import mean_text
@@ -53,7 +53,7 @@ def methods_text(found: Sequence[Record]) -> str:
     if others:
         titles = ["method", "record", "row", "n", f"TPRD {APART}", f"accuracy {APART}", "time, × Uniform"]
         rows = [[g.method, g.record, g.row["title"], g.n, g.tprd, g.accuracy, g.time] for g in others]
-        parts.append(table(titles, rows))
+        parts.append(markdown(titles, rows))
     return "\n\n".join(parts)
 
 
@@ -102,7 +102,7 @@ def _comparison(record: Record) -> str:
         f"{record.get('cost_measured', 'on the clock')}."
     )
     missing = [f"Not run: {method}: {reason}" for method, reason in record["left_out"].items()]
-    return "\n\n".join([about, table(titles, rows), *missing])
+    return "\n\n".join([about, markdown(titles, rows), *missing])
 
 
 def _cost(row: Mapping[str, Any], other: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float | None:

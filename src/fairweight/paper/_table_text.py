@@ -1,15 +1,27 @@
-"""A record of a table for a terminal, and the cells that pages share with it."""
+"""A record of a table for a terminal, and the cells and Markdown tables of pages."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fairweight.runs.statistics import BESIDE, mean_text
 
 WIDTH = 110
 Record = Mapping[str, Any]
+
+
+def markdown(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown."""
+    named = list(titles)
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (named, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(named), *lines[1:]])
+
+
+def seeds_text(n: int) -> str:
+    """How many seeds, in words."""
+    return f"{n} seed" if n == 1 else f"{n} seeds"
 
 
 def printed_text(entry: Mapping[str, Any]) -> str:

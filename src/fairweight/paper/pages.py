@@ -11,8 +11,7 @@ from typing import Any
 from fairweight.errors import FairweightError
 from fairweight.paper import records
 from fairweight.paper._gains import method_lines, methods_text
-from fairweight.paper._markdown import table
-from fairweight.paper._table_text import is_whole, printed_text, size_name
+from fairweight.paper._table_text import is_whole, markdown, printed_text, size_name
 from fairweight.paper.records import other_options
 from fairweight.paper.results_page import COMMAND, grouped, results
 from fairweight.runs.statistics import mean_text
@@ -82,7 +81,7 @@ def _headline(tables: list[dict[str, Any]]) -> str:
                 rows.append([record["table"], size, row["title"], entries[0]["n"], *cells])
     if not rows:
         return _none("fairweight reproduce mnist")
-    headline = table(["table", "size", "row", "n", "TPRD, %", "accuracy, %"], rows)
+    headline = markdown(["table", "size", "row", "n", "TPRD, %", "accuracy, %"], rows)
     return f"{headline}\n\nMean ± standard error over n seeds; in brackets, as printed at the full size."
 
 
@@ -96,7 +95,7 @@ def _demo(record: Record) -> str:
     rows = ([name, *(percent(row[key]) for key in titles)] for name, row in record["rows"].items())
     auc = record.get("auc_wrong_labels")
     tail = "" if auc is None else f"\n\nA low score finds a wrong label: AUC {mean_text(auc, 3)}."
-    return table([f"mean ± standard error, {n} seeds", *titles.values()], rows) + tail
+    return markdown([f"mean ± standard error, {n} seeds", *titles.values()], rows) + tail
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 from fairweight import catalog
 from fairweight.paper import records
-from fairweight.paper._markdown import line, seeds_text, table
 from fairweight.paper._table_text import (
     beside_keys,
     beside_text,
     difference_text,
     is_whole,
+    markdown,
     printed_text,
+    seeds_text,
     share_text,
     size_line,
 )
@@ -75,7 +76,7 @@ def _contents(tables: list[dict[str, Any]]) -> str:
         counts = [len(row["seeds"]) for row in record["rows"]]
         seeds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
         rows.append([_link(section_name(record)), len(counts), seeds, "; ".join(record["devices"])])
-    return f"{table(['section', 'rows', 'seeds a row', 'on'], rows)}\n| {_link('What has not been run')} | | | |"
+    return f"{markdown(['section', 'rows', 'seeds a row', 'on'], rows)}\n| {_link('What has not been run')} | | | |"
 
 
 def _link(title: str) -> str:
@@ -91,7 +92,7 @@ def _section(record: Record) -> str:
     parts = [f"## {section_name(record)}", f"{record['title']} {size_line(record)}", _main_table(record)]
     if keys := beside_keys(record):
         rows = [[row["title"], *(beside_text(row, key) for key in keys)] for row in record["rows"]]
-        parts.append(table(["beside it", *(BESIDE[key][0] for key in keys)], rows))
+        parts.append(markdown(["beside it", *(BESIDE[key][0] for key in keys)], rows))
     apart = [
         [row["title"], titles[other], *(difference_text(found[number["key"]]) for number in numbers)]
         for row in record["rows"]
@@ -99,12 +100,14 @@ def _section(record: Record) -> str:
         if any(found[number["key"]]["n"] for number in numbers)
     ]
     if apart:
-        parts.append(table(["difference, seed by seed", "from", *(number["title"] for number in numbers)], apart))
+        parts.append(markdown(["difference, seed by seed", "from", *(number["title"] for number in numbers)], apart))
     if record.get("gap_closed"):
         heads = ["share of the way from corrupted to clean", "TPRD", "printed", "accuracy", "printed"]
         which = [(number, whose) for number in ("tprd", "accuracy") for whose in ("ours", "printed")]
         closed = record["gap_closed"].items()
-        parts.append(table(heads, ([titles[k], *(share_text(found[n][w]) for n, w in which)] for k, found in closed)))
+        parts.append(
+            markdown(heads, ([titles[k], *(share_text(found[n][w]) for n, w in which)] for k, found in closed))
+        )
     if any(row["kind"] == "extra" for row in record["rows"]):
         parts.append(_front(record))
     remarks = "\n".join(f"- {remark}" for remark in record["remarks"])
@@ -124,7 +127,7 @@ def _main_table(record: Record) -> str:
             beside = [printed_text(entry), entry.get("verdict", "–")] if record["printed"] else []
             cells += [mean_text(entry), *beside]
         rows.append(cells)
-    return table(titles, rows)
+    return markdown(titles, rows)
 
 
 def _front(record: Record) -> str:
@@ -140,7 +143,7 @@ def _front(record: Record) -> str:
     for title, (tprd, accuracy) in sorted(points.items(), key=lambda point: point[1]):
         beaten = any(t <= tprd and a >= accuracy and (t, a) != (tprd, accuracy) for t, a in points.values())
         rows.append([title, len(seeds[title]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes"])
-    front = table(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front"], rows)
+    front = markdown(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front"], rows)
     if len({tuple(which) for which in seeds.values()}) > 1:
         front += "\n\nNot every row has the same seeds: where two means are close, go by the differences seed by seed."
     return front
@@ -176,7 +179,6 @@ def _missing(tables: list[dict[str, Any]]) -> str:
             trained = [row.key for row in rows if row.spec is not None]
             chosen = "" if len(rows) == len(what.asked) or not trained else f" --rows {','.join(trained)}"
             which = f"{each if seeds else 'every row'}, of {len(what.seeds)} seeds"
-            lines.append(line([name, which, f"`{what.command}{chosen}`"]))
-    if not lines:
-        return "Everything has been run at its full size."
-    return "\n".join([table(["table", "full size: what is missing", "command"], ()), *lines])
+            lines.append([name, which, f"`{what.command}{chosen}`"])
+    titles = ["table", "full size: what is missing", "command"]
+    return markdown(titles, lines) if lines else "Everything has been run at its full size."
