@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from newest_record import newest, placed
 from sklearn.metrics import roc_auc_score
 
 from fairweight import FitOptions, Uniform, fit
@@ -158,11 +159,7 @@ def fill(page: Path, records: Path) -> None:
     """Replace what stands between each pair of marks by the table of the record that they name."""
     text = page.read_text(encoding="utf-8")
     for name in ("suspects", "suspects_digits", "suspects_digits_long"):
-        newest = sorted(records.glob(f"*_{name}/record.json"))[-1]
-        before, start, rest = text.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition(f"<!-- /{name} -->")
-        made = table(json.loads(newest.read_text(encoding="utf-8")))
-        text = f"{before}{start}{made}\n{end}{after}"
+        text = placed(text, name, table(newest(records, name)[1]))
     page.write_text(text, encoding="utf-8")
 
 

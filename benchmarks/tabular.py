@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from newest_record import newest, placed
 from tabular_sources import SETTINGS
 
 from fairweight.data import Dataset
@@ -199,14 +200,10 @@ def with_records(text: str, records: Path) -> str:
     import tabular_choice
 
     for name in ("tabular_choice", "tabular_other_test", "tabular"):
-        newest = sorted(records.glob(f"????-??-??_{name}/record.json"))[-1]
-        record = json.loads(newest.read_text())
-        source = f"From `records/{newest.parent.name}/record.json` ({record['device']}, commit {record['commit']})."
+        folder, record = newest(records, name)
+        source = f"From `records/{folder}/record.json` ({record['device']}, commit {record['commit']})."
         made = tabular_choice.page(record) if name == "tabular_choice" else page(record)
-        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(start)
-        _, _, after = rest.partition(end)
-        text = f"{before}{start}{made}\n\n{source}\n{end}{after}"
+        text = placed(text, name, f"{made}\n\n{source}")
     return text
 
 
