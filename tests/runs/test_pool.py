@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import types
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from fairweight.errors import BadInput, FolderRefused, MissingData, MissingDepen
 from fairweight.runs import _job
 from fairweight.runs import pool as parallel
 from fairweight.runs._job import Settings, Watcher, claimed, perform
-from fairweight.runs.pool import run_all
+from fairweight.runs.pool import run_all, run_each
 
 SCRIPT = Path(__file__).with_name("run_many.py")
 
@@ -117,6 +118,13 @@ def test_a_killed_worker_is_one_failure_and_the_same_command_goes_on(tiny, tmp_p
     assert found[tiny.with_(seed=1).fingerprint].error is None
     log = (tmp_path / "pool" / long.folder_name / "log.jsonl").read_text()
     assert '"event": "epoch"' in log  # its work is kept
+
+
+@pytest.mark.slow
+def test_a_pool_that_is_left_early_stops_its_workers(tiny, tmp_path):
+    with closing(run_each([tiny, tiny.with_(epochs=1_000_000)], tmp_path, jobs=2)) as outcomes:
+        assert next(outcomes).spec == tiny
+    assert _children() == []
 
 
 def _children() -> list[int]:

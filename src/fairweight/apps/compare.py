@@ -142,7 +142,7 @@ def compare(
 ) -> dict[str, Any]:
     """Train every method over seeds; return a record with means, paired differences from Uniform and costs.
 
-    options: engine, jobs, data_dir, download and watcher, as for runs.pool.run_all.
+    options: engine, jobs, data_dir, download and watcher, as for runs.pool.run_each.
     """
     if seeds < 1:
         raise BadInput(f"seeds is {seeds}; run at least 1.")

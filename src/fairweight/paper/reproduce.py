@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +14,28 @@ from fairweight.paper.moved_decisions import class_bias, same_rate
 from fairweight.paper.plan import Planned, planned
 from fairweight.paper.tables import Row
 from fairweight.paper.verdict import with_statistics
-from fairweight.runs._job import Outcome, Watcher
+from fairweight.runs._job import Outcome
 from fairweight.runs.folder import RUN, RunFolder
-from fairweight.runs.pool import run_all
+from fairweight.runs.pool import run_each
 from fairweight.runs.provenance import of_runs
-from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import numbers_in, numbers_of
 
 __all__ = ["planned", "reproduce"]
+KEEP_EVERY = 60.0  # seconds between records while runs go on: a kill loses minutes, not hours
 
 
 def reproduce(
     what: Planned,
     out: str | Path,
     *,
-    watcher: Watcher | None = None,
     keep: Callable[[dict[str, Any]], object] = lambda record: None,
     **options: Any,
 ) -> dict[str, Any]:
     """Run the table's rows over seeds into a pool of run folders under `out`; return the record, plain values.
 
     Rows that were not asked for stand in the record too if their runs are in the pool already. keep is given the
-    record as it stands, now and then. options: engine, jobs, device, data_dir and download, as for runs.pool.run_all.
+    record as it stands, now and then. options: engine, jobs, device, data_dir, download and watcher, as for
+    runs.pool.run_each.
     """
     pool = Path(out) / "runs"
     started, when = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat()
@@ -56,35 +57,14 @@ def reproduce(
             }
         )
 
-    keeping = _Keeping(watcher or Watcher(), outcomes, lambda: keep(record()))
-    run_all(what.specs(), pool, watcher=keeping, **options)
+    kept = time.monotonic()
+    with closing(run_each(what.specs(), pool, **options)) as finished:
+        for outcome in finished:
+            outcomes[outcome.spec.fingerprint] = outcome
+            if time.monotonic() - kept >= KEEP_EVERY:
+                keep(record())
+                kept = time.monotonic()
     return record()
-
-
-class _Keeping(Watcher):
-    """Notes what became of each run, and has the record kept now and then: a kill loses minutes, not hours."""
-
-    def __init__(
-        self, inner: Watcher, outcomes: dict[str, Outcome], keep: Callable[[], object], every: float = 60
-    ) -> None:
-        self.inner, self.outcomes, self.keep, self.every = inner, outcomes, keep, every
-        self._last = time.monotonic()
-
-    def on_start(self, specs: list[Spec]) -> None:
-        self.inner.on_start(specs)
-
-    def on_epoch(self, fingerprint: str, epoch: int, epochs: int) -> None:
-        self.inner.on_epoch(fingerprint, epoch, epochs)
-
-    def on_outcome(self, outcome: Outcome) -> None:
-        self.inner.on_outcome(outcome)
-        self.outcomes[outcome.spec.fingerprint] = outcome
-        if time.monotonic() - self._last >= self.every:
-            self.keep()
-            self._last = time.monotonic()
-
-    def on_end(self) -> None:
-        self.inner.on_end()
 
 
 def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:

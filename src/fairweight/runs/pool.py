@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
@@ -29,7 +29,13 @@ CarryOut = Callable[[Spec], Outcome]
 _STOPPING = {kind.__name__: kind for kind in (MissingData, FolderRefused)}  # every other run would fail alike
 
 
-def run_all(
+def run_all(specs: Iterable[Spec], pool: str | Path, **options: Any) -> dict[str, Outcome]:
+    """Run every Spec, with the options of run_each; return all outcomes by fingerprint."""
+    with closing(run_each(specs, pool, **options)) as outcomes:
+        return {outcome.spec.fingerprint: outcome for outcome in outcomes}
+
+
+def run_each(
     specs: Iterable[Spec],
     pool: str | Path,
     *,
@@ -39,47 +45,43 @@ def run_all(
     data_dir: str | Path | None = None,
     download: bool = False,
     watcher: Watcher | None = None,
-) -> dict[str, Outcome]:
-    """Run every Spec, and those that it builds on, into the pool; return outcomes by fingerprint.
+) -> Generator[Outcome, None, None]:
+    """Run every Spec, and those that it builds on, into the pool; yield outcomes as they come.
 
     jobs: how many at a time; None takes the cores for a CPU, and for a GPU one, or several if all networks are small.
-    Missing data, and a folder that takes no files, stop everything at once.
+    Missing data, and a folder that takes no files, stop everything. Close the generator to stop early.
     """
     wanted = with_prerequisites(specs)
     watcher = watcher if watcher is not None else Watcher()
-    pool = Path(pool)
-    folders = {key: RunFolder(pool / spec.folder_name) for key, spec in wanted.items()}
-    done = {
-        key: Outcome(spec, folders[key].path, reused=True)
-        for key, spec in wanted.items()
-        if folders[key].finished and folders[key].holds(spec)
-    }
-    waiting = {key: spec for key, spec in wanted.items() if key not in done}
-    at_a_time = _jobs(jobs, device, list(waiting.values()), engine)
-    if at_a_time > 1:  # the longest first, so that no core waits at the end for one that began late
-        waiting = dict(sorted(waiting.items(), key=lambda entry: -_trainings(entry[1])))
-    watcher.on_start(list(wanted.values()))
-    for outcome in done.values():
-        watcher.on_outcome(outcome)
-    if not waiting:
-        watcher.on_end()
-        return done
     lock = threading.Lock()  # watchers need not be thread-safe
+    done: dict[str, Outcome] = {}
 
     def tell(fingerprint: str, epoch: int, epochs: int) -> None:
         with lock:
             watcher.on_epoch(fingerprint, epoch, epochs)
 
-    def settle(outcome: Outcome) -> None:
+    def settle(outcome: Outcome) -> Outcome:
         if outcome.cause in _STOPPING:
             raise _STOPPING[outcome.cause](outcome.error)
         done[outcome.spec.fingerprint] = outcome
         with lock:
             watcher.on_outcome(outcome)
+        return outcome
 
-    settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
-    running: set[Future[Outcome]] = set()
+    folders = {key: RunFolder(Path(pool) / spec.folder_name) for key, spec in wanted.items()}
+    found = [key for key, spec in wanted.items() if folders[key].finished and folders[key].holds(spec)]
+    waiting = {key: spec for key, spec in wanted.items() if key not in found}
+    at_a_time = _jobs(jobs, device, list(waiting.values()), engine)
+    if at_a_time > 1:  # the longest first, so that no core waits at the end for one that began late
+        waiting = dict(sorted(waiting.items(), key=lambda entry: -_trainings(entry[1])))
+    watcher.on_start(list(wanted.values()))
     try:
+        for key in found:
+            yield settle(Outcome(wanted[key], folders[key].path, reused=True))
+        if not waiting:
+            return
+        settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
+        running: set[Future[Outcome]] = set()
         executor, carrier = _engine(engine, settings, tell, at_a_time)
         with executor, carrier as carry_out:
             while waiting or running:
@@ -89,16 +91,15 @@ def run_all(
                     if failed is not None:
                         del waiting[key]
                         reason = f"it builds on {failed.spec.folder_name}, which failed: {failed.error}"
-                        settle(Outcome(spec, folders[key].path, error=reason, cause=failed.cause))
+                        yield settle(Outcome(spec, folders[key].path, error=reason, cause=failed.cause))
                     elif None not in needed and len(running) < at_a_time:
                         del waiting[key]
                         running.add(executor.submit(carry_out, spec))
                 over, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in over:
-                    settle(future.result())
+                    yield settle(future.result())
     finally:
         watcher.on_end()
-    return done
 
 
 def with_prerequisites(specs: Iterable[Spec]) -> dict[str, Spec]:

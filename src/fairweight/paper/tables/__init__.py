@@ -48,7 +48,6 @@ class Plan:
     options: Mapping[str, str]
 
     def number(self, option: str) -> float:
-        """An option that is a number."""
         try:
             return float(self.options[option])
         except ValueError:

@@ -98,7 +98,6 @@ class CifarTable(Table):
         )
 
     def data(self, plan: Plan, *, inside: bool) -> dict[str, Any]:
-        """What is said of the data."""
         each = self.exemplars if plan.size.limit is None else 100 // self.classes + 2
         exemplar = {"source": "train", "size": each, "inside": inside}
         found: dict[str, Any] = {"split": {"validation": 0.0}, "exemplar": exemplar}

@@ -35,7 +35,6 @@ class FaceTable(Table):
     quick_per_cell: int
 
     def spec(self, plan: Plan, label: str, group: str, data: dict[str, Any], **more: Any) -> Spec:
-        """Uniform."""
         size = plan.size
         quick = size.name == "quick"
         return Spec(

@@ -44,7 +44,6 @@ class MnistTable(Table):
     }
 
     def base(self, plan: Plan, corrupted: bool = True) -> Spec:
-        """Uniform."""
         size = plan.size
         quick = size.name == "quick"
         data: dict[str, Any] = {

@@ -43,7 +43,6 @@ class Fairface(FaceTable):
     source, groups, batch_size, quick_per_cell = "fairface", 7, 128, 2
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
-        """Both tasks."""
         schedule = {"name": "cosine"} if plan.options["schedule"] == "cosine" else {}
         data = {"split": {"validation": 0.1}, "exemplar": {"source": "validation"}}
         gender, age = (
