@@ -10,8 +10,8 @@ from typing import Any
 
 from fairweight.errors import FairweightError
 from fairweight.paper import records
-from fairweight.paper._gains import method_lines, methods_text
 from fairweight.paper._table_text import is_whole, markdown, printed_text, size_name
+from fairweight.paper.methods_page import method_lines, methods_text
 from fairweight.paper.records import other_options
 from fairweight.paper.results_page import COMMAND, grouped, results
 from fairweight.runs.statistics import mean_text

@@ -1,4 +1,4 @@
-"""What each method cost and gave in the records, as Markdown: against Uniform, seed by seed."""
+"""Parts of docs/methods.md: what each method cost and gave in the records, against Uniform, seed by seed."""
 
 from __future__ import annotations
 
