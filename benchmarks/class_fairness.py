@@ -62,9 +62,9 @@ from fairweight.paper.records import keep
 from fairweight.runs.build import network_for, optimizer_for, scheduler_for
 from fairweight.runs.build_method import method_from
 from fairweight.runs.provenance import provenance
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.statistics import Mean
 from fairweight.training.predict import logits
 
 ROOT = Path(__file__).parents[1]

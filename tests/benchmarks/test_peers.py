@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from fairweight.apps import peers
 from fairweight.methods.forml import FORML
 from fairweight.models.resnet import ResNet18
 from fairweight.types import Batch
@@ -25,9 +24,10 @@ def stepped(kind: Any, network: torch.nn.Module, **options: Any) -> tuple[list[t
     return gradients, method.scores, model.state_dict()
 
 
-@pytest.mark.parametrize("peer", [peers.HigherStep, peers.TorchOptStep], ids=lambda peer: peer.library)
-def test_a_peer_takes_the_same_steps(peer: type[Any]) -> None:
+@pytest.mark.parametrize("name", ["HigherStep", "TorchOptStep"])
+def test_a_peer_takes_the_same_steps(script: Any, name: str) -> None:
     """Gradients, scores, parameters and running statistics over three steps."""
+    peer = getattr(script("peers"), name)
     pytest.importorskip(peer.library, reason=f"{peer.library} is not installed; pip install {peer.library}")
     torch.manual_seed(0)
     network = ResNet18(5, width=4).double()
@@ -39,6 +39,17 @@ def test_a_peer_takes_the_same_steps(peer: type[Any]) -> None:
         torch.testing.assert_close(value, theirs[2][name], rtol=1e-9, atol=1e-12)
 
 
-def test_what_is_not_installed_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_not_measured(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = script("peers")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert peers.installed() == []
+
+
+def test_each_library_gets_a_row(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    peers = script("peers")
+    words = ["peers.py", "--batch", "6", "--exemplars", "10", "--width", "2", "--repeats", "1"]
+    monkeypatch.setattr("sys.argv", words)
+    peers.main()
+    table = capsys.readouterr().out
+    for way in peers.installed():
+        assert way.name in table

@@ -1,20 +1,33 @@
-"""FORML's exact step as it is written with the libraries that differentiate through an optimizer; for `bench` alone."""
+"""FORML's exact step written with higher and TorchOpt, measured beside the ways of `fairweight bench`.
+
+    python benchmarks/peers.py --device cpu --repeats 5
+
+Prints the table of `fairweight bench` on ResNet-18 with a row for each of the libraries that is installed.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairweight.apps.bench import Way, bench, text
 from fairweight.metagradient import ForwardPass, Mode, Solution, forward
 from fairweight.metagradient.passes import call
 from fairweight.metagradient.solve import evaluate
 from fairweight.methods import current_lr
 from fairweight.methods.forml import FORML
+from fairweight.models.resnet import ResNet18
+from fairweight.runs.layout import laid_out
+from fairweight.runs.own_model import example_batches
+from fairweight.runs.provenance import provenance
 from fairweight.types import Batch
 
 
@@ -85,6 +98,43 @@ class TorchOptStep(_Peer):
                     buffer.copy_(value)
 
 
-def installed() -> list[type[_Peer]]:
-    """The peers whose library is there."""
-    return [peer for peer in (HigherStep, TorchOptStep) if importlib.util.find_spec(peer.library) is not None]
+def installed() -> list[Way]:
+    """The steps whose library is there."""
+    return [
+        Way(f"double backward by {peer.library}", lambda net, n, peer=peer: peer(net, n, agreement_every=0), "eager")
+        for peer in (HigherStep, TorchOptStep)
+        if importlib.util.find_spec(peer.library) is not None
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=("cuda", "cpu"))
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--exemplars", type=int, default=30)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    torch.manual_seed(0)
+    net = laid_out(ResNet18(10, width=asked.width), asked.device)
+    inputs = (torch.randn(count, 3, 32, 32, device=asked.device) for count in (asked.batch, asked.exemplars))
+    train, held = example_batches(net, *inputs, asked.batch, asked.exemplars)
+    results = bench(net, train, held, repeats=asked.repeats, bf16=asked.bf16, more=installed())
+    print(text(results))
+    if asked.out is not None:
+        record = {
+            "kind": "bench",
+            "model": f"ResNet18(width={asked.width})",
+            "batch": asked.batch,
+            "exemplars": asked.exemplars,
+            "bf16": asked.bf16,
+            "results": [timing.to_dict() for timing in results],
+            **provenance(asked.device),
+        }
+        asked.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
