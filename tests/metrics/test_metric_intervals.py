@@ -11,9 +11,8 @@ from scipy.stats import binomtest, studentized_range
 
 import fairweight.metrics as fm
 from fairweight.metrics._limits import range_quantile, wilson, wilson_corrected
-from fairweight.metrics._rates import View
-from fairweight.metrics._statistic import Statistic
 from fairweight.metrics._tally import Tally, bootstrap
+from fairweight.metrics.rates import Statistic, View
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 5), (5, 5), (3, 7), (450, 1000), (1, 1)])
@@ -130,7 +129,7 @@ def test_draws_of_counts_are_distributed_as_draws_of_samples():
         statistic = Statistic.named(name)
         assert statistic.strata(view) == strata
         fast, centre = bootstrap(
-            tally, lambda c, s=statistic: s(c[0], view), draws=4000, seed=0, strata=strata, smooth=False
+            tally, lambda c, s=statistic: s(c[0], view), fm.Intervals(draws=4000), strata, smooth=False
         )
         assert float(centre) == pytest.approx(fm.group_table(labels, predictions, groups).value(name))
         key = {"cell": groups * 3 + labels, "group": groups, "all": np.zeros(400, dtype=int)}[strata]

@@ -1,16 +1,19 @@
-"""How often each (group, label, prediction) occurs, and what resampling makes of it."""
+"""How often each (group, label, prediction) occurs, and the bootstrap over these counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal, TypeAlias
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fairweight.metrics._columns import Ints
+from fairweight.metrics._samples import Ints
+
+if TYPE_CHECKING:
+    from fairweight.metrics.intervals import Intervals
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Amounts: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64]"  # fractions of samples, where smoothed
@@ -27,9 +30,13 @@ class Counts:
     correct: Amounts  # [..., G, K] of this label and predicted so
     predicted: Amounts  # [..., G, K] predicted as this label
 
+    def map(self, change: Callable[[Amounts], Amounts]) -> Counts:
+        """The same change of all three."""
+        return Counts(change(self.samples), change(self.correct), change(self.predicted))
+
     def pooled(self) -> Counts:
         """All groups as one."""
-        return Counts(*(part.sum(axis=-2, keepdims=True) for part in (self.samples, self.correct, self.predicted)))
+        return self.map(lambda part: part.sum(axis=-2, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,12 @@ class Tally:
         G, K = self.shape
         cell = self.groups * K + self.labels
         right = self.predictions[model] == self.labels
-        flat = (
+        counts = Counts(
             _sum_by(cell, frequency, G * K),
             _sum_by(cell[right], frequency[..., right], G * K),
             _sum_by(self.groups * K + self.predictions[model], frequency, G * K),
         )
-        return Counts(*(part.reshape(*part.shape[:-1], G, K) for part in flat))
+        return counts.map(lambda part: part.reshape(*part.shape[:-1], G, K))
 
     def smoothed(self) -> tuple[Tally, Floats]:
         """The tally and its frequencies with one right and one wrong sample per model added to every cell.
@@ -79,25 +86,22 @@ class Tally:
         K = self.shape[1]
         if K == 1:
             return self, self.frequency.astype(np.float64)
-        cell = np.unique(self.groups * K + self.labels)
-        group, label = np.divmod(cell, K)
+        group, label = np.divmod(np.unique(self.groups * K + self.labels), K)
         wrong = self._usual_mistake()[label]
-        models = len(self.predictions)
-        patterns = [[bool(bits >> model & 1) for model in range(models)] for bits in range(2**models)]
-        predictions = tuple(
-            np.concatenate([own, *(label if pattern[model] else wrong for pattern in patterns)])
-            for model, own in enumerate(self.predictions)
-        )
-        extra = len(patterns)
-        share = 2.0 / extra  # one right and one wrong per model in all
+        patterns = [right[::-1] for right in product((False, True), repeat=len(self.predictions))]  # by model
+        added = len(patterns) * len(label)
         tally = Tally(
-            np.concatenate([self.groups, *[group] * extra]),
-            np.concatenate([self.labels, *[label] * extra]),
-            predictions,
-            np.concatenate([self.frequency, np.zeros(len(cell) * extra, dtype=np.int64)]),
+            np.concatenate([self.groups, *[group] * len(patterns)]),
+            np.concatenate([self.labels, *[label] * len(patterns)]),
+            tuple(
+                np.concatenate([own, *(label if pattern[model] else wrong for pattern in patterns)])
+                for model, own in enumerate(self.predictions)
+            ),
+            np.concatenate([self.frequency, np.zeros(added, dtype=np.int64)]),
             self.shape,
         )
-        return tally, np.concatenate([self.frequency.astype(np.float64), np.full(len(cell) * extra, share)])
+        share = 2.0 / len(patterns)  # one right and one wrong per model in all
+        return tally, np.concatenate([self.frequency.astype(np.float64), np.full(added, share)])
 
     def _usual_mistake(self) -> Ints:
         """For every label [K], the other label that it is most often taken for."""
@@ -126,8 +130,9 @@ def _sum_by(key: Ints, values: Amounts, size: int) -> Amounts:
     return total
 
 
-def _resampled(tally: Tally, weight: Floats, draws: int, strata: Strata, rng: np.random.Generator) -> Iterator[Ints]:
+def _resampled(tally: Tally, weight: Floats, strata: Strata, settings: Intervals) -> Iterator[Ints]:
     """Frequencies of resampled samples, a chunk of draws [D, M] at a time: multinomial within each stratum."""
+    rng, draws = np.random.default_rng(settings.seed), settings.draws
     stratum = tally._stratum(strata)
     order = np.argsort(stratum, kind="stable")
     edges = [*np.unique(stratum[order], return_index=True)[1].tolist(), len(order)]
@@ -145,10 +150,9 @@ def _resampled(tally: Tally, weight: Floats, draws: int, strata: Strata, rng: np
 def bootstrap(
     tally: Tally,
     statistic: Callable[[tuple[Counts, ...]], Floats],
-    *,
-    draws: int,
-    seed: int,
+    settings: Intervals,
     strata: Strata,
+    *,
     smooth: bool,
 ) -> tuple[Floats, Floats]:
     """The statistic of the models' counts when samples are redrawn [draws, ...], and of what is drawn from [...]."""
@@ -156,7 +160,7 @@ def bootstrap(
     models = range(len(tally.predictions))
     parts = [
         statistic(tuple(drawn_from.counts(frequency, model) for model in models))
-        for frequency in _resampled(drawn_from, weight, draws, strata, np.random.default_rng(seed))
+        for frequency in _resampled(drawn_from, weight, strata, settings)
     ]
     centre = statistic(tuple(drawn_from.counts(weight, model) for model in models))
     return np.concatenate(parts), centre
