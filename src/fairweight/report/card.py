@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fairweight.report._words import known, percent, short
+from fairweight.report._format import known, percent, short
 from fairweight.report.audit import Audit
 from fairweight.report.findings import findings
-from fairweight.report.tables import SUMMARY, group_columns, group_rows, summary_rows
+from fairweight.report.table_rows import SUMMARY, group_columns, group_rows, summary_rows
 
 MOST_GROUPS = 30
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -89,7 +89,6 @@ def _data(audit: Audit) -> str:
 
 def _metrics(audit: Audit) -> str:
     level = f"{100 * audit.metrics['interval']['level']:g} %"
-    what = "label" if audit.by_label else "group"
     heads = ["Number", f"Value [{level} interval]"]
     if audit.baseline is not None:
         heads += [escaped(audit.baseline.name), "Difference"]
@@ -100,7 +99,7 @@ def _metrics(audit: Audit) -> str:
         rows.append(cells if audit.baseline is None else [*cells, row["before"], apart])
     groups = group_rows(audit)
     by_group = _table(
-        [what.capitalize(), "n", *(escaped(title) for _, title in group_columns(audit))],
+        [audit.group_word.capitalize(), "n", *(escaped(title) for _, title in group_columns(audit))],
         (
             [escaped(g["name"]), f"{g['n']:,}", *(f"{rate.value} {rate.interval}".strip() for rate in g["rates"])]
             for g in groups[:MOST_GROUPS]
@@ -131,5 +130,5 @@ def _limits(audit: Audit) -> str:
         lines.append(f"{missing:,} test samples without a known group are in no number.")
     worst = audit.metrics.get("worst_group_accuracy")
     if known(worst):
-        lines.append(f"On its worst {'label' if audit.by_label else 'group'} it is right {percent(worst)} of the time.")
+        lines.append(f"On its worst {audit.group_word} it is right {percent(worst)} of the time.")
     return "## Limits\n\n" + "\n".join(f"- {escaped(line)}" for line in [*lines, *audit.missing])

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairweight.report._words import known, short
+from fairweight.report._format import known, short
 
 if TYPE_CHECKING:
     import numpy as np

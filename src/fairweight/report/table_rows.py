@@ -1,16 +1,14 @@
-"""The page's tables, as rows of texts: by group, of the numbers that sum up, by cell, of samples."""
+"""Rows of the tables on the page and the card, as text: by group, in summary, by cell, by weight."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairweight.report._words import change, known, number, percent, short, span
-from fairweight.report.audit import Audit, Trained
+from fairweight.report._format import change, known, percent, span
+from fairweight.report.audit import Audit
 from fairweight.report.movement import Movement
-from fairweight.report.why import Reasons, bars, levels
 
 SUMMARY = {
     "accuracy": "Accuracy",
@@ -24,8 +22,6 @@ SUMMARY = {
     "tpr_std": "Standard deviation of true positive rates",
     "tpr_worst_tenth": "True positive rate of the worst tenth",
 }
-
-_MANY_DIGITS = re.compile(r"-?\d*\.\d{6,}(e[-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -116,48 +112,3 @@ def weight_rows(moved: Movement, most: int = 60) -> list[dict[str, Any]]:
         side = "up" if weight > 1 else "down"
         rows.append({"name": name, "n": count, "weight": f"{weight:.3f}", "side": side, "strength": f"{strength:.2f}"})
     return rows
-
-
-def sample_cards(trained: Trained, places: Iterable[int]) -> list[dict[str, Any]]:
-    """What the page shows of single samples, in words."""
-    reasons = Reasons(trained)
-    steps = None if trained.score_path is None or not len(trained.score_path) else levels(trained.score_path)
-    at = {} if trained.path_rows is None else {int(row): k for k, row in enumerate(trained.path_rows)}
-    given = trained.given_weight
-    cards = []
-    for place in places:
-        row = trained.weights.iloc[place]
-        cards.append(
-            {
-                "row": int(row["row"]),
-                "rank": int(trained.suspects["rank"].iloc[place]),
-                "label": str(row["label"]),
-                "group": str(row["group"]) if trained.grouped and row["group"] == row["group"] else "",
-                "suggested": str(row["suggested"]) if "suggested" in trained.weights else "",
-                "predicted": str(row["predicted"]) if "predicted" in trained.weights else "",
-                "true_label": str(row["true_label"]) if "true_label" in trained.weights else "",
-                "probability": percent(row["probability"]) if "probability" in trained.weights else "",
-                "score": number(row["score"]) if known(row["score"]) else "",
-                "weight": number(given.iloc[place]) if known(given.iloc[place]) else "",
-                "loss": number(row["ema_loss"]) if "ema_loss" in trained.weights else "",
-                "margin": number(row["mean_margin"]) if "mean_margin" in trained.weights else "",
-                "path": "" if steps is None or place not in at else bars(steps[at[place]]),
-                "image": trained.images.get(place, ""),
-                "fields": _fields(trained, place),
-                "why": reasons.of(place),
-            }
-        )
-    return cards
-
-
-def _fields(trained: Trained, place: int) -> list[tuple[str, str]]:
-    if trained.columns is None:
-        return []
-    row = trained.columns.iloc[place]
-    known_ones = [(name, value) for name, value in row.items() if value == value and value is not None]
-    return [(short(name), _tidy(str(value))) for name, value in known_ones][:40]
-
-
-def _tidy(text: str) -> str:
-    """A value of the source kept short: a number's digits that count, the beginning of a long text."""
-    return f"{float(text):.5g}" if _MANY_DIGITS.fullmatch(text) else short(text)
