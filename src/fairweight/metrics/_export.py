@@ -7,17 +7,14 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from fairweight.errors import BadInput, MissingDependency
-from fairweight.metrics.rates import BY_CELL, SCALARS
+from fairweight.metrics.rates import BY_CELL, PROPORTIONS, SCALARS
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fairweight.metrics.group_table import GroupTable
-
-    Array = npt.NDArray[Any]
 
 
 def group_records(table: GroupTable) -> list[dict[str, float]]:
@@ -126,36 +123,25 @@ def to_metric_frame(table: GroupTable) -> Any:
 
     samples = table.samples
     values = samples.label_values()
-    metrics: dict[str, Callable[..., float]] = {"count": count, "accuracy": _accuracy}
-    if samples.positive is not None:
-        metrics |= {name: _rate_of(values[samples.positive], pick) for name, pick in _PICKED.items()}
+    built_in = ("accuracy",) if samples.positive is None else PROPORTIONS
     keys = [_parts(key) for key in table.groups]
     return MetricFrame(
-        metrics=metrics | table.own_metrics,
+        metrics={"count": count, **{name: _as_function(table, name) for name in built_in}, **table.own_metrics},
         y_true=values[samples.labels],
         y_pred=values[samples.predictions],
         sensitive_features=pd.DataFrame([keys[code] for code in samples.rows], columns=list(table.attributes)),
     )
 
 
-def _accuracy(labels: Array, predictions: Array) -> float:
-    return float(np.mean(np.asarray(labels) == np.asarray(predictions)))
+def _as_function(table: GroupTable, metric: str) -> Callable[[object, object], float]:
+    """A built-in metric as f(labels, predictions); NaN, where fairlearn's own say 0, if no sample counts."""
+    from fairweight.metrics.group_table import group_table
 
+    values, positive = table.samples.label_axis.values, table.samples.positive
 
-# Of which samples are positive and which are predicted so: the hits, among the samples that count.
-_PICKED: dict[str, Callable[[Array, Array], Array]] = {
-    "tpr": lambda truth, said: said[truth],
-    "fnr": lambda truth, said: ~said[truth],
-    "fpr": lambda truth, said: said[~truth],
-    "selection_rate": lambda truth, said: said,
-}
+    def value(labels: object, predictions: object) -> float:
+        one_group = [0] * len(np.asarray(labels))
+        target, names = None if positive is None else values[positive], {v: str(v) for v in values}
+        return group_table(labels, predictions, one_group, positive=target, label_names=names).value(metric)
 
-
-def _rate_of(positive: Any, pick: Callable[[Array, Array], Array]) -> Callable[[Array, Array], float]:
-    """A rate of one label, NaN and not 0 where no sample counts."""
-
-    def rate(labels: Array, predictions: Array) -> float:
-        hits = pick(np.asarray(labels) == positive, np.asarray(predictions) == positive)
-        return float(hits.mean()) if len(hits) else math.nan
-
-    return rate
+    return value
