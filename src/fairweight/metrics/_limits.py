@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fairweight.metrics._tally import Amounts, Floats
-from fairweight.metrics.rates import divide, highest, lowest, mean
+from fairweight.metrics.rates import Amounts, Floats, divide, highest, lowest, mean
 
 # Lower and upper limits of every rate, at a standard normal quantile z.
 Limits: TypeAlias = Callable[[float], tuple[Floats, Floats]]

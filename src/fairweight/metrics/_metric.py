@@ -23,9 +23,9 @@ from fairweight.metrics._limits import (
     worst_limits,
 )
 from fairweight.metrics._samples import CodedSamples, Ints
-from fairweight.metrics._tally import Counts, Floats, Tally, bootstrap
+from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.intervals import Estimate, Intervals, equal_rows
-from fairweight.metrics.rates import METRICS, PROPORTIONS, Statistic, View, divide, mean
+from fairweight.metrics.rates import METRICS, PROPORTIONS, Counts, Floats, Statistic, divide, mean
 
 Metric: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
 
@@ -46,11 +46,11 @@ class Estimates(NamedTuple):
 class RateMetric:
     """A built-in metric, from counts."""
 
-    def __init__(self, name: str, view: View, tally: Tally, counts: Counts, settings: Intervals) -> None:
+    def __init__(self, name: str, tally: Tally, counts: Counts, settings: Intervals) -> None:
         self.name = name
-        self._view, self._tally, self._counts, self._settings = view, tally, counts, settings
-        self.values = view.cells(name, counts)  # [R, T]; T is 1 for what is not taken label by label
-        self.row_values = view.rows(name, counts)  # [R]
+        self._tally, self._counts, self._settings = tally, counts, settings
+        self.values = counts.cells(name)  # [R, T]; T is 1 for what is not taken label by label
+        self.row_values = counts.rows(name)  # [R]
         self.trials = self._trials(name if name in PROPORTIONS else "accuracy")  # [R, T] samples behind each value
 
     def cells(self) -> Estimates:
@@ -63,7 +63,7 @@ class RateMetric:
         return Estimates(self.row_values, *self._row_limits(), n[:, 0])
 
     def _trials(self, metric: str) -> Ints:
-        return self._view.proportion(metric, self._counts)[1].astype(np.int64)
+        return self._counts.proportion(metric)[1].astype(np.int64)
 
     def _cell_limits(self) -> tuple[Floats, Floats]:
         if self._settings.method == "bootstrap":
@@ -71,7 +71,7 @@ class RateMetric:
         return self._score_limits(self.name)(self._settings.z)
 
     def _row_limits(self) -> tuple[Floats, Floats]:
-        if self.values.shape[1] > 1 and self.name == "selection_rate":  # no such number: see View.rows
+        if self.values.shape[1] > 1 and self.name == "selection_rate":  # no such number: see Counts.rows
             return self.row_values, self.row_values
         if self._settings.method == "bootstrap":
             return percentiles(mean(self._drawn_cells, axis=-1), self._settings.level)
@@ -79,7 +79,7 @@ class RateMetric:
 
     def value(self, statistic: Statistic) -> float:
         """A number that sums up the metric."""
-        return float(statistic(self._counts, self._view))
+        return float(statistic(self._counts))
 
     def limits(self, statistic: Statistic) -> tuple[float, float]:
         """Limits of a number that sums up the metric."""
@@ -90,7 +90,7 @@ class RateMetric:
             below, above = percentiles(self._drawn(statistic, smooth=False)[0], settings.level)
             return float(below), float(above)
         if statistic.kind == "overall":
-            pooled = RateMetric(self.name, self._view.pooled(), self._tally, self._counts.pooled(), settings)
+            pooled = RateMetric(self.name, self._tally, self._counts.pooled(), settings)
             return pooled.rows().at(0)[1:3]
         if statistic.kind in ("gap", "odds"):
             low, high = self._gap_limits(("tpr", "fpr") if statistic.kind == "odds" else (self.name,))
@@ -108,16 +108,16 @@ class RateMetric:
 
     def _disjoint(self, metric: str) -> bool:
         """Whether the rows' rates come from different samples: not for rates of one label against all others."""
-        return not (self._view.by_label and metric in ("fpr", "selection_rate"))
+        return not (self._counts.by_label and metric in ("fpr", "selection_rate"))
 
     def _equal_rows_show(self, statistic: Statistic, value: float) -> bool:
         """Whether rows of these sizes with one true rate are as far apart as this, more often than 1 - level.
 
         No bootstrap knows: what it draws from is as far apart as the rows that were seen.
         """
-        if not self._disjoint(self.name) or (self.name == "balanced_accuracy" and not self._view.by_label):
+        if not self._disjoint(self.name) or (self.name == "balanced_accuracy" and not self._counts.by_label):
             return False
-        hits, trials = self._view.proportion(self.name, self._counts)
+        hits, trials = self._counts.proportion(self.name)
         rate = divide(hits.sum(axis=0), trials.sum(axis=0))
         drawn = statistic.of(equal_rows(trials.astype(np.int64), rate, self._settings))
         drawn = drawn[~np.isnan(drawn)]  # no ratio, where nobody was drawn
@@ -130,7 +130,7 @@ class RateMetric:
     def _gap_limits(self, metrics: tuple[str, ...]) -> tuple[float, float]:
         found = [
             gap_limits(
-                self._view.cells(metric, self._counts),
+                self._counts.cells(metric),
                 self._score_limits(metric),
                 self._settings.level,
                 disjoint=self._disjoint(metric),
@@ -141,28 +141,26 @@ class RateMetric:
         return max(low for low, _ in found), max(high for _, high in found)
 
     def _score_limits(self, metric: str, interval: Callable[..., tuple[Floats, Floats]] = wilson) -> Limits:
-        if metric == "balanced_accuracy" and not self._view.by_label:
+        if metric == "balanced_accuracy" and not self._counts.by_label:
             return self._balanced_limits
-        return partial(interval, *self._view.proportion(metric, self._counts))
+        return partial(interval, *self._counts.proportion(metric))
 
     def _balanced_limits(self, z: float) -> tuple[Floats, Floats]:
-        every = View(by_label=False, targets=np.arange(self._counts.samples.shape[-1]))
-        hits, trials = every.proportion("tpr", self._counts)
+        hits, trials = self._counts.correct, self._counts.samples
         low, high = mean_limits(divide(hits, trials), *wilson(hits, trials, z), disjoint=True)
         return low[:, None], high[:, None]
 
     def _drawn(self, statistic: Statistic, *, smooth: bool) -> tuple[Floats, Floats]:
-        strata = statistic.strata(self._view)
-        return bootstrap(
-            self._tally, lambda counts: statistic(counts[0], self._view), self._settings, strata, smooth=smooth
-        )
+        strata = statistic.strata(self._tally.by_label)
+        return bootstrap(self._tally, lambda counts: statistic(counts[0]), self._settings, strata, smooth=smooth)
 
     @cached_property
     def _drawn_cells(self) -> Floats:
-        strata = Statistic("gap", self.name).strata(self._view)
-        return bootstrap(
-            self._tally, lambda counts: self._view.cells(self.name, counts[0]), self._settings, strata, smooth=False
-        )[0]
+        strata = Statistic("gap", self.name).strata(self._tally.by_label)
+        draws, _ = bootstrap(
+            self._tally, lambda counts: counts[0].cells(self.name), self._settings, strata, smooth=False
+        )
+        return draws
 
 
 class CustomMetric:
@@ -267,13 +265,9 @@ class MetricsByName(dict[str, RateMetric | CustomMetric]):
     """Every metric of one set of samples."""
 
     def __init__(self, samples: CodedSamples, custom: Mapping[str, Metric], settings: Intervals) -> None:
-        by_label, labels = samples.groups is None, len(samples.label_axis)
-        targets = np.arange(labels) if samples.positive is None else np.array([samples.positive])
-        self.view = View(by_label, targets)
-        shape = (1 if by_label else len(samples.group_axis), labels)
-        self.tally = Tally.of(samples.groups, samples.labels, (samples.predictions,), shape)
-        self.counts = self.tally.counts()
-        super().__init__({name: RateMetric(name, self.view, self.tally, self.counts, settings) for name in METRICS})
+        self.tally = Tally.of(samples, samples.predictions)
+        counts = self.tally.counts()
+        super().__init__({name: RateMetric(name, self.tally, counts, settings) for name in METRICS})
         for name, function in custom.items():
             if Statistic.find(name) is not None:
                 raise BadInput(f"{name!r} is a number of every table; give your metric another name.")

@@ -12,10 +12,10 @@ from fairweight.errors import BadInput
 from fairweight.metrics._limits import debiased_percentiles, percentiles
 from fairweight.metrics._metric import CustomMetric, Metric
 from fairweight.metrics._samples import CodedSamples, Names, factorise, vector_of
-from fairweight.metrics._tally import Floats, Tally, bootstrap
+from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.group_table import GroupTable, group_table
 from fairweight.metrics.intervals import Intervals
-from fairweight.metrics.rates import Statistic
+from fairweight.metrics.rates import Floats, Statistic
 
 
 class Difference(NamedTuple):
@@ -98,13 +98,12 @@ def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> D
 
 def _drawn_differences(table_a: GroupTable, table_b: GroupTable, statistic: Statistic) -> tuple[Floats, float]:
     """Draws [D] of the difference, and that of what is drawn from; a sample's two predictions stay together."""
-    samples, view, settings = table_a.samples, table_a.numbers.view, table_a.intervals
-    both = (samples.predictions, table_b.samples.predictions)
+    settings = table_a.intervals
     draws, centre = bootstrap(
-        Tally.of(samples.groups, samples.labels, both, table_a.numbers.tally.shape),
-        lambda counts: statistic(counts[1], view) - statistic(counts[0], view),
+        Tally.of(table_a.samples, table_a.samples.predictions, table_b.samples.predictions),
+        lambda counts: statistic(counts[1]) - statistic(counts[0]),
         settings,
-        statistic.strata(view),
+        statistic.strata(table_a.by_label),
         smooth=settings.method == "score",
     )
     return draws, float(centre)

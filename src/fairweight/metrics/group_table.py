@@ -80,7 +80,7 @@ class GroupTable:
     @property
     def targets(self) -> tuple[Hashable, ...]:
         """The labels that rates are taken of: the positive one, or all."""
-        return tuple(self.labels[code] for code in self.numbers.view.targets)
+        return tuple(self.labels[code] for code in self.numbers.tally.targets)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ class GroupTable:
 
     def noise_floor(self) -> NoiseFloor:
         """What TPRD, maxFNR and the standard deviation of the TPRs would be, were all groups equal: sampling alone."""
-        hits, trials = self.numbers.view.proportion("tpr", self.numbers.counts)  # [R, T]
+        hits, trials = self.numbers.tally.counts().proportion("tpr")  # [R, T]
         return noise_floor(trials, divide(hits.sum(axis=0), trials.sum(axis=0)), intervals=self.intervals)
 
     def to_pandas(self, rows: Literal["group", "cell"] = "group") -> pd.DataFrame:

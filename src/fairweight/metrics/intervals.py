@@ -14,8 +14,7 @@ import numpy.typing as npt
 from fairweight.errors import BadInput
 from fairweight.metrics._limits import percentiles
 from fairweight.metrics._samples import Ints
-from fairweight.metrics._tally import Floats
-from fairweight.metrics.rates import divide, gap, spread, worst
+from fairweight.metrics.rates import Floats, divide, gap, spread, worst
 
 
 class Estimate(NamedTuple):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from fairweight.errors import UnknownName
 from fairweight.metrics._samples import Ints
-from fairweight.metrics._tally import Amounts, Counts, Floats, Strata
 
+Floats: TypeAlias = npt.NDArray[np.float64]
+Amounts: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64]"  # fractions of samples, where smoothed
+# What a draw keeps as it is: the number of samples, of samples in each group, or in each label x group.
+Strata: TypeAlias = Literal["all", "group", "cell"]
 PROPORTIONS = ("accuracy", "tpr", "fnr", "fpr", "selection_rate")  # the columns of a table
 METRICS = (*PROPORTIONS, "balanced_accuracy")
 BY_CELL = ("tpr", "fnr", "fpr", "selection_rate")  # one per label, where several labels are compared
@@ -30,49 +34,56 @@ SCALARS = {  # the numbers that every table reports
 
 
 @dataclass(frozen=True)
-class View:
-    """What is compared: groups on each target label, or (by_label) the labels among themselves.
+class Counts:
+    """What the rates are made of, by group and label; draws may stand before.
 
-    Rates have the shape [..., R, T]: R rows, each a group (or a label), and T targets: the positive label, or
-    every label where there is no positive one, or 1 where the labels are the rows.
+    Rates have the shape [..., R, T]: R rows, each a group, and T targets, the labels whose rates are taken: the
+    positive label, or every label where there is no positive one. Where labels are compared among themselves
+    (by_label), they are the rows of the one group, and T is 1.
     """
 
+    samples: Amounts  # [..., G, K] of this label
+    correct: Amounts  # [..., G, K] of this label and predicted so
+    predicted: Amounts  # [..., G, K] predicted as this label
+    targets: Ints  # [T] codes of the labels
     by_label: bool
-    targets: Ints  # [T] codes of the labels whose rates are taken
 
-    def proportion(self, metric: str, counts: Counts) -> tuple[Amounts, Amounts]:
+    def pooled(self) -> Counts:
+        """All groups as one."""
+        samples, correct, predicted = (
+            part.sum(axis=-2, keepdims=True) for part in (self.samples, self.correct, self.predicted)
+        )
+        return Counts(samples, correct, predicted, self.targets, by_label=False)
+
+    def proportion(self, metric: str) -> tuple[Amounts, Amounts]:
         """Hits and trials of a rate: [..., R, T]; of accuracy, [..., R, 1]."""
-        everyone = counts.samples.sum(axis=-1, keepdims=True)  # [..., G, 1]
+        everyone = self.samples.sum(axis=-1, keepdims=True)  # [..., G, 1]
         if metric == "accuracy" and not self.by_label:
-            return counts.correct.sum(axis=-1, keepdims=True), everyone
-        if self.by_label:  # the labels of the one group [..., 1, K] become the rows [..., K, 1]
-            counts = counts.map(lambda part: part.swapaxes(-1, -2))
-        else:
-            counts = counts.map(lambda part: part[..., self.targets])
+            return self.correct.sum(axis=-1, keepdims=True), everyone
+        samples, correct, predicted = (
+            part.swapaxes(-1, -2) if self.by_label else part[..., self.targets]
+            for part in (self.samples, self.correct, self.predicted)
+        )
         if metric in ("tpr", "accuracy", "balanced_accuracy"):  # among the samples of a label, right means found
-            return counts.correct, counts.samples
+            return correct, samples
         if metric == "fnr":
-            return counts.samples - counts.correct, counts.samples
+            return samples - correct, samples
         if metric == "fpr":
-            return counts.predicted - counts.correct, everyone - counts.samples
-        return counts.predicted, np.broadcast_to(everyone, counts.predicted.shape)
+            return predicted - correct, everyone - samples
+        return predicted, np.broadcast_to(everyone, predicted.shape)
 
-    def cells(self, metric: str, counts: Counts) -> Floats:
+    def cells(self, metric: str) -> Floats:
         """A metric by row and target: [..., R, T]; NaN where there are no samples."""
         if metric == "balanced_accuracy" and not self.by_label:
-            return mean(divide(counts.correct, counts.samples), axis=-1)[..., None]
-        return divide(*self.proportion(metric, counts))
+            return mean(divide(self.correct, self.samples), axis=-1)[..., None]
+        return divide(*self.proportion(metric))
 
-    def rows(self, metric: str, counts: Counts) -> Floats:
+    def rows(self, metric: str) -> Floats:
         """A metric by row [..., R]; over several targets their mean, but not of selection rates, which is 1 / T."""
-        cells = self.cells(metric, counts)
+        cells = self.cells(metric)
         if cells.shape[-1] > 1 and metric == "selection_rate":
             return np.full(cells.shape[:-1], np.nan)
         return mean(cells, axis=-1)
-
-    def pooled(self) -> View:
-        """The view of all groups as one."""
-        return View(by_label=False, targets=self.targets)
 
 
 def divide(hits: Amounts, trials: Amounts) -> Floats:
@@ -181,13 +192,13 @@ class Statistic:
         """Whether the worst group is the one with the highest value."""
         return self.metric in HIGH_IS_WORSE
 
-    def __call__(self, counts: Counts, view: View) -> Floats:
+    def __call__(self, counts: Counts) -> Floats:
         """The statistic's value for counts with any number of draws before them: [...]."""
         if self.kind == "overall":
-            return view.pooled().rows(self.metric, counts.pooled())[..., 0]
+            return counts.pooled().rows(self.metric)[..., 0]
         if self.kind == "odds":  # NaN where either half is: half of the odds can look fair
-            return np.maximum(*(gap(view.cells(metric, counts)) for metric in ("tpr", "fpr")))
-        return self.of(view.cells(self.metric, counts))
+            return np.maximum(*(gap(counts.cells(metric)) for metric in ("tpr", "fpr")))
+        return self.of(counts.cells(self.metric))
 
     def of(self, cells: Floats) -> Floats:
         """The statistic of a metric by row and target [..., R, T]."""
@@ -197,8 +208,8 @@ class Statistic:
             return worst_tenth(cells, self.high_is_worse)
         return {"gap": gap, "ratio": ratio, "std": spread}[self.kind](cells)
 
-    def strata(self, view: View) -> Strata:
+    def strata(self, by_label: bool) -> Strata:
         """What resampling must keep: a rate among a label's samples keeps their number, others the group's."""
-        if self.metric in ("selection_rate", "accuracy") and not (view.by_label and self.kind != "overall"):
+        if self.metric in ("selection_rate", "accuracy") and not (by_label and self.kind != "overall"):
             return "all" if self.kind == "overall" else "group"
         return "all" if self.metric == "selection_rate" else "cell"
