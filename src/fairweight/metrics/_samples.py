@@ -228,14 +228,11 @@ def _group_column(
 
 def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, several: bool) -> Names | None:
     """Names of one attribute's values: those under its own name, or all that are given where it is the only one."""
-    if names is None:
-        return None
-    if isinstance(names, Mapping) and isinstance(names.get(attribute), Sequence | Mapping):
-        found = names[attribute]
-        if not isinstance(found, str):
-            return found
-    if not several:
-        return cast("Names", names)
+    found = names.get(attribute) if isinstance(names, Mapping) else None
+    if found is not None and not isinstance(found, str):
+        return found
+    if not several or names is None:
+        return cast("Names | None", names)
     if not isinstance(names, Mapping):
         raise BadInput("several attributes need group_names as a mapping from attribute to the names of its values.")
     return None

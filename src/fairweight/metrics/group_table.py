@@ -54,7 +54,7 @@ class GroupTable:
 
     @property
     def n(self) -> int:
-        """Samples that count; those left out for a missing group do not."""
+        """Number of samples, without those left out for a missing group."""
         return len(self.samples.labels)
 
     @property
@@ -139,26 +139,26 @@ class GroupTable:
 
     def gap(self, metric: str = "tpr") -> float:
         """Largest minus smallest over the groups; NaN where fewer than two can be compared."""
-        return self.value(f"{self.numbers[metric].name}_gap")
+        return self.numbers[metric].value(Statistic("gap", metric))
 
     def ratio(self, metric: str = "selection_rate") -> float:
         """Smallest over largest over the groups; NaN where fewer than two can be compared or all are 0."""
-        return self.value(f"{self.numbers[metric].name}_ratio")
+        return self.numbers[metric].value(Statistic("ratio", metric))
 
     def worst(self, metric: str = "accuracy") -> float:
         """The worst group's value: the highest of fnr and fpr, the lowest of any other metric."""
-        return self.value(f"{self.numbers[metric].name}_worst")
+        return self.numbers[metric].value(Statistic("worst", metric))
 
     def std(self, metric: str = "tpr") -> float:
         """Standard deviation over the groups."""
-        return self.value(f"{self.numbers[metric].name}_std")
+        return self.numbers[metric].value(Statistic("std", metric))
 
     def worst_tenth(self, metric: str = "tpr") -> float:
         """Mean of the worst tenth of the groups, rounded up: of ten groups, the worst one."""
-        return self.value(f"{self.numbers[metric].name}_worst_tenth")
+        return self.numbers[metric].value(Statistic("worst_tenth", metric))
 
     def worst_group(self, metric: str = "accuracy") -> Any:
-        """Which group is the worst, or which (label, group); None where nothing could be estimated."""
+        """The worst group, or the worst (label, group); None where nothing could be estimated."""
         values = self.numbers[metric].values  # [R, T]
         if np.isnan(values).all():
             return None
@@ -200,7 +200,7 @@ class GroupTable:
         return self.numbers[name].cells().at((row, self.targets.index(wanted)))
 
     def noise_floor(self) -> NoiseFloor:
-        """What TPRD, maxFNR and the standard deviation of the TPRs would be, were all groups equal: sampling alone."""
+        """TPRD, maxFNR and standard deviation of the TPRs that sampling alone would show if all groups were equal."""
         hits, trials = self.numbers.tally.counts().proportion("tpr")  # [R, T]
         return noise_floor(trials, divide(hits.sum(axis=0), trials.sum(axis=0)), intervals=self.intervals)
 
@@ -217,7 +217,7 @@ class GroupTable:
         return _export.to_metric_frame(self)
 
     def text(self, width: int | None = None) -> str:
-        """For people; width: of the terminal, where the last columns are left out that would not fit."""
+        """The table as text; width: of the terminal, leaving out the last columns that would not fit."""
         return _text.text_of(self, width)
 
     def __str__(self) -> str:

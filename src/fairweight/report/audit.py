@@ -20,7 +20,7 @@ LEVELS: tuple[Level, ...] = ("act", "look", "good", "note")
 
 @dataclass(frozen=True)
 class Baseline:
-    """Plain training on the same data, to stand beside."""
+    """Plain training on the same data, to compare with."""
 
     name: str
     metrics: Mapping[str, Any]  # as GroupTable.to_dict gives it
@@ -79,7 +79,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Audit:
-    """All that the page, the card and the findings say."""
+    """Everything that the page, the card and the findings are made from."""
 
     title: str
     facts: Mapping[str, str]  # what was audited, in words

@@ -17,12 +17,12 @@ from fairweight.report.movement import Movement, movement
 from fairweight.report.page_data import MOST_SAMPLES, chosen, data_for
 from fairweight.report.sample_cards import most_suspect, sample_cards, weighted_most
 from fairweight.report.suspects import RULE
-from fairweight.report.table_rows import cell_grid, group_columns, group_rows, summary_rows, weight_rows
+from fairweight.report.table_rows import cell_rows, group_columns, group_rows, summary_rows
 
 CARDS = 12  # samples shown as weighted up most, and as many down
 SUSPECTS = 24
 LINES = 10  # of one picture
-BADGES = {"act": "Act", "look": "Look", "good": "Good", "note": "Note"}
+ROWS = 60  # of the table of weights
 
 
 def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
@@ -38,7 +38,6 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
     data = None if trained is None else data_for(trained, chosen(trained, most_samples))
     return template.render(
         audit=audit,
-        badges=BADGES,
         findings=findings(audit),
         style=_markup(here.joinpath("page.css").read_text(encoding="utf-8")),
         script=_markup(script),
@@ -48,7 +47,7 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
         columns=group_columns(audit),
         groups=group_rows(audit),
         summary=summary_rows(audit),
-        cells=cell_grid(audit),
+        cells=cell_rows(audit),
         interval_plot=_markup(_interval_plot(audit)),
         trained=None if trained is None else _about(trained),
         rule=RULE,
@@ -122,7 +121,7 @@ def _moved(name: str, found: Movement, colours: dict[str, int]) -> dict[str, Any
         "plot": _markup(plots.lines(shown.means, "mean weight", words, colours=[c for _, c in legend], even=1.0)),
         "legend": legend,
         "left_out": len(found.names) - len(shown.names),
-        "rows": weight_rows(found),
+        "rows": found.most_moved(ROWS).ends(),
     }
 
 

@@ -1,14 +1,12 @@
-"""Rows of the tables on the page and the card, as text: by group, in summary, by cell, by weight."""
+"""Rows of the tables on the page and the card, as text: by group, in summary, by cell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fairweight.report._format import change, known, percent, span
 from fairweight.report.audit import Audit
-from fairweight.report.movement import Movement
 
 SUMMARY = {
     "accuracy": "Accuracy",
@@ -22,15 +20,6 @@ SUMMARY = {
     "tpr_std": "Standard deviation of true positive rates",
     "tpr_worst_tenth": "True positive rate of the worst tenth",
 }
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A rate in words: its value, its interval and the baseline's value."""
-
-    value: str
-    interval: str
-    before: str = ""
 
 
 def group_columns(audit: Audit) -> list[tuple[str, str]]:
@@ -55,19 +44,18 @@ def group_rows(audit: Audit) -> list[dict[str, Any]]:
             "name": group["group"],
             "n": int(group["n"]),
             "positives": None if audit.by_label or audit.has_cells else int(group["n_positive"]),
-            "rates": [rate(group, metric, before.get(group["group"])) for metric, _ in group_columns(audit)],
+            "rates": [_rate(group, metric, before.get(group["group"])) for metric, _ in group_columns(audit)],
         }
         for group in audit.metrics["groups"]
     ]
 
 
-def rate(group: Mapping[str, Any], metric: str, before: Mapping[str, Any] | None = None) -> Rate:
-    """One rate of a group."""
+def _rate(group: Mapping[str, Any], metric: str, before: Mapping[str, Any] | None = None) -> dict[str, str]:
     if not known(group[metric]):
-        return Rate("–", "too few samples")
-    value = percent(group[metric])
-    old = "" if before is None or not known(before.get(metric)) else percent(before[metric])
-    return Rate(value, span(group[f"{metric}_low"], group[f"{metric}_high"]), old)
+        return {"value": "–", "interval": "too few samples", "before": ""}
+    old = None if before is None else before.get(metric)
+    interval = span(group[f"{metric}_low"], group[f"{metric}_high"])
+    return {"value": percent(group[metric]), "interval": interval, "before": percent(old) if known(old) else ""}
 
 
 def summary_rows(audit: Audit) -> list[dict[str, str]]:
@@ -78,37 +66,24 @@ def summary_rows(audit: Audit) -> list[dict[str, str]]:
         if not known(value):
             continue
         low, high = audit.metrics["intervals"][name]
-        row = {"title": title, "value": percent(value), "interval": span(low, high)}
-        row |= {"before": "", "difference": "", "difference_interval": ""}
-        if audit.baseline is not None and known(audit.baseline.metrics.get(name)):
-            row["before"] = percent(audit.baseline.metrics[name])
-            apart = audit.baseline.differences.get(name)
-            row["difference"] = change(value - audit.baseline.metrics[name])
-            row["difference_interval"] = "" if apart is None else span(apart["low"], apart["high"], signed=True)
-        rows.append(row)
+        before = None if audit.baseline is None else audit.baseline.metrics.get(name)
+        apart = audit.baseline.differences.get(name) if audit.baseline is not None and known(before) else None
+        rows.append(
+            {
+                "title": title,
+                "value": percent(value),
+                "interval": span(low, high),
+                "before": percent(before) if known(before) else "",
+                "difference": change(value - before) if known(before) else "",
+                "difference_interval": "" if apart is None else span(apart["low"], apart["high"], signed=True),
+            }
+        )
     return rows
 
 
-def cell_grid(audit: Audit) -> dict[str, Any] | None:
-    """TPR of every label in every group, where labels are more than two."""
-    if not audit.has_cells:
-        return None
-    groups = [g["group"] for g in audit.metrics["groups"]]
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for cell in audit.metrics["cells"]:
-        found.setdefault(cell["label"], {})[cell["group"]] = cell
-    rows = [
-        {"label": label, "cells": [{"n": int(cells[g]["n"]), "rate": rate(cells[g], "tpr")} for g in groups]}
-        for label, cells in found.items()
-    ]
-    return {"groups": groups, "rows": rows}
-
-
-def weight_rows(moved: Movement, most: int = 60) -> list[dict[str, Any]]:
-    """Where the weight ended: the parts that moved most, from the highest mean weight to the lowest."""
-    rows = []
-    for name, count, weight in moved.most_moved(most).ends():
-        strength = min(1.0, abs(weight - 1))
-        side = "up" if weight > 1 else "down"
-        rows.append({"name": name, "n": count, "weight": f"{weight:.3f}", "side": side, "strength": f"{strength:.2f}"})
+def cell_rows(audit: Audit) -> dict[str, list[dict[str, Any]]]:
+    """Samples and TPR of every label in every group, by label; empty where there are two labels."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for cell in audit.metrics.get("cells", ()):
+        rows.setdefault(cell["label"], []).append({"n": int(cell["n"]), "rate": _rate(cell, "tpr")})
     return rows
