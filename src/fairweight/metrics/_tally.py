@@ -92,11 +92,6 @@ class Tally:
         usual: Ints = mistakes.argmax(axis=1).astype(np.int64)
         return usual
 
-    def _stratum(self, strata: Strata) -> Ints:
-        if strata == "all":
-            return np.zeros(len(self.groups), dtype=np.int64)
-        return self.groups if strata == "group" else self.groups * self.shape[1] + self.labels
-
 
 def _sum_by(groups: Ints, labels: Ints, values: Amounts, shape: tuple[int, int]) -> Amounts:
     """Sum the values [..., M] by group and label: [..., G, K]."""
@@ -113,7 +108,8 @@ def _sum_by(groups: Ints, labels: Ints, values: Amounts, shape: tuple[int, int])
 def _resampled(tally: Tally, weight: Floats, strata: Strata, settings: Intervals) -> Iterator[Ints]:
     """Frequencies of resampled samples, a chunk of draws [D, M] at a time: multinomial within each stratum."""
     rng, draws = np.random.default_rng(settings.seed), settings.draws
-    stratum = tally._stratum(strata)
+    cell = tally.groups * tally.shape[1] + tally.labels
+    stratum = {"all": np.zeros_like(cell), "group": tally.groups, "cell": cell}[strata]
     order = np.argsort(stratum, kind="stable")
     edges = [*np.unique(stratum[order], return_index=True)[1].tolist(), len(order)]
     blocks = [order[start:stop] for start, stop in pairwise(edges)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -92,16 +93,9 @@ def divide(hits: Amounts, trials: Amounts) -> Floats:
     return np.divide(hits, trials, out=out, where=trials > 0)
 
 
-def highest(values: Floats, axis: int) -> Floats:
-    """The largest of what could be estimated; NaN where nothing could."""
-    found: Floats = np.fmax.reduce(values, axis=axis)
-    return found
-
-
-def lowest(values: Floats, axis: int) -> Floats:
-    """The smallest of what could be estimated; NaN where nothing could."""
-    found: Floats = np.fmin.reduce(values, axis=axis)
-    return found
+# The largest and the smallest of what could be estimated; NaN where nothing could.
+highest: Callable[[Floats, int], Floats] = np.fmax.reduce
+lowest: Callable[[Floats, int], Floats] = np.fmin.reduce
 
 
 def mean(values: Floats, axis: int) -> Floats:
