@@ -1,4 +1,4 @@
-"""Two models on the same samples: how far their numbers lie apart, beside how far resampling moves that."""
+"""Paired comparison of two models on the same samples."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fairweight.errors import BadInput
-from fairweight.metrics._columns import Ints, Names, factorise, vector_of
 from fairweight.metrics._limits import debiased_percentiles, percentiles
-from fairweight.metrics._own_metric import Metric
-from fairweight.metrics._samples import CodedSamples
-from fairweight.metrics._statistic import Statistic
-from fairweight.metrics._tally import Counts, Floats, Tally, bootstrap
-from fairweight.metrics.estimate import Intervals
-from fairweight.metrics.table import GroupTable, group_table
+from fairweight.metrics._metric import CustomMetric, Metric
+from fairweight.metrics._samples import CodedSamples, Names, factorise, vector_of
+from fairweight.metrics._tally import Tally, bootstrap
+from fairweight.metrics.group_table import GroupTable, group_table
+from fairweight.metrics.intervals import Intervals
+from fairweight.metrics.rates import Floats, Statistic
 
 
 class Difference(NamedTuple):
@@ -62,7 +61,7 @@ def paired_difference(
     """How much higher a number of the table (by name, as in GroupTable.value) is for predictions b than for a."""
     if label_names is None:
         label_names = _shared_labels(labels, predictions_a, predictions_b)
-    tables = [
+    table_a, table_b = (
         group_table(
             labels,
             predictions,
@@ -75,51 +74,44 @@ def paired_difference(
             intervals=intervals,
         )
         for predictions in (predictions_a, predictions_b)
-    ]
-    return compare(tables[0], tables[1], metric)
+    )
+    return compare(table_a, table_b, metric)
 
 
 def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> Difference:
     """Table b's number minus table a's; both tables must be of the same samples in the same order."""
     _check_same_samples(table_a.samples, table_b.samples)
-    own = tuple(name for name in table_a.own_metrics if name in table_b.own_metrics)
-    statistic = Statistic.named(metric, own)
+    shared = tuple(name for name in table_a.own_metrics if name in table_b.own_metrics)
+    statistic = Statistic.named(metric, shared)
     a, b, settings = table_a.value(metric), table_b.value(metric), table_a.intervals
-    if statistic.metric in own:  # the same seed resamples the same samples
-        draws = table_b.numbers.own_draws(statistic, settings) - table_a.numbers.own_draws(statistic, settings)
-        centre = b - a
+    ours, theirs = table_a.numbers[statistic.metric], table_b.numbers[statistic.metric]
+    if isinstance(ours, CustomMetric) and isinstance(theirs, CustomMetric):  # one seed resamples the same samples
+        draws, centre = theirs.draws(statistic, settings) - ours.draws(statistic, settings), b - a
     else:
-        draws, centre = _count_draws(table_a, table_b.samples.predictions, statistic)
-    tail = (1.0 - settings.level) / 2.0
+        draws, centre = _drawn_differences(table_a, table_b, statistic)
     if settings.method == "score":
-        low, high = debiased_percentiles(draws, centre, b - a, tail)
+        low, high = debiased_percentiles(draws, centre, b - a, settings.level)
     else:
-        low, high = (float(limit) for limit in percentiles(draws, tail))
+        low, high = (float(limit) for limit in percentiles(draws, settings.level))
     return Difference(metric, a, b, b - a, low, high, table_a.n)
 
 
-def _count_draws(table: GroupTable, other: Ints, statistic: Statistic) -> tuple[Floats, float]:
+def _drawn_differences(table_a: GroupTable, table_b: GroupTable, statistic: Statistic) -> tuple[Floats, float]:
     """Draws [D] of the difference, and that of what is drawn from; a sample's two predictions stay together."""
-    samples, view = table.samples, table.numbers.view
-    tally = Tally.of(samples.groups, samples.labels, (samples.predictions, other), table.numbers.tally.shape)
-
-    def apart(counts: tuple[Counts, ...]) -> Floats:
-        return statistic(counts[1], view) - statistic(counts[0], view)
-
+    settings = table_a.intervals
     draws, centre = bootstrap(
-        tally,
-        apart,
-        draws=table.intervals.draws,
-        seed=table.intervals.seed,
-        strata=statistic.strata(view),
-        smooth=table.intervals.method == "score",
+        Tally.of(table_a.samples, table_a.samples.predictions, table_b.samples.predictions),
+        lambda counts: statistic(counts[1]) - statistic(counts[0]),
+        settings,
+        statistic.strata(table_a.by_label),
+        smooth=settings.method == "score",
     )
     return draws, float(centre)
 
 
 def _shared_labels(*columns: object) -> dict[Hashable, Any] | None:
     """Every label that occurs in any of the columns; None where that is one alone, and its counterpart is a guess."""
-    values: dict[Hashable, Any] = {}
+    values: dict[Any, Any] = {}
     for column in columns:
         _, found = factorise(vector_of(column, "labels or predictions"), "labels or predictions")
         values |= {value: value for value in found if value not in values}
@@ -129,18 +121,10 @@ def _shared_labels(*columns: object) -> dict[Hashable, Any] | None:
 
 
 def _check_same_samples(a: CodedSamples, b: CodedSamples) -> None:
-    same = (
-        a.label_axis == b.label_axis
-        and a.group_axis == b.group_axis
-        and a.positive == b.positive
-        and np.array_equal(a.labels, b.labels)
-        and (
-            np.array_equal(a.groups, b.groups)
-            if a.groups is not None and b.groups is not None
-            else a.groups is b.groups
-        )
-    )
-    if not same:
+    def axes(samples: CodedSamples) -> tuple[object, ...]:
+        return samples.label_axis, samples.group_axis, samples.positive, samples.groups is None
+
+    if axes(a) != axes(b) or not np.array_equal(a.labels, b.labels) or not np.array_equal(a.rows, b.rows):
         raise BadInput(
             "the two tables are not of the same samples, labels and groups; give both the same labels and groups "
             "in the same order (and label_names, if one model never predicts some label)."

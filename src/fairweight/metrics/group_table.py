@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from fairweight.errors import BadInput, UnknownName
-from fairweight.metrics._columns import Names
-from fairweight.metrics._numbers import Numbers
-from fairweight.metrics._own_metric import Metric
-from fairweight.metrics._rates import BY_CELL, PROPORTIONS
-from fairweight.metrics._samples import CodedSamples, coded_samples
-from fairweight.metrics.estimate import Estimate, Intervals
-from fairweight.metrics.sampling_floor import NoiseFloor
+from fairweight.metrics import _export, _text
+from fairweight.metrics._metric import Metric, MetricsByName
+from fairweight.metrics._samples import CodedSamples, Names, coded_samples
+from fairweight.metrics.intervals import Estimate, Intervals, NoiseFloor, noise_floor
+from fairweight.metrics.rates import BY_CELL, HIGH_IS_WORSE, PROPORTIONS, Statistic, divide
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,15 +39,7 @@ def group_table(
     names in the order of integer codes, or from value to name; a named value that does not occur keeps its row.
     metrics: more metrics by name, each f(labels, predictions) -> float. intervals: how intervals are made.
     """
-    samples = coded_samples(
-        labels,
-        predictions,
-        groups,
-        positive=positive,
-        missing=missing,
-        label_names=label_names,
-        group_names=group_names,
-    )
+    samples = coded_samples(labels, predictions, groups, positive, missing, label_names, group_names)
     return GroupTable(samples, metrics or {}, intervals or Intervals())
 
 
@@ -58,12 +50,12 @@ class GroupTable:
         self.samples = samples
         self.own_metrics = dict(metrics)
         self.intervals = intervals
-        self.numbers = Numbers(samples, metrics, intervals)
+        self.numbers = MetricsByName(samples, metrics, intervals)
 
     @property
     def n(self) -> int:
-        """Samples that count; those left out for a missing group do not."""
-        return self.numbers.n
+        """Number of samples, without those left out for a missing group."""
+        return len(self.samples.labels)
 
     @property
     def n_missing(self) -> int:
@@ -88,7 +80,7 @@ class GroupTable:
     @property
     def targets(self) -> tuple[Hashable, ...]:
         """The labels that rates are taken of: the positive one, or all."""
-        return tuple(self.labels[code] for code in self.numbers.view.targets)
+        return tuple(self.labels[code] for code in self.numbers.tally.targets)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -147,94 +139,86 @@ class GroupTable:
 
     def gap(self, metric: str = "tpr") -> float:
         """Largest minus smallest over the groups; NaN where fewer than two can be compared."""
-        return self.value(f"{self.numbers.known(metric)}_gap")
+        return self.numbers[metric].value(Statistic("gap", metric))
 
     def ratio(self, metric: str = "selection_rate") -> float:
         """Smallest over largest over the groups; NaN where fewer than two can be compared or all are 0."""
-        return self.value(f"{self.numbers.known(metric)}_ratio")
+        return self.numbers[metric].value(Statistic("ratio", metric))
 
     def worst(self, metric: str = "accuracy") -> float:
         """The worst group's value: the highest of fnr and fpr, the lowest of any other metric."""
-        return self.value(f"{self.numbers.known(metric)}_worst")
+        return self.numbers[metric].value(Statistic("worst", metric))
 
     def std(self, metric: str = "tpr") -> float:
         """Standard deviation over the groups."""
-        return self.value(f"{self.numbers.known(metric)}_std")
+        return self.numbers[metric].value(Statistic("std", metric))
 
     def worst_tenth(self, metric: str = "tpr") -> float:
         """Mean of the worst tenth of the groups, rounded up: of ten groups, the worst one."""
-        return self.value(f"{self.numbers.known(metric)}_worst_tenth")
+        return self.numbers[metric].value(Statistic("worst_tenth", metric))
 
     def worst_group(self, metric: str = "accuracy") -> Any:
-        """Which group is the worst, or which (label, group); None where nothing could be estimated."""
-        found = self.numbers.worst_cell(metric)
-        if found is None:
+        """The worst group, or the worst (label, group); None where nothing could be estimated."""
+        values = self.numbers[metric].values  # [R, T]
+        if np.isnan(values).all():
             return None
-        group = self.groups[found[0]]
-        return (self.targets[found[1]], group) if self.has_cells and metric in BY_CELL else group
+        flat = int(np.nanargmax(values if metric in HIGH_IS_WORSE else -values))
+        row, target = divmod(flat, values.shape[1])
+        return (self.targets[target], self.groups[row]) if self.has_cells and metric in BY_CELL else self.groups[row]
 
     def by_group(self, metric: str) -> dict[Hashable, float]:
         """A metric's value for every group; of rates by label and group, the mean over labels."""
-        return dict(zip(self.groups, self.numbers.rows(metric).tolist(), strict=True))
+        return dict(zip(self.groups, self.numbers[metric].row_values.tolist(), strict=True))
 
     def by_cell(self, metric: str) -> dict[tuple[Hashable, Hashable], float]:
         """A rate's value for every (label, group)."""
         if metric not in BY_CELL:
             raise UnknownName(f"{metric!r} is no rate by label and group; choose from: {', '.join(BY_CELL)}.")
-        if self.by_label:
-            return {(group, group): value for group, value in self.by_group(metric).items()}
-        cells = self.numbers.cells(metric).T.tolist()  # [T, R]
-        return {
-            (t, g): value
-            for t, row in zip(self.targets, cells, strict=True)
-            for g, value in zip(self.groups, row, strict=True)
-        }
+        return dict(zip(_export.cell_keys(self), self.numbers[metric].values.T.ravel().tolist(), strict=True))
 
     def value(self, name: str) -> float:
         """A number that sums up the table, by name, such as "tprd" or "accuracy_gap"."""
-        return self.numbers.value(name)
+        statistic = Statistic.named(name, tuple(self.own_metrics))
+        return self.numbers[statistic.metric].value(statistic)
 
     def estimate(self, name: str, group: Hashable = None, label: Hashable = None) -> Estimate:
         """A number with its interval: one that sums up the table or, where a group is named, that group's metric."""
         if group is None:
             if label is not None:
                 raise BadInput("a label's rate is taken in a group; name the group too.")
-            return self.numbers.estimate(name)
+            statistic = Statistic.named(name, tuple(self.own_metrics))
+            metric = self.numbers[statistic.metric]
+            positives_alone = statistic.metric in ("tpr", "fnr") and statistic.kind != "odds"
+            n = int(metric.trials.sum()) if positives_alone else self.n
+            return Estimate(metric.value(statistic), *metric.limits(statistic), n)
         row = self.samples.group_axis.position(group, "group")
         if label is None:
-            return self.numbers.row_estimate(name, row, None)
+            return self.numbers[name].rows().at(row)
         wanted = self.labels[self.samples.label_axis.position(label, "label")]
         if name not in BY_CELL or self.by_label or wanted not in self.targets:
             raise BadInput(f"{name!r} has no value for label {label!r} in group {group!r}; leave label out.")
-        return self.numbers.row_estimate(name, row, self.targets.index(wanted))
+        return self.numbers[name].cells().at((row, self.targets.index(wanted)))
 
     def noise_floor(self) -> NoiseFloor:
-        """What TPRD, maxFNR and the standard deviation of the TPRs would be, were all groups equal: sampling alone."""
-        return self.numbers.floor()
+        """TPRD, maxFNR and standard deviation of the TPRs that sampling alone would show if all groups were equal."""
+        hits, trials = self.numbers.tally.counts().proportion("tpr")  # [R, T]
+        return noise_floor(trials, divide(hits.sum(axis=0), trials.sum(axis=0)), intervals=self.intervals)
 
     def to_pandas(self, rows: Literal["group", "cell"] = "group") -> pd.DataFrame:
         """One row per group, or per label and group; every rate has its limits beside it."""
-        from fairweight.metrics._export import to_pandas
-
-        return to_pandas(self, rows)
+        return _export.to_pandas(self, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: what cannot be estimated is None."""
-        from fairweight.metrics._export import to_dict
-
-        return to_dict(self)
+        return _export.to_dict(self)
 
     def to_metric_frame(self) -> Any:
         """The same samples and metrics as a fairlearn MetricFrame."""
-        from fairweight.metrics._export import to_metric_frame
-
-        return to_metric_frame(self)
+        return _export.to_metric_frame(self)
 
     def text(self, width: int | None = None) -> str:
-        """For people; width: of the terminal, where the last columns are left out that would not fit."""
-        from fairweight.metrics._text import text_of
-
-        return text_of(self, width)
+        """The table as text; width: of the terminal, leaving out the last columns that would not fit."""
+        return _text.text_of(self, width)
 
     def __str__(self) -> str:
         return self.text()

@@ -1,4 +1,4 @@
-"""Every training sample for the page's table: columns as typed arrays, names once."""
+"""What the page's script reads: every training sample, columns as typed arrays, each name once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from fairweight.report.audit import Trained
-from fairweight.report.why import levels
+from fairweight.report.sample_cards import levels, worth_a_picture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,34 +34,28 @@ def chosen(trained: Trained, most: int = MOST_SAMPLES) -> Array:
     """Positions that the page carries, in order: all, or the most suspect and the most moved of each kind."""
     import numpy as np
 
-    from fairweight.report.extremes import worth_a_picture
-
     if len(trained.weights) <= most:
         return np.arange(len(trained.weights))
     return np.sort(np.array(worth_a_picture(trained, most), dtype=np.int64))
 
 
 def data_for(trained: Trained, places: Array) -> dict[str, Any]:
-    """What the page's script reads: plain values, ready for JSON."""
-    import numpy as np
-
+    """Plain values of the samples at these positions, ready for JSON."""
     weights = trained.weights.iloc[places]
+    if trained.weighs:
+        weights = weights.assign(weight=trained.given_weight.iloc[places])
+    ranks = trained.suspects["rank"].iloc[places]
     columns = [
-        _integers(
-            "rank", "Suspect", "rank of its label; 1 is the most suspect", trained.suspects["rank"].to_numpy()[places]
-        )
+        _numbers("rank", "Suspect", "rank of its label; 1 is the most suspect", ranks),
+        _numbers("row", "Row", "in the source, counted from 0", weights["row"]),
     ]
-    columns.append(_integers("row", "Row", "in the source, counted from 0", weights["row"].to_numpy()))
     for name, title in (("label", "Label"), ("group", "Group"), ("predicted", "Model says"), ("true_label", "True")):
         if name in weights and (name != "group" or trained.grouped):
             columns.append(_names(name, title, weights[name]))
+    pushed = "ema_push" in weights and weights["ema_push"].notna().any()
     for name, title, meaning in NUMBERS:
-        if name == "weight" and trained.weighs:
-            columns.append(_floats(name, title, meaning, trained.given_weight.to_numpy(dtype=float)[places]))
-        elif name in weights and weights[name].notna().any() and (name != "pushed_up" or _pushed(weights)):
-            values = weights[name].to_numpy()
-            made = _integers if np.issubdtype(values.dtype, np.integer) else _floats
-            columns.append(made(name, title, meaning, values))
+        if name in weights and weights[name].notna().any() and (name != "pushed_up" or pushed):
+            columns.append(_numbers(name, title, meaning, weights[name]))
     position = {int(place): k for k, place in enumerate(places)}
     return {
         "n": len(places),
@@ -73,44 +67,31 @@ def data_for(trained: Trained, places: Array) -> dict[str, Any]:
     }
 
 
-def _pushed(weights: pd.DataFrame) -> bool:
-    return "ema_push" in weights and bool(weights["ema_push"].notna().any())
-
-
 def _packed(values: Array) -> dict[str, str]:
-    """The bytes of an array, lowest first, as base64."""
-    kind = {"u1": "Uint8Array", "u2": "Uint16Array", "u4": "Uint32Array", "f4": "Float32Array"}
-    little = values.astype(values.dtype.newbyteorder("<"))
-    return {"type": kind[values.dtype.str[1:]], "bytes": base64.b64encode(little.tobytes()).decode()}
+    """Bytes of an array, lowest first, as base64; integers in the smallest unsigned type that holds them."""
+    import numpy as np
+
+    if values.dtype.kind == "f":
+        kind, name = np.dtype("<f4"), "Float32Array"
+    else:
+        size = next((size for size in (1, 2) if not len(values) or values.max() < 256**size), 4)
+        kind, name = np.dtype(f"<u{size}"), f"Uint{8 * size}Array"
+    return {"type": name, "bytes": base64.b64encode(values.astype(kind).tobytes()).decode()}
 
 
-def _integers(name: str, title: str, meaning: str, values: Array) -> dict[str, Any]:
-    return {"name": name, "title": title, "meaning": meaning, "kind": "integer", **_packed(_smallest(values))}
-
-
-def _floats(name: str, title: str, meaning: str, values: Array) -> dict[str, Any]:
-    return {"name": name, "title": title, "meaning": meaning, "kind": "number", **_packed(values.astype("float32"))}
+def _numbers(name: str, title: str, meaning: str, column: pd.Series[Any]) -> dict[str, Any]:
+    values = column.to_numpy()
+    kind = "number" if values.dtype.kind == "f" else "integer"
+    return {"name": name, "title": title, "meaning": meaning, "kind": kind, **_packed(values)}
 
 
 def _names(name: str, title: str, column: pd.Series[Any]) -> dict[str, Any]:
     """Codes into a list of names; the last name stands for a missing value."""
-    import numpy as np
-    import pandas as pd
-
-    coded = column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("category")
-    names = [str(value) for value in coded.cat.categories]
-    codes = np.asarray(coded.cat.codes, dtype=np.int64)
-    codes = np.where(codes < 0, len(names), codes)
-    return {"name": name, "title": title, "kind": "name", "names": [*names, ""], **_packed(_smallest(codes))}
-
-
-def _smallest(values: Array) -> Array:
-    """In the smallest unsigned type that holds them."""
-    import numpy as np
-
-    top = int(values.max()) if len(values) else 0
-    kinds = (np.uint8, np.uint16, np.uint32)
-    return values.astype(next((kind for kind in kinds if top <= np.iinfo(kind).max), np.uint32))
+    coded = column.astype("category").cat
+    names = [str(value) for value in coded.categories]
+    codes = coded.codes.to_numpy().astype("int64")
+    codes[codes < 0] = len(names)
+    return {"name": name, "title": title, "kind": "name", "names": [*names, ""], **_packed(codes)}
 
 
 def _source(columns: pd.DataFrame) -> list[dict[str, Any]]:
