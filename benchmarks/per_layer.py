@@ -214,9 +214,12 @@ def warmed(case: Case, key: tuple[str, str], model: nn.Module, device: str, bf16
     if way != "plain, one function":
         graphs = getattr(reweighter, "_traced", None)
         refusals = [None if captured is None else captured.refusal, None if graphs is None else graphs.refusal]
+        made = getattr(getattr(graphs, "step", None), "first", None)
+        if made is not None and getattr(made, "_made", None) is getattr(made, "_plain", made):
+            refusals.append("torch.compile failed, see the log; the graph runs as it is")
         found.mode = str(getattr(reweighter, "mode", None))
         found.error = "; ".join(f"refused: {r}" for r in refusals if r) or None
-    return Ready(step, found, (train, held))
+    return Ready(step, found, (train, held, twin, optimizer, once))  # a graph that replays keeps nothing alive
 
 
 def _captured(once: Callable[[], None]) -> torch.cuda.CUDAGraph:

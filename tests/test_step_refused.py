@@ -99,7 +99,7 @@ def test_lbfgs_is_refused_before_anything_moves():
 
 def test_flags_are_given_back_when_a_step_fails():
     model = net.DirectAttention()
-    forml = FORML(model, 5, MeanLoss(), score_step=PlainStep())
+    forml = FORML(model, 5, MeanLoss(), score_step=PlainStep(), gradient="forward")
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     batch, exemplar = net.sentences(5, dtype=torch.float32), net.sentences(6, 3, torch.float32)
     forml.step(batch, exemplar, optimizer)

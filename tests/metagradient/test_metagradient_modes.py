@@ -273,9 +273,9 @@ def test_the_log_says_once_which_mode_and_why(caplog):
         score_gradient(model, batch, exemplar, SCORES, LossVariance(), 0.1, "auto")
     said = [r.getMessage() for r in caplog.records if "score gradient" in r.getMessage()]
     assert len(said) == 1
-    assert "double-backward" in said[0]
-    assert "small" in said[0]
-    assert {r.mode for r in records} == {"double-backward"}
+    assert "per-layer" in said[0]
+    assert "samples do not see each other" in said[0]
+    assert {r.mode for r in records} == {"per-layer"}
 
 
 # -- errors that are the user's own -------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_a_model_that_detaches_its_logits_is_refused(asked):
 
 
 def test_an_unknown_mode_is_refused():
-    with pytest.raises(UnknownName, match="choose from: auto, forward, difference, double-backward"):
+    with pytest.raises(UnknownName, match="choose from: auto, per-layer, forward, difference, double-backward"):
         score_gradient(net.mlp(), *[net.vectors(5, dtype=torch.float32)] * 2, SCORES, LossVariance(), 0.1, "backward")
     with pytest.raises(UnknownName, match="choose from"):
         FORML(net.mlp(), 5, gradient="backward")
@@ -356,7 +356,7 @@ def test_compiled_models(backend, mode):
     for a, b in zip(model.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a, b)
     if mode == "auto":
-        assert records[0].mode == "forward"  # a compiled graph cannot be differentiated twice
+        assert records[0].mode == "per-layer"  # which a compiled graph is left out for
 
 
 def test_data_parallel_is_unwrapped():

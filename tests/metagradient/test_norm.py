@@ -10,14 +10,14 @@ from torch.func import functional_call, jvp
 import fairweight as fw
 from fairweight.fast.batch_norm_tangent import NormTangents
 from fairweight.fast.step_graph import TracedStep
-from fairweight.metagradient.forward import _load_tables
+from fairweight.metagradient.forward import load_tables
 from fairweight.objectives.mean import MeanLoss
 
 
 @pytest.fixture(autouse=True)
 def tables() -> None:
     """torch warns about its own code when it first differentiates forward."""
-    _load_tables()
+    load_tables()
 
 
 SHAPES = {"rows": (7, 3), "series": (4, 3, 5), "images": (4, 3, 5, 6), "volumes": (3, 3, 2, 4, 2)}

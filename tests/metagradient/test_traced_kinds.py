@@ -117,11 +117,11 @@ KINDS = {
     "frozen": (frozen, True),
     "mask": (Mask, True),
     "norm twice": (NormTwice, False),
-    "own buffer": (OwnBuffer, False),
+    "own buffer": (OwnBuffer, True),
     "new buffer": (NewBuffer, False),
-    "held constant": (HeldConstant, False),
+    "held constant": (HeldConstant, True),
     "held elsewhere": (HeldElsewhere, False),
-    "tracked instances": (tracked_instances, False),
+    "tracked instances": (tracked_instances, True),
 }
 
 

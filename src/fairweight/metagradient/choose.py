@@ -45,7 +45,7 @@ Tangent = Callable[[ForwardPass, Parameters], Tensor]
 
 
 def choose(
-    model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope | None = None, *, layers: bool = True
+    model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope | None = None, *, layers: bool = False
 ) -> Mode:
     """The mode to use for this model, found by trying it once on this batch; leaves everything as it was.
 
@@ -136,6 +136,7 @@ class _Trial:
         except NotDifferentiable as error:
             return str(error).rstrip(".")
         except RuntimeError as error:
+            virtual_forward(self.model, self.batch, self.loss)  # raises what the model raises without derivatives
             if not _UNSUPPORTED.search(str(error)) and "checkpoint" not in str(error).lower():
                 raise
             return str(error).strip().split("\n")[0].rstrip(".")

@@ -20,7 +20,7 @@ SHORTCUTS: list[Callable[[], AbstractContextManager[Any]]] = []
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """How the logits of the train batch move along the direction, at the pass's own parameters."""  # [B, K]
-    _load_tables()
+    load_tables()
     with torch.no_grad(), forward_ad.dual_level(), ExitStack() as stack:
         for shortcut in SHORTCUTS:
             stack.enter_context(shortcut())
@@ -33,7 +33,7 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
 
 
 @cache
-def _load_tables() -> None:
+def load_tables() -> None:
     """Make torch load its forward-mode formulas, which by itself it does with a warning about its own code."""
     with warnings.catch_warnings(), forward_ad.dual_level():
         warnings.simplefilter("ignore", DeprecationWarning)

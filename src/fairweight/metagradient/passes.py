@@ -294,7 +294,7 @@ def forward(
             logits = call(model, batch.inputs, len(batch))
         if check:
             check_labels(logits, batch.labels, "train")
-        losses = _losses_with_graph(loss, logits, batch.labels)
+        losses = losses_with_graph(loss, logits, batch.labels)
     return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check)
 
 
@@ -313,11 +313,12 @@ def virtual_forward(
     with torch.enable_grad(), nullcontext() if random is None else random.replayed(), kernels(plain_kernels):
         logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is, around=around)
         check_labels(logits, batch.labels, "train")
-        losses = _losses_with_graph(loss, logits, batch.labels)
+        losses = losses_with_graph(loss, logits, batch.labels)
     return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)
 
 
-def _losses_with_graph(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+def losses_with_graph(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+    """Losses [B], refused where no parameter has a part in them."""
     losses = per_sample(loss, logits, labels)
     if not losses.requires_grad:
         raise NotDifferentiable(

@@ -20,9 +20,14 @@ class Place:
     size: int
     inner: int
 
+    @property
+    def plain(self) -> bool:
+        """Whether the axis is the samples'."""
+        return self.outer == self.inner == 1
+
     def scale(self, t: Tensor, ratio: Tensor) -> Tensor:
         """Each sample's entries times its ratio [B], rounded once."""
-        if self.outer == self.inner == 1:
+        if self.plain:
             return (t * ratio.reshape(-1, *(1,) * (t.ndim - self.axis - 1))).to(t.dtype)
         split = self._split(t)
         factor = ratio.reshape(-1, *(1,) * (t.ndim - self.axis))
@@ -30,13 +35,15 @@ class Place:
 
     def sums(self, t: Tensor) -> Tensor:
         """The sum of each sample's entries, in at least float32."""  # [B]
+        if self.plain and self.axis == 0:
+            return t.flatten(1).sum(dim=1, dtype=torch.promote_types(t.dtype, torch.float32))
         return self.reduced(t, (1,) * t.ndim).reshape(self.size)
 
     def reduced(self, t: Tensor, shape: Sequence[int]) -> Tensor:
         """Each sample's entries summed to a shape that has 1 on the samples' axis."""  # [B, *shape]
         split, at = t, self.axis
         kept = list(shape)
-        if self.outer != 1 or self.inner != 1:
+        if not self.plain:
             split = self._split(t)
             at = self.axis + 1
             kept = [*shape[: self.axis], 1, 1, *shape[self.axis :]]

@@ -154,15 +154,13 @@ class Observer(TorchFunctionMode):
                 "The model writes samples over a parameter in place, which per-layer gradients do not support; use "
                 "gradient='forward'."
             )
+        if func.__name__ not in ("add_", "sub_"):  # whose derivative does not need what they write over
+            args = (target.clone(), *args[1:])
         plain = getattr(Tensor, func.__name__[:-1], None) if not func.__name__.startswith("__") else None
         if plain is None or not _known().get(plain):
             plain = _out_of_place(func)
-        with self:
-            out = plain(*args, **kwargs) if isinstance(plain, types.MethodDescriptorType) else None
-        if out is None:
-            learned = [t for t in _tensors(args, kwargs) if id(t) in self._learned]
-            out = self._use(plain, args, kwargs, learned)
-        target.copy_(out)
+        learned = [t for t in _tensors(args, kwargs) if id(t) in self._learned]
+        target.copy_(self._use(plain, args, kwargs, learned))
         return None if func.__name__ == "__setitem__" else target
 
 

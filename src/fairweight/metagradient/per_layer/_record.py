@@ -12,7 +12,7 @@ from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.passes import Parameters, dense
 from fairweight.metagradient.per_layer._layout import Layout, Place
 from fairweight.metagradient.per_layer._observer import Observer, Use, Way
-from fairweight.metagradient.per_layer._term import Term
+from fairweight.metagradient.per_layer._term import Term, as_given
 
 # The smallest weight that a sample's losses go backward with: its pull is divided by it.
 SMALLEST = 1e-30
@@ -66,7 +66,7 @@ class Record:
             seen.uses.clear()  # whoever holds the observer must not hold what goes on below
         self.terms: list[Term] = []
         apart = self._apart
-        with torch.no_grad(), torch.autocast(self.device, enabled=False):
+        with torch.no_grad(), as_given(self.device):
             while uses:  # what was kept of each is given back as soon as its terms are made
                 use, way, arrived, choice = uses.pop(), ways.pop(), found.pop(), choices[len(uses)]
                 if all(g is None for g in arrived) or use.names <= apart:
@@ -87,7 +87,7 @@ class Record:
         wanted = frozenset(self.parameters if names is None else names)
         found: Parameters = {}
         made: dict[int, tuple[Tensor, Tensor]] = {}  # weights that are made of parameters, and the slope by each
-        with torch.no_grad(), torch.autocast(self.device, enabled=False):
+        with torch.no_grad(), as_given(self.device):
             ratio = None if weights is None else weights.detach().to(self.sent.dtype) / self.sent
             for k, term in enumerate(self.terms):
                 if not any(self._names(w) & wanted for w in term.weights):
@@ -107,7 +107,7 @@ class Record:
 
     def pull(self, direction: Parameters) -> Tensor:
         """How each sample's loss changes along a direction."""  # [B]
-        with torch.no_grad(), torch.autocast(self.device, enabled=False):
+        with torch.no_grad(), as_given(self.device):
             along = {name: v for name, v in direction.items() if name not in self._apart}
             made = self._forward(along)
             parts: list[Tensor] = []

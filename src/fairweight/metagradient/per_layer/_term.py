@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -65,11 +66,23 @@ def broadcast(weight: Tensor, g: Tensor, place: Place, shape: Sequence[int] | No
 
     shape: the weight's axes before they were broadcast, where they are not its own.
     """
+    if shape is None and place.plain and place.axis == 0 and g.shape[1:] == weight.shape:
+        return PerSample(weight, g)  # one row each: the usual bias
     shape = tuple(weight.shape) if shape is None else tuple(shape)
     aligned = (1,) * (g.ndim - len(shape)) + shape
     if aligned[place.axis] == 1:
         return PerSample(weight, place.reduced(g, aligned).reshape(place.size, *weight.shape))
     return Direct(weight, g, place)
+
+
+@contextmanager
+def as_given(device: str) -> Iterator[None]:
+    """Without autocast: products in the precision of what is multiplied."""
+    if not torch.is_autocast_enabled(device):  # the usual case on a CPU, where entering it would take its time
+        yield
+        return
+    with torch.autocast(device, enabled=False):
+        yield
 
 
 def matched(t: Tensor, like: Tensor) -> Tensor:

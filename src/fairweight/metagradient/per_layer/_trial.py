@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.metagradient._context import RandomState, kernels
-from fairweight.metagradient.passes import Parameters, dense, per_sample, run, trainable
+from fairweight.metagradient.passes import Parameters, dense, losses_with_graph, run, trainable
 from fairweight.metagradient.per_layer._layout import MIXED, UNKNOWN, Layout, candidates, find, masks, owners
 from fairweight.metagradient.per_layer._observer import Observer, Way
 from fairweight.metagradient.per_layer._record import Choice, Record, gradients
@@ -56,7 +56,7 @@ def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> tuple[Any,
     before = {name: p.grad for name, p in own.items()}
 
     def tried(logits: Tensor) -> Plan:
-        losses = per_sample(loss, logits, batch.labels)
+        losses = losses_with_graph(loss, logits, batch.labels)
         return _Tried(seen, losses, parameters, generator).plan()
 
     replay = nullcontext() if random is None else random.replayed()

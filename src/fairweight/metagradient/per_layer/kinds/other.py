@@ -10,6 +10,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
+from fairweight.metagradient.forward import load_tables
 from fairweight.metagradient.per_layer._kind import Call, Kind
 from fairweight.metagradient.per_layer._layout import Place
 from fairweight.metagradient.per_layer._term import Term
@@ -76,6 +77,7 @@ class _Again(Term):
 
     def _tangents(self, along: Sequence[Tensor | None]) -> list[Any]:
         pairs = list(zip(self.weights, along, strict=True))
+        load_tables()
         try:
             with torch.no_grad(), forward_ad.dual_level():
                 dual: Any = forward_ad.make_dual

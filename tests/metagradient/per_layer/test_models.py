@@ -1,0 +1,203 @@
+"""The gradient per layer is double backward's, and `.grad` autograd's, to 1e-10 in float64 on every kind of model."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from tests import networks as net
+from tests import oracle
+from tests.metagradient.per_layer import models
+from torch import nn
+
+import fairweight as fw
+from fairweight.errors import FairweightError, NotDifferentiable
+from fairweight.metagradient import score_gradient
+from fairweight.types import Batch
+
+BOUND = 1e-10
+SIZE = 13  # more than a trial takes
+
+
+def setting(name: str):
+    make, draw = models.MODELS[name]
+    torch.manual_seed(0)
+    model = make().double()
+    batch, exemplar = draw(SIZE, seed=2), draw(6, seed=3)
+    return model, Batch(batch.inputs, batch.labels, None, torch.arange(SIZE)), exemplar
+
+
+def stepped(model: nn.Module, batch: Batch, exemplar: Batch, gradient: str, steps: int = 2, **options):
+    """Scores, parameters and the last record after a few steps on a copy."""
+    twin = copy.deepcopy(model)
+    optimizer = torch.optim.SGD([p for p in twin.parameters() if p.requires_grad], lr=0.1, momentum=0.9)
+    forml = fw.FORML(twin, SIZE, gradient=gradient, **options)
+    torch.manual_seed(4)
+    for _ in range(steps):
+        record = forml.step(batch, exemplar, optimizer)
+    return forml, twin, record
+
+
+def same(first, second) -> None:
+    (a, net_a, record_a), (b, net_b, record_b) = first, second
+    assert oracle.error(record_a.gradient, record_b.gradient) < BOUND
+    assert oracle.error(a.scores, b.scores) < BOUND
+    for (name, p), q in zip(net_a.named_parameters(), net_b.parameters(), strict=True):
+        assert (p.grad is None) == (q.grad is None), name
+        if q.grad is not None and float(q.grad.abs().max()) > 1e-14:
+            assert oracle.error(p.grad, q.grad) < BOUND, name
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_scores_gradients_and_parameters_are_those_of_double_backward(name):
+    model, batch, exemplar = setting(name)
+    per_layer = stepped(model, batch, exemplar, "per-layer")
+    assert per_layer[2].mode.startswith("per-layer")
+    same(per_layer, stepped(model, batch, exemplar, "double-backward"))
+
+
+@pytest.mark.parametrize("name", ["vit, dropout", "gpt, tied", "several uses"])
+def test_the_score_gradient_alone_touches_nothing(name):
+    model, batch, exemplar = setting(name)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    scores = torch.randn(SIZE).double()
+    state = torch.get_rng_state()
+    found = score_gradient(model, batch, exemplar, scores, fw.LossVariance(), 0.1, "per-layer")
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+    known = score_gradient(model, batch, exemplar, scores, fw.LossVariance(), 0.1, "double-backward")
+    assert oracle.error(found, known) < BOUND
+
+
+OPTIONS = {
+    "ties": {"tie": "label"},
+    "every second step": {"every": 2, "steps": 4},
+    "reverse": {"look_ahead": fw.LookAhead(reverse=True)},
+    "at rest": {"look_ahead": None},
+    "the optimizer's own step": {"look_ahead": fw.LookAhead(direction="optimizer")},
+    "a scope": {"scope": "blocks,norm"},
+    "a look at agreement": {"agreement_every": 1},
+    "a memory of directions": {"direction_memory": 0.5},
+    "raw": {"form": "raw-mean"},
+    "sigmoid": {"form": "sigmoid"},
+    "inverse squares": {"form": "inverse-square"},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_with_every_option_of_the_method(option):
+    model, batch, exemplar = setting("vit")
+    first, second = (
+        stepped(model, batch, exemplar, gradient, **OPTIONS[option]) for gradient in ("per-layer", "double-backward")
+    )
+    if option == "every second step":
+        assert oracle.error(first[0].scores, second[0].scores) < BOUND
+        return
+    same(first, second)
+    if option == "a look at agreement":
+        assert oracle.error(first[2].agreement, second[2].agreement) < BOUND
+
+
+def test_gradients_are_scaled_and_added_to_what_is_there():
+    model, batch, exemplar = setting("vit")
+    grads = {}
+    for gradient in ("per-layer", "forward"):
+        twin = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+        for p in twin.parameters():
+            p.grad = torch.ones_like(p)
+        fw.FORML(twin, SIZE, gradient=gradient).backward(batch, exemplar, optimizer, scale=0.25)
+        grads[gradient] = torch.cat([p.grad.flatten() for p in twin.parameters()])
+    assert oracle.error(grads["per-layer"] - 1, grads["forward"] - 1) < BOUND
+
+
+def test_a_sample_that_counts_for_nothing():
+    model, batch, exemplar = setting("vit")
+    scores = torch.zeros(SIZE).double()
+    scores[3] = -2000.0  # its softmax is 0
+    found = score_gradient(model, batch, exemplar, scores, fw.LossVariance(), 0.1, "per-layer")
+    known = score_gradient(model, batch, exemplar, scores, fw.LossVariance(), 0.1, "double-backward")
+    assert oracle.error(found, known) < BOUND
+    assert found[3] == 0.0
+
+
+def test_a_parameter_out_of_use_has_no_gradient():
+    model, batch, exemplar = setting("several uses")
+    model.register_parameter("idle", nn.Parameter(torch.ones(2).double()))
+    _, twin, _ = stepped(model, batch, exemplar, "per-layer")
+    assert twin.idle.grad is None
+
+
+@pytest.mark.parametrize("name", ["batch norm", "contrast"])
+def test_samples_that_see_each_other_are_refused_and_auto_keeps_forward_mode(name):
+    draw = net.pictures if name == "batch norm" else net.vectors
+    model = (net.conv_batch_norm() if name == "batch norm" else models.Contrast()).double()
+    drawn = draw(SIZE, seed=2)
+    batch, exemplar = Batch(drawn.inputs, drawn.labels, None, torch.arange(SIZE)), draw(6, seed=3)
+    with pytest.raises(NotDifferentiable, match="see each other"):
+        stepped(model, batch, exemplar, "per-layer")
+    forml, _, record = stepped(model, batch, exemplar, "auto")
+    assert forml.mode.name in ("forward", "double-backward")
+    assert record.mode.startswith(forml.mode.name)
+
+
+def test_auto_takes_it():
+    model, batch, exemplar = setting("vit")
+    assert stepped(model, batch, exemplar, "auto")[0].mode.name == "per-layer"
+
+
+def test_logits_that_scores_scale_are_left_to_forward_mode():
+    model, batch, exemplar = setting("vit")
+    assert stepped(model, batch, exemplar, "auto", form="logit-scale")[0].mode.name != "per-layer"
+
+
+def test_reentrant_checkpoints_are_refused():
+    drawn = net.vectors(SIZE, seed=2)
+    batch = Batch(drawn.inputs, drawn.labels, None, torch.arange(SIZE))
+    with pytest.raises(FairweightError):
+        stepped(models.Checkpointed(True).double(), batch, net.vectors(6, seed=3), "per-layer")
+
+
+def test_batches_of_other_sizes_follow():
+    model, batch, exemplar = setting("torch's layer, sequence first")
+    found = {}
+    for gradient in ("per-layer", "double-backward"):
+        twin = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+        forml = fw.FORML(twin, SIZE, gradient=gradient)
+        for size in (SIZE, 4, 1, 11):
+            forml.step(batch.take(torch.arange(size)), exemplar, optimizer)
+        found[gradient] = forml.scores
+    assert oracle.error(found["per-layer"], found["double-backward"]) < BOUND
+
+
+def test_sentences_of_other_lengths_follow():
+    model, batch, exemplar = setting("gpt, tied")
+    shorter = Batch(batch.inputs[:, :4], batch.labels, None, batch.rows)
+    found = {}
+    for gradient in ("per-layer", "double-backward"):
+        twin = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+        forml = fw.FORML(twin, SIZE, gradient=gradient)
+        for given in (batch, shorter):
+            forml.step(given, exemplar, optimizer)
+        found[gradient] = forml.scores
+    assert oracle.error(found["per-layer"], found["double-backward"]) < BOUND
+
+
+@pytest.mark.parametrize("name", ["vit", "gpt, tied", "convolutions"])
+def test_in_bfloat16_it_errs_like_forward_mode(name):
+    model, batch, exemplar = setting(name)
+    model = model.float()
+    if batch.inputs.is_floating_point():
+        batch = Batch(batch.inputs.float(), batch.labels, None, batch.rows)
+        exemplar = Batch(exemplar.inputs.float(), exemplar.labels)
+    true = stepped(model, batch, exemplar, "double-backward", steps=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = stepped(model, batch, exemplar, "per-layer", steps=1)
+    assert low[2].mode == "per-layer"
+    assert oracle.error(low[2].gradient, true[2].gradient) < 0.1  # 8 bits, through a dozen layers
+    slopes = [torch.cat([p.grad.flatten() for p in one[1].parameters()]) for one in (low, true)]
+    assert oracle.error(*slopes) < 0.1
