@@ -1,6 +1,7 @@
 """The table of flags is held to the options types, and the names of options in sentences to the table."""
 
 import ast
+import copy
 import inspect
 import re
 from collections.abc import Mapping
@@ -124,7 +125,7 @@ def test_python_reads_the_librarys_names_and_the_command_line_flags():
     error = BadInput(
         f"set {option('groups.below', 'drop')}, or {option('groups.floor')} to 1, or {option('by', 'label')}."
     )
-    for same in (error, pickle.loads(pickle.dumps(error))):
+    for same in (error, copy.deepcopy(error)):  # as on its way from one process to another
         assert str(same) == f"{same}" == "set groups.below=drop, or groups.floor to 1, or by=label."
         assert in_flags(same.sentence) == "set --small-groups drop, or --floor to 1, or --option by=label."
     assert in_flags("plain") == "plain"
