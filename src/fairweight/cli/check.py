@@ -31,7 +31,6 @@ def check(
     """Test the score gradient on your own model: is it exact, which mode is used, what does a step cost?"""
     import torch
 
-    from fairweight.apps.check import BOUND
     from fairweight.apps.check import check as run_check
     from fairweight.runs.own_model import model_from
 
@@ -44,20 +43,8 @@ def check(
     if json:
         opt.print_json(found.to_dict())
     else:
-        print(
-            f"{model}: {found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars on {where}."
-        )
-        print(f"Gradient mode: {found.mode}; {found.reason}.")
-        for name, error in found.errors.items():
-            verdict = "does not work on this model" if error is None else _verdict(error, BOUND[name])
-            print(f"  {name:12s} {verdict}")
-        for name, kept in found.untouched.items():
-            print(f"  {name:20s} {'left as it was' if kept else 'CHANGED by the gradient'}")
-        ratio = found.step_ms / found.plain_ms
-        print(
-            f"A step takes {found.step_ms:.2f} ms, {ratio:.1f} times a plain step of {found.plain_ms:.2f} ms (medians)."
-        )
-        print("Passed." if found.passed else "Failed: use gradient='double-backward' and report the model.")
+        size = f"{found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
+        print(f"{model}: {size} on {where}.\n{found.text()}")
     if not found.passed:
         raise typer.Exit(1)
 
@@ -70,8 +57,3 @@ def batches_for(net: nn.Module, shape: str, inputs: str, sizes: tuple[int, int],
     one = tuple(whole_numbers(shape, "--input")) if shape else None
     train, held = (map_tensors(example_inputs(net, size, one, inputs or None), lambda t: t.to(where)) for size in sizes)
     return example_batches(net, train, held, *sizes)
-
-
-def _verdict(error: float, bound: float) -> str:
-    word = "equal to" if error <= bound else "DIFFERS from"
-    return f"{word} double backward in float64: relative error {error:.1e}, bound {bound:.0e}"

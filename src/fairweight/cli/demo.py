@@ -19,9 +19,7 @@ def demo(
     records: opt.Records = None,
 ) -> None:
     """Train on digits with 20 % wrong labels: plain training beside FORML, under a minute."""
-    from fairweight.apps.demo import NUMBERS
     from fairweight.apps.demo import demo as run_demo
-    from fairweight.runs.seed_mean import Mean
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -39,16 +37,6 @@ def demo(
     if json:
         opt.print_json(found.to_dict())
         return
-
-    def cell(mean: Mean) -> str:
-        error = "" if mean.n < 2 else f" ± {100 * mean.error:.2f}"
-        return f"{100 * mean.value:6.2f}{error}"
-
-    heads = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
-    title = f"in %, mean ± standard error, {seeds} seeds"
-    print(f"\n{title:38s}" + "".join(f"{heads[n]:>18s}" for n in NUMBERS))
-    for name, row in found.rows.items():
-        print(f"{name:38s}" + "".join(f"{cell(row[n]):>18s}" for n in NUMBERS))
-    print(f"\nA low score finds a wrong label: AUC {found.auc.text(3)}.")
+    print(f"\n{found.text()}")
     print(f"Run folders: {out}{'/' if not str(out).endswith('/') else ''}   Picture: {found.picture}")
     print(f"Done in {time.monotonic() - started:.0f} seconds.")

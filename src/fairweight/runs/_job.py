@@ -152,7 +152,9 @@ def perform(
                 observer = _Epochs(spec.fingerprint, tell)
                 done = run(spec, place, device=settings.device, observers=[observer], dataset=dataset)
     except FairweightError as error:
-        return Outcome(spec, place, error=error.sentence, cause=type(error).__name__, seconds=time.monotonic() - started)
+        return Outcome(
+            spec, place, error=error.sentence, cause=type(error).__name__, seconds=time.monotonic() - started
+        )
     except Exception as error:  # of any kind: the others go on, and the trace is kept for whoever mends it
         place.mkdir(parents=True, exist_ok=True)
         (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
