@@ -279,7 +279,7 @@ def test_damaged_images_can_be_left_out(pictures):
 def test_sizes_must_agree_unless_one_is_given(pictures, png):
     folder, _ = pictures
     (folder / "dog" / "030.png").write_bytes(png(np.zeros((9, 9, 3), np.uint8)))
-    with pytest.raises(UnreadableImage, match=r"is 9x9 and the first image 6x5; give a size"):
+    with pytest.raises(UnreadableImage, match=r"is 9x9 and the first image 6x5; set image.size"):
         load(folder)
     assert load(folder, options=Options(image=ImageOptions(size=(7, 8)))).input_shape == (3, 7, 8)
 

@@ -179,7 +179,7 @@ def test_the_fingerprint_knows_what_is_in_a_file_and_not_where_it_lies(people, t
 
 
 def test_too_many_exemplars_is_one_sentence(people):
-    with pytest.raises(EmptyCell, match=r"lower Exemplar\.size"):
+    with pytest.raises(EmptyCell, match=r"lower exemplar\.size"):
         load(people, label="income", group="sex", options=Options(exemplar=Exemplar(size=200)))
 
 
@@ -237,7 +237,7 @@ def test_a_share_of_a_part_that_is_given_is_refused_and_none_is_drawn_without_on
     part = Marked(torch.arange(40), torch.arange(40) % 2, None)
     given, names = {"train": part, "test": part.take(torch.arange(10))}, (("a", "b"), ())
     origin = {"train": "train", "test": "test"}
-    with pytest.raises(BadInput, match=r"its own test rows, so Split\.test 0\.3 would draw none"):
+    with pytest.raises(BadInput, match=r"its own test rows, so split\.test=0\.3 would draw none"):
         divide(given, origin, Split(test=0.3), Exemplar(), 0, names)
     parts = divide(given, origin, Split(), Exemplar(), 0, names)
     assert torch.equal(parts.marked["test"].rows, torch.arange(10))
