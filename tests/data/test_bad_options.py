@@ -89,7 +89,7 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
         errors.BadInput,
         "cell or class",
     ),
-    "more exemplars than rows": (lambda d: _train(d, exemplar=Exemplar(size=999)), errors.EmptyCell, "lower exemplar.size"),
+    "more exemplars than rows": (lambda d: _train(d, exemplar=Exemplar(size=999)), errors.EmptyCell, "exemplar.size"),
     "test images for a table": (
         lambda d: _train(d, split=Split(test=str(d.pictures()))),
         errors.BadInput,
