@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, prefetch, preprocessing_from
+from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, preprocessing_from
 from fairweight.data.image import cache, decode
 from fairweight.data.normalize import pixel_sums, statistics
 from fairweight.errors import NoSpace, UnreadableImage
@@ -195,24 +195,26 @@ class TestStreaming:
         data.train.take(torch.arange(4)).inputs.zero_()
         assert torch.equal(data.train.take(torch.arange(4)).inputs, before)
 
-    @pytest.mark.parametrize(("budget", "processes"), [(8.0, False), (1e-9, False), (1e-9, True)])
-    def test_reading_ahead_equals_reading(self, pictures, budget, processes):
-        data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=budget)))
+    def test_reading_ahead_equals_reading(self, pictures):
+        data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=1e-9)))
         order = [torch.randperm(len(data.train))[:7] for _ in range(12)]
-        batches = prefetch(data.train, order, workers=2, ahead=2, processes=processes)
-        for index, batch in zip(order, batches, strict=True):
+        ahead = data.train.read_ahead()
+        for index, batch in zip(order, ahead.batches(order), strict=True):
             here = data.train.take(index)
             assert torch.equal(batch.inputs, here.inputs)
             assert torch.equal(batch.labels, here.labels)
             assert torch.equal(batch.rows, index)
+        ahead.close()
 
-    def test_prefetching_may_stop_early_and_passes_errors_on(self, pictures):
+    def test_reading_ahead_may_stop_early_and_passes_errors_on(self, pictures):
         data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=1e-9)))
-        batches = prefetch(data.train, [torch.arange(3)] * 20)
+        ahead = data.train.read_ahead()
+        batches = ahead.batches([torch.arange(3)] * 20)
         next(batches)
         batches.close()
         with pytest.raises(IndexError):
-            list(prefetch(data.train, [torch.tensor([10**6])]))
+            list(ahead.batches([torch.tensor([10**6])]))
+        ahead.close()
 
 
 class TestCache:

@@ -65,7 +65,6 @@ def train(
     file_column: Annotated[Text, _flag("In a list of image files, the column that names them.")] = None,
     unreadable: Annotated[Text, _flag("refuse or drop images that cannot be decoded or are not there.")] = None,
     memory_gb: Annotated[float | None, _flag("A part with more pixels streams from disk; default 8.")] = None,
-    reader_processes: Annotated[int | None, _flag("That read ahead where images stream; default: 2 threads.")] = None,
     test: Annotated[Text, _flag("Share of the rows for test, or a file; default 0.2 or the set's own.")] = None,
     validation: Annotated[Text, _flag("Share of the rows for validation, or a file; default 0.1.")] = None,
     split_column: Annotated[Text, _flag("A column that says train, validation, exemplar or test.")] = None,
@@ -103,7 +102,7 @@ def train(
         ),
         "image": given(
             size=image_size, channels=channels, file_column=file_column, unreadable=unreadable,
-            memory_gb=memory_gb, reader_processes=reader_processes,
+            memory_gb=memory_gb,
         ),
         "split": given(
             test=None if test is None else share_or_file(test),

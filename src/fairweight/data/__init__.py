@@ -21,7 +21,7 @@ from fairweight.data._found import Found, NamedSet, Request
 from fairweight.data._meaning import New
 from fairweight.data._sources import find, named_set
 from fairweight.data.augment import Chain, Flip, Shift
-from fairweight.data.image import ImagePreprocessing, Streamed, prefetch
+from fairweight.data.image import ImagePreprocessing, Streamed
 from fairweight.data.locate import folders
 from fairweight.data.normalize import Normalize
 from fairweight.data.options import (
@@ -141,5 +141,5 @@ def _columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ...] | N
 __all__ = [
     "Chain", "Dataset", "Exemplar", "Flip", "Found", "GroupOptions", "ImageOptions", "ImagePreprocessing",
     "LabelOptions", "NamedSet", "New", "Normalize", "Options", "Part", "Preprocessing", "Request", "Shift", "Split",
-    "Streamed", "TableOptions", "TablePreprocessing", "load", "named_set", "prefetch", "preprocessing_from",
+    "Streamed", "TableOptions", "TablePreprocessing", "load", "named_set", "preprocessing_from",
 ]  # fmt: skip

@@ -252,7 +252,7 @@ def _plain(options: Options) -> dict[str, Any]:
     """What of the options determines the samples; where and how quickly they are read does not."""
     values = asdict(options)
     values.pop("corruptions")
-    for name in ("cache", "cache_dir", "workers", "memory_gb", "reader_processes", "root"):
+    for name in ("cache", "cache_dir", "workers", "memory_gb", "root"):
         values["image"].pop(name)
     # Rows from files of their own are in the content; where those files lie is not part of it.
     for part, name in (("split", "test"), ("split", "validation"), ("exemplar", "source")):

@@ -152,8 +152,8 @@ def _alike(samples: dict[str, Part], notes: list[str]) -> dict[str, Part]:
 def _samples(
     rows: ImageRows, part: Marked, shares: Tensor | None, options: ImageOptions, name: str, notes: list[str]
 ) -> Part:
-    if options.reader_processes < 0 or not options.memory_gb > 0:
-        raise BadInput("ImageOptions: give memory_gb above 0 and reader_processes from 0.")
+    if not options.memory_gb > 0:
+        raise BadInput(f"ImageOptions.memory_gb is {options.memory_gb}; give a number above 0.")
     size = len(part) * rows.store.read(part.rows[:1], []).nbytes
     if size > options.memory_gb * 2**30:
         path = rows.store.mapped(notes)
@@ -162,6 +162,6 @@ def _samples(
                 f"The {name} images take {size / 2**30:.1f} GiB, more than the {options.memory_gb:g} GiB allowed: they "
                 "stream from a memory-mapped file."
             )
-            return Streamed(path, part.rows, part.labels, part.groups, shares, options.reader_processes)
+            return Streamed(path, part.rows, part.labels, part.groups, shares)
     pixels = rows.store.read(part.rows, notes)
     return Batch(torch.from_numpy(pixels), part.labels, part.groups, shares=shares)

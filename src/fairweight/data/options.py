@@ -80,7 +80,6 @@ class ImageOptions(_Checked):
     root: str | None = None  # in a list of files: the folder that the names start from
     unreadable: Literal["refuse", "drop"] = "refuse"
     memory_gb: float = 8.0  # a part larger than this streams from a memory-mapped file
-    reader_processes: int = 0  # that read ahead where a part streams; 0: two threads, which do as well
     cache: bool = True  # keep the decoded pixels on disk, so that the next load is quick
     cache_dir: str | None = None  # None: FAIRWEIGHT_CACHE, otherwise the user's cache folder
     workers: int | None = None  # decoding threads; None: one per core, or one where images are small

@@ -2,6 +2,6 @@
 
 from fairweight.data.image.preprocessing import ImagePreprocessing
 from fairweight.data.image.rows import ImageRows
-from fairweight.data.image.stream import Streamed, prefetch
+from fairweight.data.image.stream import Streamed
 
-__all__ = ["ImagePreprocessing", "ImageRows", "Streamed", "prefetch"]
+__all__ = ["ImagePreprocessing", "ImageRows", "Streamed"]
