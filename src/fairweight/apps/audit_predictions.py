@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairweight.data import TableOptions
-from fairweight.data._rows import read_column, source_column
-from fairweight.data._texts import listing
 from fairweight.data.groups import refuse_ids
+from fairweight.data.rows import Rows, as_texts, read_column, source_column
 from fairweight.data.table.read import read_frame, table_files
-from fairweight.data.table.rows import FrameRows, as_texts
+from fairweight.data.texts import listing
 from fairweight.errors import BadInput, MissingColumn
 from fairweight.metrics import Intervals, group_table
 from fairweight.report import Audit
@@ -115,7 +114,7 @@ def _group_values(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
 
     if name in frame.columns:
         return frame[name]
-    return pd.Series(read_column(FrameRows(frame), name), index=frame.index, name=name, dtype=object)
+    return pd.Series(read_column(Rows(frame), name), index=frame.index, name=name, dtype=object)
 
 
 def _refuse_ids(columns: Mapping[str, pd.Series[Any]]) -> None:

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairweight.data._optional import need
-from fairweight.data.image.cache import file_digest
-from fairweight.errors import DownloadFailed, MissingData
+from fairweight.data.files import file_digest
+from fairweight.errors import DownloadFailed, MissingData, MissingDependency
 
 RECORD = "checksums.json"
 
 
 def fetch(repository: str, name: str, roots: Sequence[Path], prefix: str = "") -> Path:
-    """The folder of the set with every parquet file of the repository in it, whole and as published."""
+    """Fetch every parquet file of the repository into the folder of the set, whole and as published."""
     if not roots:
         raise MissingData(f"say where {name} is to be kept: name a data folder with data_dir or FAIRWEIGHT_DATA.")
     hub = _hub()
@@ -66,7 +65,12 @@ def check_record(folder: Path) -> None:
 
 
 def _hub() -> Any:
-    return need("huggingface_hub", "downloading", "'fairweight[download]'")
+    try:
+        return importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise MissingDependency(
+            "downloading needs huggingface_hub; install it with: pip install 'fairweight[download]'."
+        ) from error
 
 
 def _published(file: Any) -> str | None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.data.options import GroupOptions
+from fairweight.data.rows import Encoded, Rows, all_kept, read_column, to_codes
+from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName
 
 JOIN = " & "  # between the values of crossed groups
@@ -17,11 +17,12 @@ OTHER = "other"  # what merged groups are called
 
 
 def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions) -> Encoded:
-    """Groups by the values of the columns; train's come first, so that no other part moves their codes."""
+    """Encode groups by the values of the columns; train's come first, so that no other part moves their codes."""
     title = ",".join(columns)
     if len(set(columns)) != len(columns):
         raise MissingColumn(f"a group column is named twice in {title!r}; name each once.")
-    values, notes = _crossed(parts, columns, options)
+    notes: list[str] = []
+    values = _read(parts, columns, options, notes)
     keep = all_kept(values)
     for part, texts in values.items():
         lost = torch.tensor([text is None for text in texts], dtype=torch.bool)
@@ -53,30 +54,27 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     return Encoded(tuple(names), codes, keep, tuple(notes))
 
 
-def _crossed(
-    parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions
-) -> tuple[dict[str, Texts], list[str]]:
-    notes: list[str] = []
-    crossed: dict[str, list[Texts]] = {part: [] for part in parts}
+def crossed(columns: Sequence[Texts]) -> Texts:
+    """Cross columns: their texts joined, None where one of them is missing."""
+    return [None if None in row else JOIN.join(str(text) for text in row) for row in zip(*columns, strict=True)]
+
+
+def _read(
+    parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions, notes: list[str]
+) -> dict[str, Texts]:
+    found: dict[str, list[Texts]] = {part: [] for part in parts}
     for column in columns:
-        found = {part: read_column(rows, column) for part, rows in parts.items()}
-        if all(texts is None for texts in found.values()):
+        read = {part: read_column(rows, column) for part, rows in parts.items()}
+        if all(texts is None for texts in read.values()):
             every = next(iter(parts.values())).names()
             raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, every)}.")
-        filled: dict[str, Texts] = {}
-        for part, texts in found.items():
-            if texts is None:
-                notes.append(f"{part.capitalize()} has no column {column!r}.")
-            filled[part] = [None] * len(parts[part]) if texts is None else texts
+        notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in read.items() if texts is None]
+        filled: dict[str, Texts] = {part: texts or [None] * len(parts[part]) for part, texts in read.items()}
         if options.missing == "group":
             filled = {part: ["missing" if text is None else text for text in texts] for part, texts in filled.items()}
         for part, texts in unify(filled).items():
-            crossed[part].append(texts)
-    values: dict[str, Texts] = {}
-    for part, found_texts in crossed.items():
-        rows = zip(*found_texts, strict=True)
-        values[part] = [None if None in row else JOIN.join(str(text) for text in row) for row in rows]
-    return values, notes
+            found[part].append(texts)
+    return {part: crossed(texts) for part, texts in found.items()}
 
 
 def _only(

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
 from fairweight.data.options import LabelOptions
+from fairweight.data.rows import Encoded, Rows, all_kept, read_column, to_codes
+from fairweight.data.texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
 from fairweight.errors import BadLabel, MissingColumn, UnknownName
 
 
 def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions) -> Encoded:
-    """Classes in the order of train's labels; a label that train lacks is refused."""
+    """Encode the label in the order of train's classes; a label that train lacks is refused."""
     texts: dict[str, Texts] = {}
     for name, rows in parts.items():
         found = read_column(rows, column)
@@ -41,7 +41,9 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
             keep[part][torch.tensor(lost)] = False
             notes.append(f"{len(lost):,} rows of {part} have no label {column!r} and were left out.")
     _check_classes(texts["train"], names, column, options)
-    names = _positive_last(names, column, options)
+    if options.positive is not None and options.positive not in names:
+        check_positive(names, column, options)
+    names = sorted(names, key=lambda name: name == options.positive)
     for part, values in texts.items():
         if unknown := {text for text in values if text is not None and text not in names}:
             raise BadLabel(
@@ -63,12 +65,6 @@ def check_positive(names: Sequence[str], column: str, options: LabelOptions) -> 
         raise UnknownName(
             f"the positive label {options.positive!r} must be one of two; {column!r} holds {listing(names)}."
         )
-
-
-def _positive_last(names: list[str], column: str, options: LabelOptions) -> list[str]:
-    if options.positive is not None and options.positive not in names:
-        check_positive(names, column, options)
-    return sorted(names, key=lambda name: name == options.positive)
 
 
 def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOptions) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairweight.data.normalize import pixel_sums
+from fairweight.data.image.normalize import pixel_sums
 from fairweight.errors import NoSpace
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Entry:
         return self.path / "sums.npy"
 
     def facts(self) -> dict[str, Any]:
-        """What was written beside them."""
+        """Read what was written beside them."""
         facts: dict[str, Any] = json.loads((self.path / "facts.json").read_text(encoding="utf-8"))
         return facts
 
 
 def cache_folder(chosen: str | None) -> Path:
-    """Where decoded images are kept: as asked, FAIRWEIGHT_CACHE, or the user's cache folder."""
+    """Choose where decoded images are kept: as asked, FAIRWEIGHT_CACHE, or the user's cache folder."""
     if chosen is not None:
         return Path(chosen)
     if named := os.environ.get("FAIRWEIGHT_CACHE"):
@@ -56,23 +56,21 @@ def cache_folder(chosen: str | None) -> Path:
 
 
 def key_of(sources: Sequence[str], form: Any) -> str:
-    """A name for these sources in this form."""
+    """Name an entry by its sources and form."""
     words = json.dumps([3, list(sources), form], sort_keys=True)  # 3: the layout of an entry
     return hashlib.sha256(words.encode()).hexdigest()[:32]
 
 
 def find(folder: Path, key: str) -> Entry | None:
-    """The entry of that name, if it was written."""
+    """Find the entry of that name, if it was written."""
     entry = Entry(folder / key)
     return entry if (entry.path / "facts.json").is_file() and entry.pixels.is_file() else None
 
 
 def write(
-    folder: Path,
-    key: str,
-    fill: Callable[[Callable[[tuple[int, int, int, int]], Pixels]], dict[str, Any]],
+    folder: Path, key: str, fill: Callable[[Callable[[tuple[int, int, int, int]], Pixels]], dict[str, Any]]
 ) -> Entry:
-    """A new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
+    """Write a new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
     import numpy as np
 
     try:
@@ -124,28 +122,3 @@ def _reserve(path: Path) -> None:
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot reserve
                     raise
-
-
-def digest(pixels: Pixels, at_once: int = 4096) -> str:
-    """What determines these pixels, for a fingerprint."""
-    found = hashlib.sha256(str(pixels.shape).encode())
-    for start in range(0, len(pixels), at_once):
-        found.update(pixels[start : start + at_once].tobytes())
-    return found.hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def files_digest(paths: Sequence[Path]) -> str:
-    """The sha256 of many files' bytes, one after the other."""
-    found = hashlib.sha256()
-    for path in paths:
-        try:
-            found.update(file_digest(path).encode())
-        except OSError:
-            found.update(b"unreadable")  # decoding says so, or drops it
-    return found.hexdigest()

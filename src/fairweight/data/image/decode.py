@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,7 +42,7 @@ class Form:
 
     @classmethod
     def of(cls, size: int | tuple[int, int] | None, crop: int | None, channels: int | None) -> Form:
-        """From the size as users write it."""
+        """Make it from the size as users write it."""
         height, width = (size, size) if isinstance(size, int) or size is None else size
         return cls(height, width, crop, channels)
 
@@ -60,13 +60,12 @@ class _MixedError(Exception):
 
 
 def decode_one(picture: Picture, form: Form, deep: set[str] | None = None) -> Pixels:
-    """One image in its form; one of 16 bits is read as 8 bits, and its name put among the deep ones."""  # [C, H, W]
+    """Decode one image into its form; one of 16 bits is read as 8 bits and named in deep."""  # [C, H, W]
     import numpy as np
     from PIL import Image, ImageOps
 
     try:
-        content = picture.content if isinstance(picture.content, bytes) else picture.content.read_bytes()
-        with Image.open(io.BytesIO(content), formats=_formats(content)) as image:
+        with _open_image(picture.content) as image:
             image.load()
             turned = ImageOps.exif_transpose(image)
             # Pillow has the 16 bits of these formats in integers of 32, over the same range.
@@ -89,27 +88,64 @@ def decode_one(picture: Picture, form: Form, deep: set[str] | None = None) -> Pi
 
 
 def absent(name: str) -> str:
-    """The sentence for an image that is not there."""
+    """Say that an image is not there."""
     return (
         f"there is no image {name}; check the list of files and its folder, or leave such images out with "
         "unreadable=drop."
     )
 
 
-def _formats(content: bytes) -> list[str] | None:
-    """The format by its first bytes, so that Pillow need not try them all; None leaves it to Pillow."""
-    return next(([name] for start, name in _STARTS.items() if content.startswith(start)), None)
+def _open_image(source: bytes | Path) -> Image.Image:
+    from PIL import Image
+
+    content = source if isinstance(source, bytes) else source.read_bytes()
+    # Told its format by the first bytes, Pillow need not try them all.
+    formats = next(([name] for start, name in _STARTS.items() if content.startswith(start)), None)
+    return Image.open(io.BytesIO(content), formats=formats)
 
 
-def decode_into(
-    out: Pixels,
+def decode_all(
+    allocate: Callable[[tuple[int, int, int, int]], Pixels],
     pictures: Sequence[Picture],
     form: Form,
-    workers: int | None,
-    drop: bool,
+    workers: int | None = None,
+    drop: bool = False,
     deep: set[str] | None = None,
+) -> tuple[Pixels, list[int]]:
+    """Decode all into memory that `allocate` gives; also gives the rows that could not be, where those may be dropped.
+
+    The first image's shape holds for all: only a size that was asked for may change an image. Where the form leaves
+    the channels open and there are grey and coloured images, all become coloured.
+    deep: takes the names of the images that have 16 bits per pixel.
+    """
+    if not pictures:
+        raise UnreadableImage("there are no images to decode.")
+    # Pillow remarks on odd metadata, which is not damage; set here once, as threads share the filters.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shape = _first_shape(pictures, form, drop)
+        out = allocate((len(pictures), *shape))
+        try:
+            return out, _decode_into(out, pictures, form, workers, drop, deep)
+        except _MixedError:
+            out = allocate((len(pictures), 3, *shape[1:]))
+            return out, _decode_into(out, pictures, replace(form, channels=3), workers, drop, deep)
+
+
+def _first_shape(pictures: Sequence[Picture], form: Form, drop: bool) -> tuple[int, int, int]:
+    for picture in pictures:
+        try:
+            channels, height, width = decode_one(picture, form).shape
+            return channels, height, width
+        except UnreadableImage:
+            if not drop:
+                raise
+    raise UnreadableImage(f"none of the {len(pictures):,} images can be decoded; the first is {pictures[0].name}.")
+
+
+def _decode_into(
+    out: Pixels, pictures: Sequence[Picture], form: Form, workers: int | None, drop: bool, deep: set[str] | None
 ) -> list[int]:
-    """Decode every image into its row; gives the rows that could not be, where those may be dropped."""  # [N, C, H, W]
     bad: list[int] = []
 
     def work(rows: range) -> None:
@@ -135,60 +171,10 @@ def decode_into(
     usual = 1 if out.shape[2] * out.shape[3] < 48 * 48 else os.cpu_count() or 1
     pool = ThreadPoolExecutor(workers or usual, thread_name_prefix="fairweight-decode")
     try:
-        _finish(pool.map(work, chunks))
+        list(pool.map(work, chunks))  # raises what a thread raised
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return sorted(bad)
-
-
-def decode_all(
-    allocate: Callable[[tuple[int, int, int, int]], Pixels],
-    pictures: Sequence[Picture],
-    form: Form,
-    workers: int | None = None,
-    drop: bool = False,
-    deep: set[str] | None = None,
-) -> tuple[Pixels, Form, list[int]]:
-    """Decode all into memory that `allocate` gives; settles the number of channels where the form leaves it open.
-
-    deep: takes the names of the images that have 16 bits per pixel.
-    """
-    if not pictures:
-        raise UnreadableImage("there are no images to decode.")
-    # Pillow remarks on odd metadata, which is not damage; set here once, as threads share the filters.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            out, bad = _decode(allocate, pictures, form, workers, drop, deep)
-        except _MixedError:
-            out, bad = _decode(allocate, pictures, replace(form, channels=3), workers, drop, deep)
-    if len(bad) == len(pictures):
-        raise UnreadableImage(f"none of the {len(pictures):,} images can be decoded; the first is {pictures[0].name}.")
-    return out, Form(out.shape[2], out.shape[3], form.crop, out.shape[1]), bad
-
-
-def _decode(
-    allocate: Callable[[tuple[int, int, int, int]], Pixels],
-    pictures: Sequence[Picture],
-    form: Form,
-    workers: int | None,
-    drop: bool,
-    deep: set[str] | None,
-) -> tuple[Pixels, list[int]]:
-    # The first image's shape holds for all; only a size that was asked for may change an image.
-    out = allocate((len(pictures), *_first_shape(pictures, form, drop)))
-    return out, decode_into(out, pictures, form, workers, drop, deep)
-
-
-def _first_shape(pictures: Sequence[Picture], form: Form, drop: bool) -> tuple[int, int, int]:
-    for picture in pictures:
-        try:
-            channels, height, width = decode_one(picture, form).shape
-            return channels, height, width
-        except UnreadableImage:
-            if not drop:
-                raise
-    raise UnreadableImage(f"none of the {len(pictures):,} images can be decoded; the first is {pictures[0].name}.")
 
 
 def _bring(image: Image.Image, form: Form, name: str) -> Image.Image:
@@ -211,8 +197,3 @@ def _bring(image: Image.Image, form: Form, name: str) -> Image.Image:
     if form.height is not None and form.width is not None and image.size != (form.width, form.height):
         image = image.resize((form.width, form.height), Image.Resampling.BILINEAR, reducing_gap=None)
     return image
-
-
-def _finish(results: Iterable[None]) -> None:
-    for _ in results:
-        pass

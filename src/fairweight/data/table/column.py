@@ -1,18 +1,29 @@
-"""What happens to one column: the numbers that were fixed on train rows, and how they are applied."""
+"""What becomes of each column: decided and measured on train rows alone, then applied to any rows."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairweight.data._texts import listing
-from fairweight.data.table.values import days, numbers, words
+from fairweight.data.options import TableOptions
+from fairweight.data.table.number_text import in_words
+from fairweight.data.table.values import Seen, days, numbers, words
+from fairweight.data.texts import columns_are, listing
+from fairweight.errors import BadInput, MissingColumn
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairweight.data.table.rows import Codes
+    from fairweight.data.rows import Codes
     from fairweight.data.table.values import Numbers
+
+_ID_NAME = re.compile(
+    r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I
+)
+_LEAST_ROWS = 20  # below this, "all different" says nothing
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class Column:
     missing: bool = False  # whether there is a place that says "was missing"
 
     def features(self) -> list[str]:
-        """The names of its inputs."""
+        """Name the inputs."""
         if self.kind == "category":
             names = [f"{self.name}={value}" for value in self.categories]
             names += [f"{self.name}=(other)"] if self.other else []
@@ -39,7 +50,7 @@ class Column:
         return names + ([f"{self.name}=(missing)"] if self.missing else [])
 
     def apply(self, values: pd.Series[Any], notes: list[str], where: str) -> Numbers:
-        """The inputs of these rows; what train never showed is named in a note."""  # [N, features]
+        """Make the inputs of these rows; what train never showed is named in a note."""  # [N, features]
         import numpy as np
 
         if self.kind == "category":
@@ -60,16 +71,16 @@ class Column:
         return np.stack([scaled, lost.astype(np.float64)], axis=1) if self.missing else scaled[:, None]
 
     def raw(self, values: pd.Series[Any]) -> Numbers:
-        """The numbers or days before scaling, NaN where there are none."""  # [N]
+        """Read the numbers or days before scaling, NaN where there are none."""  # [N]
         return numbers(values, self.form) if self.kind == "number" else days(values, self.form)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
+        """Give plain values, for a file."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Column:
-        """The column that to_dict described."""
+        """Make the column that to_dict described."""
         return cls(**{**values, "categories": tuple(values["categories"])})
 
     def _one_hot(self, codes: Codes, texts: list[str], notes: list[str], where: str) -> Numbers:
@@ -93,3 +104,105 @@ class Column:
                 f"Column {self.name!r} is missing in {lost:,} rows of {where} and never in train: all its inputs are 0."
             )
         return np.concatenate([np.eye(width), np.zeros((1, width))])[index]
+
+
+def fit_columns(
+    train: Mapping[str, Seen], options: TableOptions, exclude: Sequence[str], notes: list[str]
+) -> tuple[Column, ...]:
+    """Fit every column that carries something; the others are named in the notes."""
+    for name in (*options.numeric, *options.categorical, *options.drop, *options.keep):
+        if name not in train:
+            raise MissingColumn(f"there is no column {name!r}; {columns_are(name, list(train))}.")
+    if both := sorted(set(options.numeric) & set(options.categorical)):
+        raise BadInput(f"column {both[0]!r} cannot be both numeric and categorical; name it once.")
+    constant: list[str] = []
+    ids: list[str] = []
+    fitted: list[Column] = []
+    for name, seen in train.items():
+        if name in exclude or name in options.drop:
+            continue
+        kind, form = seen.kind
+        if name in options.numeric:
+            kind, form = "number", seen.number_form
+        elif name in options.categorical:
+            kind, form = "category", ""
+        forced = name in (*options.keep, *options.numeric, *options.categorical)
+        if _is_constant(seen):
+            constant.append(name)
+        elif not forced and _is_id(name, seen, kind):
+            ids.append(name)
+        elif kind == "category":
+            fitted.append(_fit_category(name, seen, options.max_categories, notes))
+        else:
+            fitted.append(_fit_number(Column(name, "date" if kind == "date" else "number", form), seen, notes))
+    if options.drop:
+        notes.append(f"Left out as asked: {listing(options.drop)}.")
+    if constant:
+        notes.append(f"Left out because they are constant or empty in train: {listing(constant)}.")
+    if ids:
+        notes.append(f"Left out because they look like ids or free text: {listing(ids)} (keep them by name if not).")
+    if filled := [column.name for column in fitted if column.missing]:
+        notes.append(f"Missing values filled and marked by an input of their own: {listing(filled)}.")
+    if not fitted:
+        raise BadInput("no column is left to learn from; name some to keep, or give a table with more columns.")
+    return tuple(fitted)
+
+
+def _is_constant(seen: Seen) -> bool:
+    """True if there is one value in every row, or none in any; one value or nothing is a sign, and stays."""
+    codes, distinct = seen.factors
+    return len(distinct) == 0 or (len(distinct) == 1 and bool((codes >= 0).all()))
+
+
+def _is_id(name: str, seen: Seen, kind: str) -> bool:
+    import numpy as np
+
+    codes, values = seen.factors
+    distinct = len(values)
+    if distinct < _LEAST_ROWS or kind == "date":
+        return False
+    if kind == "category":
+        # Nine in ten different: nothing that is learned about one value helps with the next.
+        return distinct >= 0.9 * int((codes >= 0).sum())
+    found = seen.numbers
+    if distinct < len(found) or not np.array_equal(found, np.floor(found)):
+        return False
+    dense = found.max() - found.min() + 1 <= 3 * len(found)
+    return bool(_ID_NAME.search(name)) or bool(dense and np.all(np.diff(found) > 0))
+
+
+def _fit_category(name: str, seen: Seen, most: int, notes: list[str]) -> Column:
+    codes, texts = words(seen.values)
+    counts = Counter({texts[code]: count for code, count in Counter(codes.tolist()).items() if code >= 0})
+    kept = sorted(sorted(counts, key=lambda value: (-counts[value], value))[:most])
+    if len(kept) < len(counts):
+        share = 1.0 - sum(counts[value] for value in kept) / counts.total()
+        notes.append(
+            f"Column {name!r} has {len(counts):,} categories: the {len(kept)} most frequent are kept, the others "
+            f"({share:.0%} of rows) share one input."
+        )
+    missing = bool((codes < 0).any())
+    return Column(name, "category", categories=tuple(kept), other=len(kept) < len(counts), missing=missing)
+
+
+def _fit_number(column: Column, seen: Seen, notes: list[str]) -> Column:
+    import numpy as np
+
+    name, kind = column.name, column.kind
+    raw = seen.numbers if kind == "number" else column.raw(seen.values)
+    there = raw[~np.isnan(raw)]
+    if len(there) == 0:
+        raise BadInput(f"column {name!r} was named numeric, and no entry of it in train is a number.")
+    if strange := [str(value) for value in seen.values[np.isnan(raw)].dropna()]:
+        notes.append(
+            f"Column {name!r}: {len(strange):,} entries of train are no {kind} "
+            f"({listing(sorted(set(strange)), 3)}): read as missing."
+        )
+    if kind == "date":
+        notes.append(f"Column {name!r} holds dates: it is read as days since 1970.")
+    elif column.form:
+        notes.append(f"Column {name!r} is read as numbers: {in_words(column.form)}.")
+    fill = float(np.median(there))
+    whole = np.where(np.isnan(raw), fill, raw)
+    std = float(whole.std()) or 1.0
+    return replace(column, fill=fill, mean=float(whole.mean()), std=std, missing=len(there) < len(raw))

@@ -17,7 +17,7 @@ _WORDS = re.compile(r"[^0-9a-z<>=]+")
 def find_leaks(
     train: Mapping[str, Seen], answer: Tensor, names: Sequence[str], exclude: Sequence[str]
 ) -> dict[str, str]:
-    """Columns from which the answer can be read off, with how: a copy, a threshold, or its name in their text."""
+    """Find columns from which the answer can be read off, and how: a copy, a threshold, or its name in their text."""
     truth = answer.numpy()
     known = truth >= 0
     if known.sum() < 20:
@@ -39,13 +39,13 @@ def find_leaks(
 
 
 def _skill(right: float, counts: Any) -> bool:
-    """Whether so many right answers are almost all that could be gained over guessing."""
+    """True if so many right answers are almost all that could be gained over guessing."""
     total, guess = counts.sum(), counts.max()
     return bool(guess < total and (right - guess) / (total - guess) >= ALMOST)
 
 
 def _tells(codes: Any, truth: Any, answers: int) -> bool:
-    """Whether knowing the value is knowing the answer, over values that recur."""
+    """True if knowing the value is knowing the answer, over values that recur."""
     import numpy as np
 
     pairs, counts = np.unique((codes + 1) * answers + truth, return_counts=True)  # missing is a value too
@@ -57,7 +57,7 @@ def _tells(codes: Any, truth: Any, answers: int) -> bool:
 
 
 def _parts(values: Any, truth: Any) -> bool:
-    """Whether one threshold on a number separates two answers."""
+    """True if one threshold on a number separates two answers."""
     import numpy as np
 
     there = ~np.isnan(values)
@@ -73,7 +73,7 @@ def _parts(values: Any, truth: Any) -> bool:
 
 
 def _names_inside(codes: Any, texts: Any, truth: Any, names: Sequence[str]) -> bool:
-    """Whether the text of nearly every row holds its answer's name: anywhere, or as its first or last word."""
+    """True if the text of nearly every row holds its answer's name: anywhere, or as its first or last word."""
     import numpy as np
 
     few = np.unique(np.linspace(0, len(truth) - 1, 500).astype(int))  # enough to rule nearly all columns out
@@ -99,12 +99,12 @@ def _last_word(text: str, names: Sequence[str]) -> int:
 
 
 def _whole(word: str, text: str, names: Sequence[str]) -> int:
-    """The name that a word is; a text that is nothing but the name is a copy, not a text with the name in it."""
+    """Find the name that a word is; a text that is nothing but the name is a copy, not a text with the name in it."""
     return next((place for place, name in enumerate(names) if name.lower() == word != text), -1)
 
 
 def _anywhere(text: str, names: Sequence[str]) -> int:
-    """The longest name inside a text: one may contain another, as "female" does "male"."""
+    """Find the longest name inside a text: one may contain another, as "female" does "male"."""
     if min(map(len, names)) < 2:
         return -1  # a single letter or digit is in most texts by chance
     inside = [place for place, name in enumerate(names) if name.lower() in text and name.lower() != text]

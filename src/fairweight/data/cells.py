@@ -9,21 +9,17 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from fairweight.data._rows import Encoded
-from fairweight.data._texts import listing
 from fairweight.data.groups import OTHER
 from fairweight.data.options import GroupOptions
-from fairweight.errors import BadInput, OneGroup, SmallCell
+from fairweight.data.rows import Encoded
+from fairweight.data.texts import listing
+from fairweight.errors import OneGroup, SmallCell
 
 Mended: TypeAlias = "tuple[Encoded, Encoded | None, list[str]]"
 
 
-def apply_floor(
-    labels: Encoded, groups: Encoded | None, options: GroupOptions
-) -> tuple[Encoded, Encoded | None, list[str]]:
-    """Labels and groups without cells of train below the floor, or with them where the user says so."""
-    if options.floor < 1:
-        raise BadInput(f"groups.floor is {options.floor}; give at least 1, which lets every cell that has a row pass.")
+def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions) -> Mended:
+    """Remove cells of train below the floor, or keep them where the user says so."""
     if groups is None:
         return _class_floor(labels, options)
     # Where train has no group labels, the exemplar set is the smallest place that must have them.
@@ -54,26 +50,23 @@ def apply_floor(
 
 
 def _ways_out(labels: Encoded, groups: Encoded, floor: int, part: str) -> str:
-    """What can be done about small cells, each tried: only what helps is named."""
+    """Say what can be done about small cells; each way is tried, and only what helps is named."""
     ways = ["merge"] * (_merged(labels, groups, floor, part) is not None)
     ways += ["drop"] * (_without(labels, groups, floor, part) is not None)
     said = f"set groups.below to {', '.join(ways)} or keep" if ways else "set groups.below to keep"
-    return f"{said}{_lower(_counts(labels, groups, part))}, or give more rows"
-
-
-def _lower(counts: Tensor) -> str:
-    """Advice to lower the floor, where every cell has a row; a floor is at least 1."""
+    counts = _counts(labels, groups, part)
     least = int(counts[:, counts.sum(dim=0) > 0].min())
-    return f", lower groups.floor to {least}" if least >= 1 else ""
+    lower = f", lower groups.floor to {least}" if least >= 1 else ""  # a floor is at least 1
+    return f"{said}{lower}, or give more rows"
 
 
 def _below(counts: Tensor, floor: int) -> Tensor:
-    """Groups with a cell below the floor; one that the part lacks altogether has no cell to fill."""  # [G]
+    """Mask the groups with a cell below the floor; one that the part lacks altogether has no cell to fill."""  # [G]
     return (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)
 
 
 def _merged(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
-    """With small groups made one, or None where no two would be left."""
+    """Make small groups one; None where no two groups would be left."""
     notes: list[str] = []
     while bool((small := _below(counts := _counts(labels, groups, part), floor)).any()):
         cells = _small_cells(counts, small, labels.names, groups.names, floor)
@@ -86,7 +79,7 @@ def _merged(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended |
 
 
 def _without(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
-    """Without the labels that hardly any group has enough of, and the groups that lack another; None as above."""
+    """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
     there = (counts := _counts(labels, groups, part)).sum(dim=0) > 0  # [G]
     filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
     # First as few labels as possible, then also those that only some groups have enough of.
@@ -115,7 +108,7 @@ def _without_labels(labels: Encoded, rare: Tensor, floor: int) -> tuple[Encoded,
 
 
 def _left(labels: Encoded) -> str:
-    """What the labels are now; which one counts as positive may have changed."""
+    """Say what the labels are now; which one counts as positive may have changed."""
     if len(labels.names) == 2:
         return f"Labels that are left: 0 is {labels.names[0]!r}, 1 (the positive class) is {labels.names[1]!r}."
     return f"Labels that are left: {len(labels.names)} classes, {listing(labels.names)}."
@@ -143,11 +136,11 @@ def _small_cells(
 def _drop(groups: Encoded, small: Tensor) -> Encoded:
     gone = small.nonzero().flatten()
     keep = {part: groups.keep[part] & ~torch.isin(codes, gone) for part, codes in groups.codes.items()}
-    return _renamed(replace(groups, keep=keep), [None if flag else name for flag, name in _zip(small, groups.names)])
+    return _renamed(replace(groups, keep=keep), _with(groups.names, small, None))
 
 
 def _merge(groups: Encoded, small: Tensor, counts: Tensor) -> Encoded:
-    new: list[str | None] = [OTHER if flag else name for flag, name in _zip(small, groups.names)]
+    new = _with(groups.names, small, OTHER)
     if new.count(OTHER) == 1:
         # One small group alone would only change its name: it takes the next smallest along.
         sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
@@ -155,12 +148,12 @@ def _merge(groups: Encoded, small: Tensor, counts: Tensor) -> Encoded:
     return _renamed(groups, new)
 
 
-def _zip(mask: Tensor, names: tuple[str, ...]) -> list[tuple[bool, str]]:
-    return list(zip(mask.tolist(), names, strict=True))
+def _with(names: tuple[str, ...], small: Tensor, new: str | None) -> list[str | None]:
+    return [new if flag else name for flag, name in zip(small.tolist(), names, strict=True)]
 
 
 def _renamed(groups: Encoded, new: Sequence[str | None]) -> Encoded:
-    """The groups under new names; those that share one become one, and None has no code."""
+    """Rename groups; those that share a name become one, and None has no code."""
     names = list(dict.fromkeys(name for name in new if name is not None and name != OTHER))
     names += [OTHER] if OTHER in new else []
     table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
@@ -168,7 +161,7 @@ def _renamed(groups: Encoded, new: Sequence[str | None]) -> Encoded:
     return replace(groups, names=tuple(names), codes=codes)
 
 
-def _class_floor(labels: Encoded, options: GroupOptions) -> tuple[Encoded, None, list[str]]:
+def _class_floor(labels: Encoded, options: GroupOptions) -> Mended:
     codes, keep = labels.codes["train"], labels.keep["train"]
     counts = torch.bincount(codes[keep], minlength=len(labels.names))
     small = counts < options.floor
