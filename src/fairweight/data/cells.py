@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data.groups import OTHER
+from fairweight.data.labels import classes
 from fairweight.data.options import GroupOptions
 from fairweight.data.rows import Encoded
 from fairweight.data.texts import listing
@@ -26,149 +27,92 @@ def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions) 
     known = [part for part in ("train", "exemplar") if part in groups.codes and bool((groups.codes[part] >= 0).any())]
     if not known:
         return labels, groups, []
-    part = known[0]
-    counts = _counts(labels, groups, part)  # [K, G]
-    small = _below(counts, options.floor)  # [G]
+    part, floor = known[0], options.floor
+    counts, small, cells = _look(labels, groups, floor, part)
     if not bool(small.any()):
         return labels, groups, []
-    cells = _small_cells(counts, small, labels.names, groups.names, options.floor)
     if options.below == "keep":
-        return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {options.floor})."]
-    if options.below == "refuse":
-        raise SmallCell(
-            f"too few rows of {part} to compare ({cells}; the floor is {options.floor}): "
-            f"{_ways_out(labels, groups, options.floor, part)}."
-        )
-    mended = _merged if options.below == "merge" else _without
-    done = mended(labels, groups, options.floor, part)
-    if done is None:
-        raise OneGroup(
-            f"no two groups are left after those below the floor of {options.floor} ({cells}): "
-            f"{_ways_out(labels, groups, options.floor, part)}."
-        )
-    return done
-
-
-def _ways_out(labels: Encoded, groups: Encoded, floor: int, part: str) -> str:
-    """Say what can be done about small cells; each way is tried, and only what helps is named."""
-    ways = ["merge"] * (_merged(labels, groups, floor, part) is not None)
-    ways += ["drop"] * (_without(labels, groups, floor, part) is not None)
-    said = f"set groups.below to {', '.join(ways)} or keep" if ways else "set groups.below to keep"
-    counts = _counts(labels, groups, part)
+        return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {floor})."]
+    tried = {"merge": _merged(labels, groups, floor, part), "drop": _without(labels, groups, floor, part)}
+    if (done := tried.get(options.below)) is not None:
+        return done
+    ways = [way for way, made in tried.items() if made is not None]  # only what helps is named
     least = int(counts[:, counts.sum(dim=0) > 0].min())
     lower = f", lower groups.floor to {least}" if least >= 1 else ""  # a floor is at least 1
-    return f"{said}{lower}, or give more rows"
+    advice = f"set groups.below to {', '.join(ways)}{' or ' * bool(ways)}keep{lower}, or give more rows."
+    if options.below == "refuse":
+        raise SmallCell(f"too few rows of {part} to compare ({cells}; the floor is {floor}): {advice}")
+    raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
 
 
-def _below(counts: Tensor, floor: int) -> Tensor:
-    """Mask the groups with a cell below the floor; one that the part lacks altogether has no cell to fill."""  # [G]
-    return (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)
+def _look(labels: Encoded, groups: Encoded, floor: int, part: str) -> tuple[Tensor, Tensor, str]:
+    """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
+    stays = labels.keep[part] & groups.keep[part] & (groups.codes[part] >= 0)
+    shape = len(labels.names), len(groups.names)
+    cells = labels.codes[part][stays] * shape[1] + groups.codes[part][stays]
+    counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
+    small = (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)  # a group that is not there has no cell to fill
+    named = [
+        f"{counts[k, g]} with {labels.names[k]!r} in {groups.names[g]!r}"
+        for g in small.nonzero().flatten().tolist()
+        for k in range(shape[0])
+        if counts[k, g] < floor
+    ]
+    return counts, small, _first_few(named, "cells")
 
 
 def _merged(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
     """Make small groups one; None where no two groups would be left."""
     notes: list[str] = []
-    while bool((small := _below(counts := _counts(labels, groups, part), floor)).any()):
-        cells = _small_cells(counts, small, labels.names, groups.names, floor)
-        gone = [groups.names[i] for i in small.nonzero().flatten().tolist()]
-        before, groups = groups, _merge(groups, small, counts)
-        notes.append(f"Groups {listing(gone)} became part of {OTHER!r}: {cells} (the floor is {floor}).")
+    while True:
+        counts, small, cells = _look(labels, groups, floor, part)
+        if not bool(small.any()):
+            return labels, groups, notes
+        notes.append(
+            f"Groups {listing(_masked(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
+        )
+        new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
+        if new.count(OTHER) == 1:
+            # One small group alone would only change its name: it takes the next smallest along.
+            sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
+            new[int(sizes.argmin())] = OTHER
+        before, groups = groups, _renamed(groups, new)
         if len(groups.names) < 2 or len(groups.names) == len(before.names):  # the others have no row in this part
             return None
-    return labels, groups, notes
 
 
 def _without(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
     """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
-    there = (counts := _counts(labels, groups, part)).sum(dim=0) > 0  # [G]
+    counts = _look(labels, groups, floor, part)[0]
+    there = counts.sum(dim=0) > 0  # [G]
     filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
     # First as few labels as possible, then also those that only some groups have enough of.
     for rare in (filled == 0, filled < int(there.sum())):
         if len(labels.names) - int(rare.sum()) < 2:
             continue
-        kept, notes = _without_labels(labels, rare, floor) if bool(rare.any()) else (labels, [])
-        small = _below(counts := _counts(kept, groups, part), floor)
+        kept, lost = _drop(labels, rare)
+        notes = []
+        if bool(rare.any()):
+            rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
+            gone = listing(_masked(labels.names, rare))
+            notes = [f"Warning: {rows} dropped for the label {gone}, of which too few groups have {floor} rows."]
+            notes.append(f"Labels that are left: {classes(kept.names)}.")
+        _, small, cells = _look(kept, groups, floor, part)
         if not bool(small.any()):
             return kept, groups, notes
-        fewer = _drop(groups, small)
+        fewer, _ = _drop(groups, small)
         if len(fewer.names) >= 2:
-            cells = _small_cells(counts, small, kept.names, groups.names, floor)
             return kept, fewer, [*notes, f"Groups with fewer than {floor} rows in a cell were dropped: {cells}."]
     return None
 
 
-def _without_labels(labels: Encoded, rare: Tensor, floor: int) -> tuple[Encoded, list[str]]:
-    gone = rare.nonzero().flatten()
-    lost = sum(int((torch.isin(codes, gone) & labels.keep[part]).sum()) for part, codes in labels.codes.items())
-    names = listing(labels.names[k] for k in gone.tolist())
-    rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
-    note = f"Warning: {rows} dropped for the label {names}, of which too few groups have {floor} rows."
-    left = _drop(labels, rare)
-    return left, [note, _left(left)]
-
-
-def _left(labels: Encoded) -> str:
-    """Say what the labels are now; which one counts as positive may have changed."""
-    if len(labels.names) == 2:
-        return f"Labels that are left: 0 is {labels.names[0]!r}, 1 (the positive class) is {labels.names[1]!r}."
-    return f"Labels that are left: {len(labels.names)} classes, {listing(labels.names)}."
-
-
-def _counts(labels: Encoded, groups: Encoded, part: str) -> Tensor:
-    stays = labels.keep[part] & groups.keep[part] & (groups.codes[part] >= 0)
-    size = len(labels.names) * len(groups.names)
-    cells = labels.codes[part][stays] * len(groups.names) + groups.codes[part][stays]
-    return torch.bincount(cells, minlength=size).view(len(labels.names), len(groups.names))
-
-
-def _small_cells(
-    counts: Tensor, small: Tensor, labels: tuple[str, ...], groups: tuple[str, ...], floor: int, most: int = 5
-) -> str:
-    cells = [
-        f"{counts[k, g]} with {labels[k]!r} in {groups[g]!r}"
-        for g in small.nonzero().flatten().tolist()
-        for k in range(len(labels))
-        if counts[k, g] < floor
-    ]
-    return "; ".join(cells[:most]) + (f"; and {len(cells) - most} more cells" if len(cells) > most else "")
-
-
-def _drop(groups: Encoded, small: Tensor) -> Encoded:
-    gone = small.nonzero().flatten()
-    keep = {part: groups.keep[part] & ~torch.isin(codes, gone) for part, codes in groups.codes.items()}
-    return _renamed(replace(groups, keep=keep), _with(groups.names, small, None))
-
-
-def _merge(groups: Encoded, small: Tensor, counts: Tensor) -> Encoded:
-    new = _with(groups.names, small, OTHER)
-    if new.count(OTHER) == 1:
-        # One small group alone would only change its name: it takes the next smallest along.
-        sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
-        new[int(sizes.argmin())] = OTHER
-    return _renamed(groups, new)
-
-
-def _with(names: tuple[str, ...], small: Tensor, new: str | None) -> list[str | None]:
-    return [new if flag else name for flag, name in zip(small.tolist(), names, strict=True)]
-
-
-def _renamed(groups: Encoded, new: Sequence[str | None]) -> Encoded:
-    """Rename groups; those that share a name become one, and None has no code."""
-    names = list(dict.fromkeys(name for name in new if name is not None and name != OTHER))
-    names += [OTHER] if OTHER in new else []
-    table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
-    codes = {part: table[codes] for part, codes in groups.codes.items()}
-    return replace(groups, names=tuple(names), codes=codes)
-
-
 def _class_floor(labels: Encoded, options: GroupOptions) -> Mended:
-    codes, keep = labels.codes["train"], labels.keep["train"]
-    counts = torch.bincount(codes[keep], minlength=len(labels.names))
+    counts = torch.bincount(labels.codes["train"][labels.keep["train"]], minlength=len(labels.names))
     small = counts < options.floor
     if not bool(small.any()):
         return labels, None, []
-    found = [f"{counts[k]} with {labels.names[k]!r}" for k in small.nonzero().flatten().tolist()]
-    cells = "; ".join(found[:5]) + (f"; and {len(found) - 5} more labels" if len(found) > 5 else "")
+    named = [f"{counts[k]} with {labels.names[k]!r}" for k in small.nonzero().flatten().tolist()]
+    cells = _first_few(named, "labels")
     if options.below == "keep":
         return labels, None, [f"Warning: rare labels were kept: {cells} (the floor is {options.floor})."]
     enough = len(labels.names) - int(small.sum()) >= 2
@@ -177,5 +121,31 @@ def _class_floor(labels: Encoded, options: GroupOptions) -> Mended:
             f"too few rows of train to learn from ({cells}; the floor is {options.floor}): set groups.below to "
             f"{'drop or ' * enough}keep, lower groups.floor to {int(counts.min())}, or give more rows."
         )
-    left = _drop(labels, small)
-    return left, None, [_left(left), f"Labels with fewer than {options.floor} rows were dropped: {cells}."]
+    kept, _ = _drop(labels, small)
+    dropped = f"Labels with fewer than {options.floor} rows were dropped: {cells}."
+    return kept, None, [f"Labels that are left: {classes(kept.names)}.", dropped]
+
+
+def _first_few(cells: list[str], what: str) -> str:
+    return "; ".join(cells[:5]) + (f"; and {len(cells) - 5} more {what}" if len(cells) > 5 else "")
+
+
+def _masked(names: Sequence[str], mask: Tensor) -> list[str]:
+    return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
+
+
+def _drop(encoded: Encoded, mask: Tensor) -> tuple[Encoded, int]:
+    """Leave out the rows of these names; also counts them."""
+    gone = {part: torch.isin(codes, mask.nonzero().flatten()) for part, codes in encoded.codes.items()}
+    lost = sum(int((gone[part] & keep).sum()) for part, keep in encoded.keep.items())
+    keep = {part: keep & ~gone[part] for part, keep in encoded.keep.items()}
+    new = [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)]
+    return _renamed(replace(encoded, keep=keep), new), lost
+
+
+def _renamed(encoded: Encoded, new: Sequence[str | None]) -> Encoded:
+    """Rename; those that share a name become one, and None has no code."""
+    names = sorted(dict.fromkeys(name for name in new if name is not None), key=lambda name: name == OTHER)
+    table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
+    codes = {part: table[codes] for part, codes in encoded.codes.items()}
+    return replace(encoded, names=tuple(names), codes=codes)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data.draw import choose, stream
-from fairweight.data.parts import Marked, Parts
+from fairweight.data.parts import Marked, Names, Parts
 from fairweight.errors import BadInput, MissingGroups, UnknownName
 
 
@@ -164,13 +164,14 @@ def parse(text: str) -> Corruption:
         raise UnknownName(f"{kind!r} is not a corruption; choose from: {', '.join(KINDS)}.")
     cls = KINDS[kind]
     hints = get_type_hints(cls)
-    known = {f.name for f in fields(cls)}
+    known = [f.name for f in fields(cls)]
+    form = f"{kind}:{','.join(f'{name}=...' for name in known)}"
     mapping = next((name for name in known if "Mapping" in str(hints[name])), None)
     arguments: dict[str, Any] = {}
     for entry in filter(None, rest.split(",")):
         name, equals, value = entry.partition("=")
         if not equals or (name not in known and mapping is None):
-            raise BadInput(f"{text!r} has no meaning at {entry!r}; write {kind}:{_form(cls)}.")
+            raise BadInput(f"{text!r} has no meaning at {entry!r}; write {form}.")
         if name in known and name != mapping:
             arguments[name] = _number(text, value) if hints[name] is float else value
         elif mapping is not None:
@@ -179,7 +180,7 @@ def parse(text: str) -> Corruption:
     try:
         return cls(**arguments)  # type: ignore[no-any-return]
     except TypeError as error:
-        raise BadInput(f"{text!r} leaves something out; write {kind}:{_form(cls)}.") from error
+        raise BadInput(f"{text!r} leaves something out; write {form}.") from error
 
 
 def to_dict(corruption: Corruption) -> dict[str, Any]:
@@ -191,26 +192,20 @@ def to_dict(corruption: Corruption) -> dict[str, Any]:
 def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
     """Say what a corruption changed."""
     words = ", ".join(f"{key}={value}" for key, value in to_dict(corruption).items() if key != "kind")
-    count = len(before.labels)
-    done = []
-    if changed := int((before.labels != after.labels).sum()):
-        done.append(f"{changed:,} of {count:,} labels are now wrong")
-    if dropped := int((before.keep & ~after.keep).sum()):
-        done.append(f"{dropped:,} of {count:,} rows were dropped")
-    hidden = 0
+    hidden = torch.tensor(0)
     if before.groups is not None and after.groups is not None:
-        hidden = int(((before.groups >= 0) & (after.groups < 0)).sum())
-    if hidden:
-        done.append(f"{hidden:,} of {count:,} group labels were hidden")
+        hidden = ((before.groups >= 0) & (after.groups < 0)).sum()
+    counts = {
+        "labels are now wrong": (before.labels != after.labels).sum(),
+        "rows were dropped": (before.keep & ~after.keep).sum(),
+        "group labels were hidden": hidden,
+    }
+    done = [f"{int(count):,} of {len(before.labels):,} {what}" for what, count in counts.items() if count > 0]
     return f"Corruption {to_dict(corruption)['kind']} ({words}): {', '.join(done) or 'nothing changed'}."
 
 
 def corrupt_parts(
-    parts: Parts,
-    corruptions: Sequence[Corruption],
-    chosen: Sequence[str],
-    names: tuple[tuple[str, ...], tuple[str, ...]],
-    seed: int,
+    parts: Parts, corruptions: Sequence[Corruption], chosen: Sequence[str], names: Names, seed: int
 ) -> tuple[Parts, Tensor | None]:
     """Damage the chosen parts together; also gives train's true labels, where anything was done."""
     if not corruptions:
@@ -258,10 +253,6 @@ def _number(text: str, value: str) -> float:
         return float(value)
     except ValueError as error:
         raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
-
-
-def _form(cls: type[Any]) -> str:
-    return ",".join(f"{f.name}=..." for f in fields(cls))
 
 
 def _some(count: int, fraction: float, generator: torch.Generator) -> Tensor:

@@ -124,9 +124,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
     label = found.label if request.label is None else request.label
     columns = _whole(found.group if request.group is None else request.group, found.parts["train"].names())
     if label in columns:
-        raise BadInput(
-            f"{label!r} is named as label and as group; leave the group out to compare the classes themselves."
-        )
+        raise BadInput(f"{label!r} is named as label and as group; leave the group out to compare the classes.")
     labels = encode_labels(found.parts, label, options.labels)
     groups = encode_groups(found.parts, columns, group_options) if columns else None
     notes = [*found.notes, *labels.notes, *(() if groups is None else groups.notes)]
@@ -152,9 +150,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
     cells = [f"{count:,} with {name}" for name, count in parts.marked["train"].cells(*names).items()]
     notes += more + ([f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else [])
     if "validation" in parts.marked and not bool(parts.marked["validation"].known().any()):
-        notes.append(
-            "Warning: no validation row has a group label, so the best epoch is the one with the lowest mean loss."
-        )
+        notes.append("Warning: no validation row has a group label: the best epoch has the lowest mean loss.")
     notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.marked.items()) + ".")
     settled = replace(options, groups=group_options, split=split.settled(), exemplar=exemplar, image=found.image)
     spec = {
@@ -166,20 +162,27 @@ def _assemble(found: Found, request: Request) -> Dataset:
         "options": _plain(settled),
         "corruptions": [to_dict(corruption) for corruption in options.corruptions],
     }
+    rows = {name: part.rows for name, part in parts.marked.items()}
+    samples = {"validation": None, **samples}
     return Dataset(
-        name=found.name, kind=found.kind, label_names=names[0], group_names=names[1], preprocessing=preprocessing,
-        train=samples["train"], validation=samples.get("validation"), exemplar=samples["exemplar"],
-        test=samples["test"], rows={name: part.rows for name, part in parts.marked.items()},
-        true_labels=true_labels, notes=tuple(notes), spec=spec,
-    )  # fmt: skip
+        found.name,
+        found.kind,
+        **samples,
+        label_names=names[0],
+        group_names=names[1],
+        preprocessing=preprocessing,
+        rows=rows,
+        true_labels=true_labels,
+        notes=tuple(notes),
+        spec=spec,
+    )
 
 
 def _changed(options: ImageOptions) -> str:
     """Name the first option that differs from its default."""
     usual = ImageOptions()
-    changed = (entry.name for entry in fields(options) if getattr(options, entry.name) != getattr(usual, entry.name))
-    name = next(changed, None)
-    return "ImageOptions" if name is None else f"ImageOptions.{name}"
+    names = [entry.name for entry in fields(options) if getattr(options, entry.name) != getattr(usual, entry.name)]
+    return f"ImageOptions.{names[0]}" if names else "ImageOptions"
 
 
 def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
@@ -207,9 +210,7 @@ def _given(
         if rows.pixels is not None and (bad := rows.pixels.unreadable()):
             keep = keep.clone()
             keep[torch.tensor(list(bad))] = False
-            notes.append(
-                f"Warning: {len(bad):,} images of {name} cannot be decoded or are not there, and were left out."
-            )
+            notes.append(f"Warning: {len(bad):,} images of {name} cannot be decoded or are not there: left out.")
         part = Marked(torch.arange(len(rows)), labels.codes[name], None if groups is None else groups.codes[name])
         part = part.take(keep)
         if limit is not None and limit < len(part):

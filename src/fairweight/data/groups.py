@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data.options import GroupOptions
-from fairweight.data.rows import Encoded, Rows, all_kept, read_column, to_codes
+from fairweight.data.rows import Encoded, Rows, read_column, to_codes
 from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName
 
@@ -23,7 +23,7 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
         raise MissingColumn(f"a group column is named twice in {title!r}; name each once.")
     notes: list[str] = []
     values = _read(parts, columns, options, notes)
-    keep = all_kept(values)
+    keep = {part: torch.ones(len(texts), dtype=torch.bool) for part, texts in values.items()}
     for part, texts in values.items():
         lost = torch.tensor([text is None for text in texts], dtype=torch.bool)
         count = int(lost.sum())
@@ -31,7 +31,7 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
             continue
         if options.missing == "refuse":
             raise MissingGroups(
-                f"{count:,} rows of {part} have no {title!r}; fill them in, or allow them with groups.missing=unknown."
+                f"{count:,} rows of {part} have no {title!r}; fill them in, or set groups.missing=unknown."
             )
         if count == len(texts) and part in ("test", "exemplar"):
             raise MissingGroups(f"no row of {part} has a {title!r}; group labels are needed there.")
@@ -41,10 +41,17 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
         else:
             notes.append(f"{count:,} of {len(texts):,} rows of {part} have no {title!r}: their group is not known.")
     values = _only(values, keep, title, options, notes)
-    names = _ordered(values, keep)
+    names: list[str] = []
+    for part in sorted(values, key=lambda part: part != "train"):
+        stays = zip(values[part], keep[part].tolist(), strict=True)
+        names += in_order({text for text, kept in stays if kept and text is not None} - set(names))
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
-    _check_names(names, columns, title, [text for texts in values.values() for text in texts])
+    if not names:
+        raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
+    if len(names) == 1:
+        raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
+    refuse_ids(names, columns, sum(text is not None for texts in values.values() for text in texts))
     notes += twins(names, f"groups of {title!r}")
     trained = {text for text in values["train"] if text is not None}
     unseen = [name for name in names if name not in trained]
@@ -98,23 +105,6 @@ def _only(
     return {part: [OTHER if text in rest else text for text in texts] for part, texts in values.items()}
 
 
-def _ordered(values: dict[str, Texts], keep: dict[str, Tensor]) -> list[str]:
-    names: list[str] = []
-    for part in sorted(values, key=lambda name: name != "train"):
-        stays = keep[part].tolist()
-        found = {text for text, kept in zip(values[part], stays, strict=True) if kept and text is not None}
-        names += in_order(found - set(names))
-    return names
-
-
-def _check_names(names: list[str], columns: Sequence[str], title: str, texts: Texts) -> None:
-    if not names:
-        raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
-    if len(names) == 1:
-        raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
-    refuse_ids(names, columns, sum(text is not None for text in texts))
-
-
 def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
     """Refuse groups that are no groups: numbers or ids, most of them with a row or two of their own."""
     title = ",".join(columns)
@@ -126,6 +116,4 @@ def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
             f"compare two sides of one, such as '{title}>={middle:g}'."
         )
     if len(names) > 1000 or (len(columns) == 1 and len(names) > 20 and 2 * len(names) > rows):
-        raise BadInput(
-            f"group {title!r} has {len(names):,} distinct values and is probably an id; name another column."
-        )
+        raise BadInput(f"group {title!r} has {len(names):,} distinct values, probably an id; name another column.")

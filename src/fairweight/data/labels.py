@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from fairweight.data.options import LabelOptions
-from fairweight.data.rows import Encoded, Rows, all_kept, read_column, to_codes
+from fairweight.data.rows import Encoded, Rows, read_column, to_codes
 from fairweight.data.texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
 from fairweight.errors import BadLabel, MissingColumn, UnknownName
 
@@ -28,7 +28,7 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
     question = threshold(column)
     if question is not None and set(names) <= set(question.names()):
         names = [name for name in question.names() if name in names]
-    keep = all_kept(texts)
+    keep = {part: torch.ones(len(values), dtype=torch.bool) for part, values in texts.items()}
     notes = []
     for part, values in texts.items():
         lost = [row for row, text in enumerate(values) if text is None]
@@ -50,21 +50,23 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
                 f"{part} holds the label {listing(in_order(unknown))}, which no row of train has; "
                 "drop those rows or add some to train."
             )
-    if len(names) == 2:
-        notes.append(f"Label {column!r}: 0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}.")
-    else:
-        notes.append(f"Label {column!r}: {len(names)} classes, {listing(names)}.")
+    notes.append(f"Label {column!r}: {classes(names)}.")
     notes += twins(names, f"labels of {column!r}")
     codes = {part: to_codes(values, names) for part, values in texts.items()}
     return Encoded(tuple(names), codes, keep, tuple(notes))
 
 
+def classes(names: Sequence[str]) -> str:
+    """Say what the classes are."""
+    if len(names) == 2:
+        return f"0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}"
+    return f"{len(names)} classes, {listing(names)}"
+
+
 def check_positive(names: Sequence[str], column: str, options: LabelOptions) -> None:
     """Refuse a positive label that is not one of two, once it is settled which labels stay."""
     if options.positive is not None and (options.positive not in names or len(names) != 2):
-        raise UnknownName(
-            f"the positive label {options.positive!r} must be one of two; {column!r} holds {listing(names)}."
-        )
+        raise UnknownName(f"the positive label {options.positive!r} must be one of two; there are {listing(names)}.")
 
 
 def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOptions) -> None:

@@ -56,10 +56,8 @@ class Meaning:
         return to_codes(best, self.group_names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for a file."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Meaning:
-        """Make the meaning that to_dict described."""
         return cls(values["label"], tuple(values["label_names"]), tuple(values["group"]), tuple(values["group_names"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,6 +18,9 @@ PART_NAMES = {
     "test": "test", "testing": "test", "te": "test", "holdout": "test",
     "exemplar": "exemplar", "exemplars": "exemplar", "meta": "exemplar",
 }  # fmt: skip
+
+
+Names: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]  # of labels and groups
 
 
 @dataclass(frozen=True)

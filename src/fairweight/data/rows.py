@@ -5,20 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fairweight.data.texts import Texts, threshold
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from fairweight.data.image.pixels import PixelSource
 
-    Codes = np.ndarray[Any, np.dtype[np.int64]]
+
+Codes: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(eq=False)
@@ -33,11 +35,9 @@ class Rows:
         return len(self.frame)
 
     def names(self) -> list[str]:
-        """List the columns."""
         return [str(name) for name in self.frame.columns]
 
     def texts(self, column: str) -> Texts:
-        """Read a column as text."""
         return as_texts(self.frame[column])
 
     def order(self, column: str) -> list[str]:
@@ -123,11 +123,6 @@ def to_codes(texts: Texts, names: Sequence[str]) -> Tensor:
     return torch.tensor([place.get(text, -1) for text in texts], dtype=torch.int64)
 
 
-def all_kept(parts: dict[str, Texts]) -> dict[str, Tensor]:
-    """Make masks that keep every row."""
-    return {name: torch.ones(len(texts), dtype=torch.bool) for name, texts in parts.items()}
-
-
 def as_texts(values: pd.Series[Any]) -> Texts:
     """Read each entry as stripped text, whole floats without their .0, None where there is none."""
     codes, texts = coded(values)
@@ -147,8 +142,6 @@ def factors(values: pd.Series[Any]) -> tuple[Codes, Any]:
 
 def coded(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
     """Find each entry's place among the distinct texts of a column (-1: missing), and those."""
-    import numpy as np
-
     found, distinct = factors(values)
     place: dict[str, int] = {}
     table = [place.setdefault(text, len(place)) if (text := _text(value)) else -1 for value in distinct]

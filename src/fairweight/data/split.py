@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from fairweight.data.draw import by_stratum, proportional, stream, tally
 from fairweight.data.options import Exemplar, Split
-from fairweight.data.parts import PART_NAMES, Marked, Parts
+from fairweight.data.parts import PART_NAMES, Marked, Names, Parts
 from fairweight.data.rows import Rows
 from fairweight.data.texts import listing
 from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups
-
-Names: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]  # of labels and groups
 
 
 def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
@@ -31,9 +28,7 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
     named = [PART_NAMES.get((texts[row] or "").lower(), "") for row in given["train"].rows.tolist()]
     if "" in named:
         strange = texts[int(given["train"].rows[named.index("")])]
-        raise BadInput(
-            f"column {column!r} holds {strange!r}; it must say train, validation, exemplar or test in every row."
-        )
+        raise BadInput(f"column {column!r} holds {strange!r}; every row must say train, validation, exemplar or test.")
     if "train" not in named:
         raise BadInput(f"column {column!r} names no row train; there is nothing to learn from.")
     parts = {name: part for name, part in given.items() if name != "train"}
@@ -57,9 +52,7 @@ def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Nam
     for name in ("test", "validation"):
         share = getattr(split, name)
         if name in marked and origin[name] == name and isinstance(share, float) and share > 0:
-            raise BadInput(
-                f"the data has its own {name} rows, so Split.{name} {share:g} would draw none; leave it out."
-            )
+            raise BadInput(f"the data has its own {name} rows, so Split.{name} {share:g} would draw none; omit it.")
     split = split.settled()
     notes: list[str] = []
     total = len(marked["train"])

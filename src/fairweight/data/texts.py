@@ -6,7 +6,7 @@ import difflib
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,12 +14,8 @@ from fairweight.errors import BadInput
 
 Texts: TypeAlias = "list[str | None]"
 
-_COMPARE: dict[str, tuple[Callable[[float, float], bool], str]] = {
-    ">=": (operator.ge, "<"),
-    "<=": (operator.le, ">"),
-    ">": (operator.gt, "<="),
-    "<": (operator.lt, ">="),
-}
+_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_OPPOSITE = {">=": "<", "<=": ">", ">": "<=", "<": ">="}
 
 
 @dataclass(frozen=True)
@@ -32,12 +28,12 @@ class Threshold:
 
     def names(self) -> tuple[str, str]:
         """Name the answers "no" and "yes"."""
-        return f"{self.column}{_COMPARE[self.sign][1]}{self.value:g}", f"{self.column}{self.sign}{self.value:g}"
+        return f"{self.column}{_OPPOSITE[self.sign]}{self.value:g}", f"{self.column}{self.sign}{self.value:g}"
 
     def answer(self, texts: Texts) -> Texts:
         """Name the answer of each row."""
         no, yes = self.names()
-        compare = _COMPARE[self.sign][0]
+        compare = _COMPARE[self.sign]
         answers: dict[str | None, str | None] = {None: None}
         for text in set(texts) - {None}:
             number = to_number(text)

@@ -9,41 +9,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fairweight.data.image.normalize import pixel_sums
+import numpy as np
+
+from fairweight.data.image.decode import Allocate
+from fairweight.data.image.normalize import Pixels, pixel_sums
 from fairweight.errors import NoSpace
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-
+PIXELS, SUMS, FACTS = "pixels.npy", "sums.npy", "facts.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One folder of the cache: pixels.npy, and what is known of them."""
-
-    path: Path
-
-    @property
-    def pixels(self) -> Path:
-        """The decoded images."""
-        return self.path / "pixels.npy"
-
-    @property
-    def sums(self) -> Path:
-        """Each image's sums, for statistics of any set of rows."""
-        return self.path / "sums.npy"
-
-    def facts(self) -> dict[str, Any]:
-        """Read what was written beside them."""
-        facts: dict[str, Any] = json.loads((self.path / "facts.json").read_text(encoding="utf-8"))
-        return facts
 
 
 def cache_folder(chosen: str | None) -> Path:
@@ -61,18 +37,20 @@ def key_of(sources: Sequence[str], form: Any) -> str:
     return hashlib.sha256(words.encode()).hexdigest()[:32]
 
 
-def find(folder: Path, key: str) -> Entry | None:
-    """Find the entry of that name, if it was written."""
-    entry = Entry(folder / key)
-    return entry if (entry.path / "facts.json").is_file() and entry.pixels.is_file() else None
+def find(folder: Path, key: str) -> Path | None:
+    """Find the entry of that name, if it was written: a folder with pixels.npy, sums.npy and facts.json."""
+    entry = folder / key
+    return entry if (entry / FACTS).is_file() and (entry / PIXELS).is_file() else None
 
 
-def write(
-    folder: Path, key: str, fill: Callable[[Callable[[tuple[int, int, int, int]], Pixels]], dict[str, Any]]
-) -> Entry:
+def facts(entry: Path) -> dict[str, Any]:
+    """Read what was written beside the pixels."""
+    found: dict[str, Any] = json.loads((entry / FACTS).read_text(encoding="utf-8"))
+    return found
+
+
+def write(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any]]) -> Path:
     """Write a new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
-    import numpy as np
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=folder))
@@ -81,7 +59,7 @@ def write(
     opened: list[np.memmap[Any, np.dtype[np.uint8]]] = []
 
     def allocate(shape: tuple[int, int, int, int]) -> Pixels:
-        path = work / "pixels.npy"
+        path = work / PIXELS
         path.unlink(missing_ok=True)
         mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
         opened.append(mapped)
@@ -89,10 +67,10 @@ def write(
         return mapped
 
     try:
-        facts = fill(allocate)
-        np.save(work / "sums.npy", pixel_sums(opened[-1]))
+        written = fill(allocate)
+        np.save(work / SUMS, pixel_sums(opened[-1]))
         opened[-1].flush()
-        (work / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+        (work / FACTS).write_text(json.dumps(written), encoding="utf-8")
         target = folder / key
         try:
             work.rename(target)
@@ -100,7 +78,7 @@ def write(
             # Another process has written the same entry meanwhile.
             if find(folder, key) is None:
                 raise
-        return Entry(target)
+        return target
     except OSError as error:
         if error.errno in _FULL:
             raise NoSpace(f"the disk of {folder} is full; free some space or give another cache folder.") from error

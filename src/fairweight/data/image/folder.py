@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairweight.data.files import file_digest
-from fairweight.data.image.decode import SUFFIXES, Picture, absent
+from fairweight.data.image.decode import DROP, SUFFIXES, Picture, absent
 from fairweight.data.image.parquet import parquet_rows
 from fairweight.data.image.pixels import EncodedPixels
 from fairweight.data.options import ImageOptions, TableOptions
@@ -26,8 +26,12 @@ LISTS = ("metadata.csv", "labels.csv", "metadata.tsv", "labels.tsv")
 FILE_COLUMNS = ("file_name", "file", "filename", "path", "image", "image_path", "img", "image_id")
 
 
-def files_rows(paths: Sequence[Path], root: Path, frame: pd.DataFrame, options: ImageOptions) -> Rows:
-    """Make rows of image files; frame: their columns."""
+def files_rows(
+    paths: Sequence[Path], root: Path, columns: pd.DataFrame | Mapping[str, Any], options: ImageOptions
+) -> Rows:
+    """Make rows of image files."""
+    import pandas as pd
+
     version = [f"{path.absolute()} {_state(path, options.unreadable == 'drop')}" for path in paths]
 
     def content() -> list[str]:
@@ -43,7 +47,7 @@ def files_rows(paths: Sequence[Path], root: Path, frame: pd.DataFrame, options: 
     def pictures() -> list[Picture]:
         return [Picture(path, str(path)) for path in paths]
 
-    return Rows(frame.reset_index(drop=True), EncodedPixels(len(paths), pictures, version, content, options))
+    return Rows(pd.DataFrame(columns), EncodedPixels(len(paths), pictures, version, content, options))
 
 
 def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> Rows:
@@ -55,18 +59,12 @@ def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: li
     listed = list_in(path) if path.is_dir() else path
     loose = _listed(path) if listed is None else [path]
     if images := [entry for entry in loose if entry.suffix.lower() in SUFFIXES]:
-        return files_rows(images, images[0].parent, _columns(file=[image.name for image in images]), options)
+        return files_rows(images, images[0].parent, {"file": [image.name for image in images]}, options)
     if listed is None:
         return class_folders(path, options)
     frame, more = read_frame([listed], text)
     notes += more
     return listed_files(frame, listed.parent, options)
-
-
-def _columns(**columns: list[str]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(columns)
 
 
 def _state(path: Path, drop: bool) -> str:
@@ -99,7 +97,7 @@ def class_folders(folder: Path, options: ImageOptions) -> Rows:
             else f"{folder} holds no images; give a folder with a subfolder per class, or a table."
         )
     files = [str(path.relative_to(folder)) for path in paths]
-    return files_rows(paths, folder, _columns(label=labels, file=files), options)
+    return files_rows(paths, folder, {"label": labels, "file": files}, options)
 
 
 def folder_parts(folder: Path) -> dict[str, Path]:
@@ -126,8 +124,7 @@ def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> Rows
     names = as_texts(frame[column])
     if None in names and options.unreadable == "refuse":
         raise UnreadableImage(
-            f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in, or leave such "
-            "images out with unreadable=drop."
+            f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in, or {DROP}."
         )
     paths = [root / (name or "") for name in names]  # the folder itself is no image: its row is dropped
     return files_rows(paths, root, frame, options)
@@ -154,7 +151,3 @@ def _listed(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except PermissionError as error:
         raise UnreadableFile(f"{folder} may not be read by this user; change its permissions.") from error
-    except FileNotFoundError as error:
-        raise MissingData(f"there is no folder {folder}; check the path.") from error
-    except NotADirectoryError as error:
-        raise UnreadableFile(f"{folder} is a file, not a folder of images.") from error

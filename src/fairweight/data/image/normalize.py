@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-    Sums = np.ndarray[Any, np.dtype[np.int64]]
+Pixels: TypeAlias = NDArray[np.uint8]
+Sums: TypeAlias = NDArray[np.int64]
 
 
 class Normalize(nn.Module):
@@ -36,8 +35,6 @@ class Normalize(nn.Module):
 
 def pixel_sums(pixels: Pixels, workers: int | None = None, at_once: int = 256) -> Sums:
     """Sum each image and its squares per channel: whole numbers, so that any set of rows has exact statistics."""
-    import numpy as np
-
     sums = np.empty((len(pixels), 2, pixels.shape[1]), dtype=np.int64)  # [N, 2, C]
     squares = (np.arange(256) ** 2).astype(np.uint16)  # looking a square up is quicker than making it
 
@@ -53,8 +50,6 @@ def pixel_sums(pixels: Pixels, workers: int | None = None, at_once: int = 256) -
 
 def statistics(sums: Sums, pixels_per_image: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Compute mean and deviation of each channel on the scale 0..1, from the sums of the images."""
-    import numpy as np
-
     mean, square = sums.sum(axis=0) / (len(sums) * pixels_per_image)  # [C] each
     std = np.sqrt(np.maximum(square - mean**2, 0.0)) / 255
     return tuple((mean / 255).tolist()), tuple(np.where(std > 0, std, 1.0).tolist())

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from fairweight.data.files import file_digest, open_parquet, read_parquet
 from fairweight.data.image.decode import Picture
@@ -65,7 +65,7 @@ def shards(folder: Path) -> dict[str, list[Path]]:
         for path, match in numbered:
             if int(match[1]) != len(numbered):
                 raise MissingData(
-                    f"{path.parent} holds {len(paths)} of the {int(match[1])} {part} files; add the others."
+                    f"{path.parent} holds {len(paths)} of the {int(match[1])} {part} files; add the rest."
                 )
     return found
 
@@ -145,15 +145,7 @@ class _Pictures(Sequence[Picture]):
     def __len__(self) -> int:
         return len(self._column)
 
-    @overload
-    def __getitem__(self, row: int) -> Picture: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[Picture]: ...
-
-    def __getitem__(self, row: int | slice) -> Picture | list[Picture]:
-        if isinstance(row, slice):
-            return [self[place] for place in range(*row.indices(len(self)))]
+    def __getitem__(self, row: Any) -> Any:
         entry = self._column[row].as_py()
         content = entry.get("bytes") if isinstance(entry, dict) else entry
         name = f"image {row} of {self._name}"

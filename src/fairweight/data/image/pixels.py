@@ -5,23 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from fairweight.data.image import cache
-from fairweight.data.image.decode import Form, Picture, decode_all
+from fairweight.data.image.decode import Allocate, Decoder, Form, Picture
+from fairweight.data.image.normalize import Pixels, Sums
 from fairweight.data.options import ImageOptions
 from fairweight.errors import NoSpace
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from fairweight.data.image.normalize import Sums
-
-    Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class PixelSource:
@@ -81,38 +76,35 @@ class EncodedPixels(PixelSource):
 
     def __post_init__(self) -> None:
         self._form = Form.of(self.options.size, self.options.crop, self.options.channels)
+        self._decoder = Decoder(self._form, self.options.workers, self.options.unreadable == "drop")
         self._folder = cache.cache_folder(self.options.cache_dir)
         self._key = cache.key_of(self.version, [asdict(self._form), self.options.unreadable])
         self._held: tuple[Pixels, list[int]] | None = None  # where there is no cache
         self._said: list[str] | None = None  # the content
-        self._deep: set[str] = set()  # names of images with 16 bits per pixel, of those that were decoded here
 
     def unreadable(self) -> Sequence[int]:
         # Known only once all rows were decoded, so asked for only where such rows may be dropped.
         return () if self.options.unreadable == "refuse" else self._whole([])[1]
 
     def read(self, rows: Tensor, notes: list[str]) -> Pixels:
-        import numpy as np
-
         if self._held is None and self._cached() is None and 2 * len(rows) < self.count:
             pictures = self.pictures()
-            return self._decode(_memory, [pictures[row] for row in rows.tolist()], drop=False)[0]
+            decoder = replace(self._decoder, drop=False)
+            return decoder.all(_memory, [pictures[row] for row in rows.tolist()])[0]
         found: Pixels = np.ascontiguousarray(self._whole(notes)[0][rows.numpy()])
         return found
 
     def mapped(self, notes: list[str]) -> Path | None:
         # The cache's file, even where none was wanted: nothing else can hold what is larger than memory.
-        return (cache.find(self._folder, self._key) or self._write(notes)).pixels
+        return (cache.find(self._folder, self._key) or self._write(notes)) / cache.PIXELS
 
     def sums(self, rows: Tensor) -> Sums | None:
-        import numpy as np
-
         entry = cache.find(self._folder, self._key)
-        return None if entry is None else np.load(entry.sums)[rows.numpy()]
+        return None if entry is None else np.load(entry / cache.SUMS)[rows.numpy()]
 
     def remarks(self) -> Sequence[str]:
         entry = self._cached()
-        count = len(self._deep) if entry is None else int(entry.facts()["deep"])
+        count = len(self._decoder.deep) if entry is None else int(cache.facts(entry)["deep"])
         if count == 0:
             return ()
         return (f"{count:,} image{'s have' if count > 1 else ' has'} 16 bits per pixel: the upper 8 of them are read.",)
@@ -125,44 +117,35 @@ class EncodedPixels(PixelSource):
         """Take the content that was found when the pixels were kept; without them, read the sources for it."""
         if self._said is None:
             entry = self._cached()
-            kept = None if entry is None else entry.facts().get("content")
+            kept = None if entry is None else cache.facts(entry).get("content")
             self._said = list(self.content() if kept is None else kept)
         return self._said
 
-    def _cached(self) -> cache.Entry | None:
+    def _cached(self) -> Path | None:
         return cache.find(self._folder, self._key) if self.options.cache else None
 
     def _whole(self, notes: list[str]) -> tuple[Pixels, list[int]]:
         """Give all pixels and the rows that cannot be decoded: from the cache, where it may and can be written."""
-        import numpy as np
-
         if self._held is None and self.options.cache:
             try:
                 entry = self._cached() or self._write(notes)
-                return np.load(entry.pixels, mmap_mode="r"), list(entry.facts()["bad"])
+                return np.load(entry / cache.PIXELS, mmap_mode="r"), list(cache.facts(entry)["bad"])
             except NoSpace as error:
                 notes.append(f"Warning: the decoded images were not kept for the next time: {error}")
         if self._held is None:
-            self._held = self._decode(_memory, self.pictures(), self.options.unreadable == "drop")
+            self._held = self._decoder.all(_memory, self.pictures())
         return self._held
 
-    def _write(self, notes: list[str]) -> cache.Entry:
-        def fill(allocate: Callable[[tuple[int, int, int, int]], Pixels]) -> dict[str, Any]:
-            pixels, bad = self._decode(allocate, self.pictures(), self.options.unreadable == "drop")
+    def _write(self, notes: list[str]) -> Path:
+        def fill(allocate: Allocate) -> dict[str, Any]:
+            pixels, bad = self._decoder.all(allocate, self.pictures())
             form = Form(pixels.shape[2], pixels.shape[3], self._form.crop, pixels.shape[1])
-            return {"bad": bad, "form": asdict(form), "content": self._content(), "deep": len(self._deep)}
+            return {"bad": bad, "form": asdict(form), "content": self._content(), "deep": len(self._decoder.deep)}
 
         entry = cache.write(self._folder, self._key, fill)
-        notes.append(f"{self.count:,} images were decoded; the pixels are kept in {entry.path} for the next time.")
+        notes.append(f"{self.count:,} images were decoded; the pixels are kept in {entry} for the next time.")
         return entry
-
-    def _decode(
-        self, allocate: Callable[[tuple[int, int, int, int]], Pixels], pictures: Sequence[Picture], drop: bool
-    ) -> tuple[Pixels, list[int]]:
-        return decode_all(allocate, pictures, self._form, self.options.workers, drop, self._deep)
 
 
 def _memory(shape: tuple[int, int, int, int]) -> Pixels:
-    import numpy as np
-
     return np.empty(shape, dtype=np.uint8)

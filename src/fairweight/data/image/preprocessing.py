@@ -41,7 +41,6 @@ class ImagePreprocessing:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
         return (len(self.mean), self.form.height or 0, self.form.width or 0)
 
     def read(self, source: str | Path, file_column: str | None = None, text: TableOptions | None = None) -> New:
@@ -70,7 +69,6 @@ class ImagePreprocessing:
         return Normalize(self.mean, self.std)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
         return {
             "kind": self.kind,
             "form": asdict(self.form),
@@ -82,7 +80,6 @@ class ImagePreprocessing:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImagePreprocessing:
-        """Make the preprocessing that to_dict described."""
         form, meaning = Form(**values["form"]), Meaning.from_dict(values["meaning"])
         return cls(form, tuple(values["mean"]), tuple(values["std"]), meaning, values["resized"])
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,8 +32,6 @@ class Streamed:
     @cached_property
     def pixels(self) -> Tensor:
         """All rows of the file, mapped."""  # [M, C, H, W] uint8
-        import numpy as np
-
         # Copy-on-write: torch wants memory that it could write to, and the file must never change.
         return torch.from_numpy(np.load(self.path, mmap_mode="c"))
 

@@ -7,19 +7,17 @@ import json
 import pickle  # only subclassed below, to allow arrays and plain containers and nothing else
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from fairweight.data.files import read_bytes
+from fairweight.data.image.normalize import Pixels
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
 from fairweight.data.rows import ClassRows, Rows
 from fairweight.data.sets._local_set import ImageSet, parquet_parts
 from fairweight.errors import UnreadableFile
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _PIXELS = 3 * 32 * 32
 _NAME_FILES = {
@@ -53,9 +51,7 @@ class CifarSet(ImageSet):
         return parquet_parts(folder, image, {}, {**self.class_names, **_names_beside(folder)})
 
 
-def _rows(batches: Sequence[tuple[Bytes, dict[str, list[int]]]], names: Mapping[str, Sequence[str]]) -> Rows:
-    import numpy as np
-
+def _rows(batches: Sequence[tuple[Pixels, dict[str, list[int]]]], names: Mapping[str, Sequence[str]]) -> Rows:
     numbers = {column: [number for _, labels in batches for number in labels[column]] for column in batches[0][1]}
     for column, found in numbers.items():
         if column in names and max(found) >= len(names[column]):
@@ -78,10 +74,8 @@ def _names_beside(folder: Path) -> dict[str, list[str]]:
     return names
 
 
-def _read_binary(path: Path, columns: Sequence[str]) -> tuple[Bytes, dict[str, list[int]]]:
+def _read_binary(path: Path, columns: Sequence[str]) -> tuple[Pixels, dict[str, list[int]]]:
     """Read records of one byte per label, then 3,072 of pixels."""  # [N, 3, 32, 32]
-    import numpy as np
-
     content = np.frombuffer(read_bytes(path), dtype=np.uint8)
     record = len(columns) + _PIXELS
     if len(content) % record:
@@ -93,9 +87,7 @@ def _read_binary(path: Path, columns: Sequence[str]) -> tuple[Bytes, dict[str, l
     return np.ascontiguousarray(records[:, len(columns) :]).reshape(-1, 3, 32, 32), labels
 
 
-def _read_pickled(path: Path, columns: Sequence[str]) -> tuple[Bytes, dict[str, list[int]]]:
-    import numpy as np
-
+def _read_pickled(path: Path, columns: Sequence[str]) -> tuple[Pixels, dict[str, list[int]]]:
     batch = read_pickle(path)
     data = batch.get("data")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _PIXELS:
@@ -130,8 +122,6 @@ class _ArraysOnly(pickle.Unpickler):
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         if module == "_codecs":
             return _encode
-        import numpy as np
-
         return {"_reconstruct": _reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}[name]
 
 
@@ -144,8 +134,6 @@ def _encode(text: str, encoding: str) -> bytes:
 
 def _reconstruct(kind: Any, shape: Any, code: Any) -> Any:
     """Make an empty array, to be filled by the state that follows in the file."""
-    import numpy as np
-
     if kind is not np.ndarray:
         raise pickle.UnpicklingError("it makes something that is no array")
     return np.ndarray.__new__(np.ndarray, shape, code)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fairweight.data.files import read_bytes
+from fairweight.data.image.normalize import Pixels
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
 from fairweight.data.rows import ClassRows, Rows
 from fairweight.data.sets._local_set import ImageSet, parquet_parts
 from fairweight.errors import UnreadableFile
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _PAIRS = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -56,10 +53,8 @@ def _rows(images: Path, labels: Path, names: tuple[str, ...]) -> Rows:
     return ClassRows(HeldPixels(pixels[:, None]), {"label": classes.tolist()}, {"label": names})
 
 
-def _read_idx(path: Path) -> Bytes:
+def _read_idx(path: Path) -> Pixels:
     """Read an idx file of unsigned bytes: a header of big-endian sizes, then the bytes."""
-    import numpy as np
-
     content = read_bytes(path)
     if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise UnreadableFile(f"{path} is not an idx file of bytes; copy it again.")

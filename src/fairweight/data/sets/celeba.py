@@ -73,7 +73,7 @@ class Celeba(LocalSet):
         frame = pd.DataFrame(entries, columns=["part", "file", *names])
         parts = {}
         for part, rows in frame.groupby("part", sort=False):
-            columns = pd.DataFrame({name: _answers(rows[name].tolist(), name) for name in wanted})
+            columns = {name: _answers(rows[name].tolist(), name) for name in wanted}
             parts[str(part)] = files_rows([images / file for file in rows["file"]], images, columns, image)
         if "train" not in parts or "test" not in parts:
             raise UnreadableFile(f"{partition} leaves train or test without images; copy it again.")

@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from fairweight.data.options import TableOptions
+from fairweight.data.rows import Codes
 from fairweight.data.table.number_text import in_words
-from fairweight.data.table.values import Seen, days, numbers, words
+from fairweight.data.table.values import Numbers, Seen, days, numbers, words
 from fairweight.data.texts import columns_are, listing
 from fairweight.errors import BadInput, MissingColumn
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from fairweight.data.rows import Codes
-    from fairweight.data.table.values import Numbers
 
 _ID_NAME = re.compile(
     r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I
@@ -51,17 +51,13 @@ class Column:
 
     def apply(self, values: pd.Series[Any], notes: list[str], where: str) -> Numbers:
         """Make the inputs of these rows; what train never showed is named in a note."""  # [N, features]
-        import numpy as np
-
         if self.kind == "category":
             return self._one_hot(*words(values), notes, where)
         found = self.raw(values)
         lost = np.isnan(found)
         strange = int((lost & values.notna().to_numpy(dtype=bool)).sum())
         if strange:
-            notes.append(
-                f"Column {self.name!r}: {strange:,} entries of {where} are no {self.kind} and count as missing."
-            )
+            notes.append(f"Column {self.name!r}: {strange:,} entries of {where} are no {self.kind}: read as missing.")
         if lost.any() and not self.missing:
             notes.append(
                 f"Column {self.name!r} is missing in {int(lost.sum()):,} rows of {where} and never in train: "
@@ -75,17 +71,13 @@ class Column:
         return numbers(values, self.form) if self.kind == "number" else days(values, self.form)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for a file."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Column:
-        """Make the column that to_dict described."""
         return cls(**{**values, "categories": tuple(values["categories"])})
 
     def _one_hot(self, codes: Codes, texts: list[str], notes: list[str], where: str) -> Numbers:
-        import numpy as np
-
         width = len(self.features())
         place = {value: index for index, value in enumerate(self.categories)}
         # One place beyond the last stands for "nowhere": new categories without a shared place are all zeros.
@@ -127,8 +119,9 @@ def fit_columns(
         elif name in options.categorical:
             kind, form = "category", ""
         forced = name in (*options.keep, *options.numeric, *options.categorical)
-        if _is_constant(seen):
-            constant.append(name)
+        codes, distinct = seen.factors
+        if len(distinct) == 0 or (len(distinct) == 1 and bool((codes >= 0).all())):
+            constant.append(name)  # one value or nothing is a sign, and stays
         elif not forced and _is_id(name, seen, kind):
             ids.append(name)
         elif kind == "category":
@@ -148,15 +141,7 @@ def fit_columns(
     return tuple(fitted)
 
 
-def _is_constant(seen: Seen) -> bool:
-    """True if there is one value in every row, or none in any; one value or nothing is a sign, and stays."""
-    codes, distinct = seen.factors
-    return len(distinct) == 0 or (len(distinct) == 1 and bool((codes >= 0).all()))
-
-
 def _is_id(name: str, seen: Seen, kind: str) -> bool:
-    import numpy as np
-
     codes, values = seen.factors
     distinct = len(values)
     if distinct < _LEAST_ROWS or kind == "date":
@@ -186,8 +171,6 @@ def _fit_category(name: str, seen: Seen, most: int, notes: list[str]) -> Column:
 
 
 def _fit_number(column: Column, seen: Seen, notes: list[str]) -> Column:
-    import numpy as np
-
     name, kind = column.name, column.kind
     raw = seen.numbers if kind == "number" else column.raw(seen.values)
     there = raw[~np.isnan(raw)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -42,13 +43,10 @@ class TablePreprocessing:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
         return (len(self.feature_names),)
 
     def transform(self, frame: pd.DataFrame, notes: list[str], where: str = "the table") -> Tensor:
         """Make the inputs of these rows."""  # [N, features] float32
-        import numpy as np
-
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
             many = len(lost) > 1
             raise MissingColumn(
@@ -79,7 +77,6 @@ class TablePreprocessing:
         return nn.Identity()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON."""
         return {
             "kind": self.kind,
             "columns": [column.to_dict() for column in self.columns],
@@ -90,7 +87,6 @@ class TablePreprocessing:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TablePreprocessing:
-        """Make the preprocessing that to_dict described."""
         return cls(
             tuple(Column.from_dict(column) for column in values["columns"]),
             Meaning.from_dict(values["meaning"]),

@@ -113,9 +113,16 @@ def _read_text(path: Path, delimiter: str, encoding: str) -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
-                io.StringIO(text), sep=delimiter, header=None, names=list(range(len(header))), skiprows=lines,
-                dtype=str, index_col=False, skipinitialspace=True, skip_blank_lines=True, na_values=["?"],
-            )  # fmt: skip
+                io.StringIO(text),
+                sep=delimiter,
+                header=None,
+                names=list(range(len(header))),
+                skiprows=lines,
+                dtype=str,
+                index_col=False,
+                skipinitialspace=True,
+                na_values=["?"],
+            )
     except pd.errors.EmptyDataError as error:
         raise UnreadableFile(f"{path.name} has column names and no rows; give a table with rows.") from error
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fairweight.data.rows import coded, factors
+import numpy as np
+from numpy.typing import NDArray
+
+from fairweight.data.rows import Codes, coded, factors
 from fairweight.data.table.number_text import read_written, written_form
 from fairweight.data.texts import canonical
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
-    from fairweight.data.rows import Codes
 
-    Numbers = np.ndarray[Any, np.dtype[np.float64]]
-
+Numbers: TypeAlias = NDArray[np.float64]
 # Day and month are told apart by trying; ISO 8601 comes first because nothing else looks like it.
 DATE_FORMATS = ("ISO8601", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%Y/%m/%d")
 _DATE_LIKE = re.compile(r"\s*(\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2})")
@@ -60,7 +60,6 @@ class Seen:
     @cached_property
     def kind(self) -> tuple[str, str]:
         """What the column holds ("number", "date" or "category"), and the form of its numbers or dates."""
-        import numpy as np
         import pandas as pd
 
         kind = self.values.dtype
@@ -86,7 +85,6 @@ class Seen:
 
 def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
     """Read a column as float64, NaN where an entry is missing, infinite or no number."""  # [N]
-    import numpy as np
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
@@ -105,7 +103,6 @@ def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
 
 def days(values: pd.Series[Any], form: str) -> Numbers:
     """Read a column as days since 1970, NaN where an entry is missing or no date of that form."""  # [N]
-    import numpy as np
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
@@ -119,8 +116,6 @@ def days(values: pd.Series[Any], form: str) -> Numbers:
 
 def words(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
     """Find each entry's place among the distinct texts (-1: missing), with one spelling per number, and those."""
-    import numpy as np
-
     codes, texts = coded(values)
     place: dict[str, int] = {}
     table = [place.setdefault(canonical(text), len(place)) for text in texts]
