@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairweight import catalog
 from fairweight.apps._audit_baseline import baseline_of
 from fairweight.data import Dataset, Request
-from fairweight.data._sources import find
-from fairweight.data.locate import folders
-from fairweight.data.table.rows import FrameRows
+from fairweight.data.source import find, folders
 from fairweight.errors import FairweightError, MissingData, Sentence, option
 from fairweight.report import Audit, Finding, Trained, findings, html, model_card
 from fairweight.report.extremes import worth_a_picture
@@ -209,7 +207,7 @@ def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) ->
     """The source's own columns, one row per training sample; None where the source is no table."""
     request = Request(spec.label, None, folders(data_dir), False, dataset.spec["seed"], options_from(spec.data))
     rows = find(spec.source, request).parts["train"]  # every training sample is of the part that was given as train
-    if not isinstance(rows, FrameRows):
+    if rows.pixels is not None:
         return None
     return rows.frame.iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
 

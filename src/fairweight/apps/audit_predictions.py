@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight.data import TableOptions
-from fairweight.data._rows import read_column, source_column
-from fairweight.data._texts import in_order, listing, unify
 from fairweight.data.groups import refuse_ids
+from fairweight.data.rows import Rows, as_texts, read_column, source_column
 from fairweight.data.table.read import read_frame, table_files
-from fairweight.data.table.rows import FrameRows, as_texts
+from fairweight.data.texts import in_order, listing, unify
 from fairweight.errors import BadInput, MissingColumn, option
 from fairweight.metrics import Intervals, group_table
 from fairweight.report import Audit
@@ -112,7 +111,7 @@ def _group_values(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     if name in frame.columns:
         values = frame[name]
     else:
-        values = pd.Series(read_column(FrameRows(frame), name), index=frame.index, name=name, dtype=object)
+        values = pd.Series(read_column(Rows(frame), name), index=frame.index, name=name, dtype=object)
     texts = [text for text in as_texts(values) if text is not None]
     refuse_ids(in_order(set(texts)), [name], len(texts))
     return values

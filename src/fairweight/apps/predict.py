@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
-from fairweight.data._meaning import Meaning
+from fairweight.data.meaning import Meaning
 from fairweight.errors import BadInput, NoSpace, UnreadableImage, option
 from fairweight.metrics import GroupTable, group_table
 from fairweight.runs.build import network_for

@@ -14,7 +14,7 @@ from fairweight import catalog
 from fairweight.apps.audit import finished
 from fairweight.apps.train import REFIT, Prepared, tried
 from fairweight.data import Dataset, Exemplar
-from fairweight.data._sources import SETS
+from fairweight.data.source import SETS
 from fairweight.errors import BadInput, MissingData, option
 from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder

@@ -102,7 +102,6 @@ DATA_FLAGS = (
     Flag("image.file_column", "Column of file names, in a list of image files."),
     Flag("image.unreadable", "Images that cannot be decoded or are missing: refuse or drop."),
     Flag("image.memory_gb", "Parts with more GB of pixels stream from disk; default 8.", float, compare=False),
-    Flag("image.reader_processes", "Processes that read streamed images; default: 2 threads.", int, compare=False),
     Flag("split.test", "Test rows: a share or a file; default 0.2, or the set's own.", read=share_or_file),
     Flag("split.validation", "Validation rows: a share or a file; default 0.1.", read=share_or_file),
     Flag("split.column", "Column that says train, validation, exemplar or test.", name="split-column"),
