@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "exemplars per something else": (
         lambda d: _train(d, exemplar=Exemplar(per="row")),
         errors.BadInput,
-        r"Exemplar\.per is 'row'; choose from: cell, class",
+        r"exemplar\.per is 'row'; choose from: cell, class",
     ),
     "more exemplars than rows": (lambda d: _train(d, exemplar=Exemplar(size=999)), errors.EmptyCell, "exemplar.size"),
     "test images for a table": (

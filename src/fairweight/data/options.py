@@ -9,7 +9,14 @@ from fairweight.data.corrupt import Corruption
 from fairweight.errors import BadInput, option
 
 # Where each type stands in Options, for the names of its fields in sentences.
-_PLACES = {"LabelOptions": "labels.", "GroupOptions": "groups.", "TableOptions": "table.", "ImageOptions": "image."}
+_PLACES = {
+    "LabelOptions": "labels.",
+    "GroupOptions": "groups.",
+    "TableOptions": "table.",
+    "ImageOptions": "image.",
+    "Split": "split.",
+    "Exemplar": "exemplar.",
+}
 
 
 class _Checked:
