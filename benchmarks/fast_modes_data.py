@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairweight.data.normalize import Normalize
+from fairweight.data import Normalize
 from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
 from fairweight.sampling import generator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fairweight.data import Dataset, GroupOptions, Options, Request, Split, TableOptions, load, named_set
-from fairweight.data.locate import folders
+from fairweight.data.source import folders
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -121,7 +121,7 @@ def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
     same = differences(uneven, uneven, labels, groups)
     assert "did not clearly move the gap" in same.sentence()
     assert "no more than chance explains" in same.sentence()
-    assert any("--group-in-inputs" in note for note in same.notes())
+    assert any("group_in_inputs" in note for note in same.notes())
 
 
 def test_levelling_is_named():

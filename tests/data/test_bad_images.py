@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
         "decoded",
     ),
     "an image of no bytes": (lambda d: _damaged(d, b""), errors.UnreadableImage, "unreadable=drop"),
-    "images of different sizes": (lambda d: _damaged(d, d.image((9, 9))), errors.UnreadableImage, "give a size"),
+    "images of different sizes": (lambda d: _damaged(d, d.image((9, 9))), errors.UnreadableImage, "image.size"),
     "an image of 32 bits": (
         lambda d: load(d.pictures(mode="I", form="TIFF")),
         errors.UnreadableImage,

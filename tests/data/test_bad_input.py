@@ -96,12 +96,12 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "Latin-1": (
         lambda d: _train(d, d.put("t.csv", _with(d, job="Köchin").to_csv(index=False).encode("latin-1"))),
         errors.UnreadableFile,
-        r"not written in utf-8 \(line 2\); give its encoding, often latin-1",
+        r"not written in utf-8 \(line 2\); give its table.encoding, often latin-1",
     ),
     "UTF-16": (
         lambda d: _train(d, d.put("t.csv", d.frame().to_csv(index=False).encode("utf-16"))),
         errors.UnreadableFile,
-        "give encoding=utf-16",
+        "encoding=utf-16",
     ),
     "an encoding that does not exist": (
         lambda d: _train(d, table=TableOptions(encoding="klingon")),

@@ -29,7 +29,7 @@ def _with(desk: Desk, **columns) -> pd.DataFrame:
 
 CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     # The label
-    "no label was said": (lambda d: _train(d, label=None), errors.MissingColumn, "say which column is the label"),
+    "no label was said": (lambda d: _train(d, label=None), errors.MissingColumn, "name the label column"),
     "no such label": (lambda d: _train(d, label="Payed"), errors.MissingColumn, "did you mean 'paid'"),
     "one class": (lambda d: _train(d, d.csv(_with(d, paid="yes"))), errors.BadLabel, "one class only, 'yes'"),
     "an empty label column": (lambda d: _train(d, d.csv(_with(d, paid=None))), errors.BadLabel, "empty in every row"),

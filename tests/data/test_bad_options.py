@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "a choice that there is not": (
         lambda d: _train(d, groups=GroupOptions(below="squash")),
         errors.BadInput,
-        "GroupOptions.below is 'squash'; choose from: refuse, merge, drop, keep",
+        "groups.below is 'squash'; choose from: refuse, merge, drop, keep",
     ),
     "two channels": (lambda d: ImageOptions(channels=2), errors.BadInput, "choose from: 1, 3"),
     "corrupting the test rows": (lambda d: Options(corrupt_parts=("train", "test")), errors.BadInput, "corrupt_parts"),
@@ -87,9 +87,9 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "exemplars per something else": (
         lambda d: _train(d, exemplar=Exemplar(per="row")),
         errors.BadInput,
-        "cell or class",
+        r"exemplar\.per is 'row'; choose from: cell, class",
     ),
-    "more exemplars than rows": (lambda d: _train(d, exemplar=Exemplar(size=999)), errors.EmptyCell, "lower Exemplar"),
+    "more exemplars than rows": (lambda d: _train(d, exemplar=Exemplar(size=999)), errors.EmptyCell, "exemplar.size"),
     "test images for a table": (
         lambda d: _train(d, split=Split(test=str(d.pictures()))),
         errors.BadInput,

@@ -193,6 +193,14 @@ def test_dropped_rows_leave_train_and_its_row_numbers(people):
     assert [data.group_names[g] for g in data.train.groups] == kept["sex"].tolist()
 
 
+def test_dropped_exemplars_take_their_shares_along(people):
+    clean = _load(people)
+    data = _load(people, corruptions=(GroupImbalance("F", keep=0.5),), corrupt_parts=("train", "exemplar"))
+    place = torch.searchsorted(clean.rows["exemplar"], data.rows["exemplar"])
+    assert len(data.exemplar) < len(clean.exemplar)
+    assert torch.equal(data.exemplar.shares, clean.exemplar.shares[place])
+
+
 def test_corruptions_add_up_in_order(people):
     data = _load(people, corruptions=(UniformFlips(0.3), HiddenGroups(1.0)))
     assert (data.train.groups == -1).all()

@@ -72,7 +72,7 @@ def hub(tmp_path, png, monkeypatch):
 
 
 def test_only_when_asked(hub, tmp_path):
-    with pytest.raises(MissingData, match=r"put train-images.* or ask for the download \(from ylecun/mnist\)"):
+    with pytest.raises(MissingData, match=r"put train-images.* download \(from ylecun/mnist\)"):
         load("mnist", data_dir=tmp_path, options=_QUICK)
     assert hub.fetched == []
 

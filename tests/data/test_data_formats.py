@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fairweight.data import Exemplar, ImageOptions, Options, Split, load
-from fairweight.data.image.cifar import read_pickle
+from fairweight.data.sets._cifar import read_pickle
 from fairweight.data.sets.celeba import ATTRIBUTES
 from fairweight.errors import UnreadableFile
 

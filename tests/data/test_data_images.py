@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, prefetch, preprocessing_from
+from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, preprocessing_from
 from fairweight.data.image import cache, decode
-from fairweight.data.normalize import pixel_sums, statistics
+from fairweight.data.image.normalize import pixel_sums, statistics
 from fairweight.errors import NoSpace, UnreadableImage
 from fairweight.types import Batch, Samples
 
@@ -100,8 +100,8 @@ def test_decoding_equals_pillow_one_by_one(png):
         decode.Picture(png(image, form), "x") for image, form in zip(images, ["PNG", "JPEG", "WEBP"] * 50, strict=True)
     ]
     form = decode.Form(height=8, width=10, crop=16)
-    fast, settled, bad = decode.decode_all(lambda shape: np.empty(shape, np.uint8), pictures, form, workers=4)
-    assert (settled, bad) == (decode.Form(8, 10, 16, 3), [])
+    fast, bad = decode.Decoder(form, workers=4).all(lambda shape: np.empty(shape, np.uint8), pictures)
+    assert (fast.shape, bad) == ((150, 3, 8, 10), [])
     for row, picture in enumerate(pictures):  # the slow twin
         image = (
             Image.open(io.BytesIO(picture.content))
@@ -133,7 +133,7 @@ def test_a_turned_photograph_is_turned_back(tmp_path):
     exif = turned.getexif()
     exif[0x0112] = 6  # lies on its right side
     turned.save(tmp_path / "a.png", exif=exif)
-    found = decode.decode_one(decode.Picture(tmp_path / "a.png", "a"), decode.Form())
+    found = decode.Decoder(decode.Form()).one(decode.Picture(tmp_path / "a.png", "a"))
     assert found.shape == (3, 6, 4)
 
 
@@ -141,7 +141,7 @@ def test_the_second_load_decodes_nothing(pictures, monkeypatch):
     folder, _ = pictures
     first = load(folder)
     assert _note(first, "40 images were decoded")
-    monkeypatch.setattr(decode, "decode_one", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(decode.Decoder, "one", lambda *_: pytest.fail("decoded again"))
     second = load(folder)
     assert torch.equal(_whole(first), _whole(second))
     assert first.fingerprint == second.fingerprint
@@ -195,24 +195,26 @@ class TestStreaming:
         data.train.take(torch.arange(4)).inputs.zero_()
         assert torch.equal(data.train.take(torch.arange(4)).inputs, before)
 
-    @pytest.mark.parametrize(("budget", "processes"), [(8.0, False), (1e-9, False), (1e-9, True)])
-    def test_reading_ahead_equals_reading(self, pictures, budget, processes):
-        data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=budget)))
+    def test_reading_ahead_equals_reading(self, pictures):
+        data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=1e-9)))
         order = [torch.randperm(len(data.train))[:7] for _ in range(12)]
-        batches = prefetch(data.train, order, workers=2, ahead=2, processes=processes)
-        for index, batch in zip(order, batches, strict=True):
+        ahead = data.train.read_ahead()
+        for index, batch in zip(order, ahead.batches(order), strict=True):
             here = data.train.take(index)
             assert torch.equal(batch.inputs, here.inputs)
             assert torch.equal(batch.labels, here.labels)
             assert torch.equal(batch.rows, index)
+        ahead.close()
 
-    def test_prefetching_may_stop_early_and_passes_errors_on(self, pictures):
+    def test_reading_ahead_may_stop_early_and_passes_errors_on(self, pictures):
         data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=1e-9)))
-        batches = prefetch(data.train, [torch.arange(3)] * 20)
+        ahead = data.train.read_ahead()
+        batches = ahead.batches([torch.arange(3)] * 20)
         next(batches)
         batches.close()
         with pytest.raises(IndexError):
-            list(prefetch(data.train, [torch.tensor([10**6])]))
+            list(ahead.batches([torch.tensor([10**6])]))
+        ahead.close()
 
 
 class TestCache:
@@ -229,7 +231,7 @@ class TestCache:
             cache.write(tmp_path, "key", fails)
         assert list(tmp_path.iterdir()) == []
         entry = cache.write(tmp_path, "key", self._fill)
-        assert np.load(entry.pixels).sum() == 40
+        assert np.load(entry / cache.PIXELS).sum() == 40
         assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
     def test_a_full_disk_leaves_nothing(self, tmp_path, monkeypatch):
@@ -246,7 +248,7 @@ class TestCache:
             cache.write(tmp_path, "key", self._fill)
             return self._fill(allocate)
 
-        assert cache.write(tmp_path, "key", slower).facts() == {"bad": []}
+        assert cache.facts(cache.write(tmp_path, "key", slower)) == {"bad": []}
         assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
     def test_a_full_disk_is_a_note_when_memory_suffices_and_an_error_when_not(self, pictures, monkeypatch):
@@ -279,7 +281,7 @@ def test_damaged_images_can_be_left_out(pictures):
 def test_sizes_must_agree_unless_one_is_given(pictures, png):
     folder, _ = pictures
     (folder / "dog" / "030.png").write_bytes(png(np.zeros((9, 9, 3), np.uint8)))
-    with pytest.raises(UnreadableImage, match=r"is 9x9 and the first image 6x5; give a size"):
+    with pytest.raises(UnreadableImage, match=r"is 9x9 and the first image 6x5; set image.size"):
         load(folder)
     assert load(folder, options=Options(image=ImageOptions(size=(7, 8)))).input_shape == (3, 7, 8)
 

@@ -7,8 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fairweight.data import Exemplar, GroupOptions, Options, Split, load
-from fairweight.data._draw import proportional
-from fairweight.data.split import Marked, divide
+from fairweight.data.draw import proportional
+from fairweight.data.parts import Marked, Parts
+from fairweight.data.split import divide
 from fairweight.errors import BadInput, EmptyCell, MissingGroups
 from fairweight.types import Cells
 
@@ -179,7 +180,7 @@ def test_the_fingerprint_knows_what_is_in_a_file_and_not_where_it_lies(people, t
 
 
 def test_too_many_exemplars_is_one_sentence(people):
-    with pytest.raises(EmptyCell, match=r"lower Exemplar\.size"):
+    with pytest.raises(EmptyCell, match=r"lower exemplar\.size"):
         load(people, label="income", group="sex", options=Options(exemplar=Exemplar(size=200)))
 
 
@@ -221,7 +222,7 @@ def test_whatever_the_rows_the_parts_fit_together(rows, share, inside, seed):
     assume(bool((groups >= 0).sum() > 30))
     given = {"train": Marked(torch.arange(len(rows)), labels, groups)}
     names = (("a", "b", "c"), ("x", "y", "z"))
-    parts = divide(given, {"train": "train"}, Split(0.2, share), Exemplar(inside=inside), seed, names)
+    parts = divide(Parts(given, {"train": "train"}), Split(0.2, share), Exemplar(inside=inside), seed, names)
     held = [parts.marked[name].rows for name in parts.marked if not (inside and name == "exemplar")]
     assert torch.cat(held).sort().values.tolist() == list(range(len(rows)))
     for part in parts.marked.values():
@@ -237,7 +238,7 @@ def test_a_share_of_a_part_that_is_given_is_refused_and_none_is_drawn_without_on
     part = Marked(torch.arange(40), torch.arange(40) % 2, None)
     given, names = {"train": part, "test": part.take(torch.arange(10))}, (("a", "b"), ())
     origin = {"train": "train", "test": "test"}
-    with pytest.raises(BadInput, match=r"its own test rows, so Split\.test 0\.3 would draw none"):
-        divide(given, origin, Split(test=0.3), Exemplar(), 0, names)
-    parts = divide(given, origin, Split(), Exemplar(), 0, names)
+    with pytest.raises(BadInput, match=r"its own test rows, so split\.test=0\.3 would draw none"):
+        divide(Parts(given, origin), Split(test=0.3), Exemplar(), 0, names)
+    parts = divide(Parts(given, origin), Split(), Exemplar(), 0, names)
     assert torch.equal(parts.marked["test"].rows, torch.arange(10))

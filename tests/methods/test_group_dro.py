@@ -130,7 +130,7 @@ def test_samples_of_unknown_group_are_one_more_group():
 
 
 def test_what_it_must_know():
-    with pytest.raises(MissingGroups, match="by='label'"):
+    with pytest.raises(MissingGroups, match="by=label"):
         GroupDRO(BiasOnly(), 2).begin(Batch(torch.zeros(2, 1), torch.tensor([0, 1])))
     for options in ({"normalised": False}, {"adjustment": 1.0}):
         with pytest.raises(NotBegun, match="begin"):

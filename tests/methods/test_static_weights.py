@@ -136,7 +136,7 @@ def test_a_sample_of_unknown_group_counts_as_the_average():
 
 
 def test_proportion_asks_for_groups():
-    with pytest.raises(MissingGroups, match="by='label'"):
+    with pytest.raises(MissingGroups, match="by=label"):
         Proportion(BiasOnly(), 2).begin(a_batch([0, 1]))
     with pytest.raises(UnknownName, match="'label', 'group' or 'cell'"):
         Proportion(BiasOnly(), 2, by="colour")

@@ -118,7 +118,7 @@ def test_a_record_from_before_an_option_was_there_counts_as_its_default(tmp_path
 
 def test_a_folder_that_takes_no_record_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(FolderRefused, match=r"cannot be written .*--records"):
+    with pytest.raises(FolderRefused, match=r"cannot be written .*records"):
         records.keep(record_of({}), tmp_path / "file")
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from fairweight.data import Streamed
-from fairweight.errors import UnreadableFile
 from fairweight.methods.forml import FORML
 from fairweight.methods.jtt import JTT
 from fairweight.models.mlp import MLP
@@ -76,22 +71,3 @@ class _Floats(torch.nn.Module):
 def test_a_streamed_run_equals_one_in_memory(samples, method):
     held, streamed = samples
     assert torch.equal(trained(held, method), trained(streamed, method))
-
-
-def test_processes_give_the_same_run_and_live_through_its_epochs(samples):
-    held, streamed = samples
-    assert torch.equal(trained(held), trained(replace(streamed, reader_processes=1)))
-
-
-def test_a_reader_that_is_killed_is_one_sentence(samples):
-    ahead = samples[1].read_ahead()
-    assert not ahead.processes
-    ahead.close()
-    ahead = replace(samples[1], reader_processes=1).read_ahead()
-    batches = ahead.batches([torch.arange(2)] * 40)
-    next(batches)
-    for pid in list(ahead._pool._processes):
-        os.kill(pid, signal.SIGKILL)
-    with pytest.raises(UnreadableFile, match="was stopped"):
-        list(batches)
-    ahead.close()

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from fairweight.data import Dataset
+from fairweight.errors import Sentence, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import Difference, GroupTable, compare, group_table
 from fairweight.runs.folder import RunFolder
@@ -99,10 +100,9 @@ class Differences:
             and not lowered
             and self._trained_on()
         ):
-            found.append(
-                f"The model does not see {self._attribute()}, so weights tell its groups apart only through other "
-                "columns; --group-in-inputs gives them a grip, where using it is allowed."
-            )
+            said = f"The model does not see {self._attribute()}, so weights tell its groups apart only through other"
+            how = f"{option('table.group_in_inputs')} gives them a grip, where using it is allowed"
+            found.append(Sentence(f"{said} columns; {how}."))
         return found
 
     def _trained_on(self) -> bool:

@@ -14,8 +14,8 @@ from fairweight import catalog
 from fairweight.apps.audit import finished
 from fairweight.apps.train import REFIT, Prepared, tried
 from fairweight.data import Dataset, Exemplar
-from fairweight.data._sources import SETS
-from fairweight.errors import BadInput, MissingData
+from fairweight.data.source import SETS
+from fairweight.errors import BadInput, MissingData, option
 from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
 from fairweight.runs.spec import Spec
@@ -79,7 +79,7 @@ def _check_apart(where: Path, folder: RunFolder) -> None:
     """Refuse a folder that holds the run itself: to start over there would delete the weights."""
     run = folder.path.resolve()
     if where.resolve() in (run, *run.parents):
-        raise BadInput(f"--out {where} is the folder of the run itself or holds it; give another, or none.")
+        raise BadInput(f"{option('out', where)} is the folder of the run itself or holds it; give another, or none.")
 
 
 def _check_source(source: str, folder: RunFolder) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairweight.apps.before_after import Differences, table_of
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, FairweightError, NoSpace
+from fairweight.errors import BadInput, FairweightError, NoSpace, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for, optimizer_for, scheduler_for
 from fairweight.runs.build_method import method_from
@@ -161,9 +161,11 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     """
     nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
     if not nearest.is_dir():
-        raise BadInput(f"--out {out}: {nearest.name} is a file; give the folder that the run is to be written into.")
+        raise BadInput(
+            f"{option('out', out)}: {nearest.name} is a file; give the folder that the run is to be written into."
+        )
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise NoSpace(f"--out {out}: {nearest} may not be written to; give another folder.")
+        raise NoSpace(f"{option('out', out)}: {nearest} may not be written to; give another folder.")
     if not out.exists():
         return
     folder = RunFolder(out)
@@ -171,7 +173,7 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     if not folder.started and not swept:
         _drop_empty(out)  # what an earlier sweep has left
         if any(out.iterdir()):
-            raise BadInput(f"--out {out} holds files that are no run; give a new or an empty folder.")
+            raise BadInput(f"{option('out', out)} holds files that are no run; give a new or an empty folder.")
         return
     if fresh:
         for inner in (folder, *(RunFolder(path) for path in _inner(out))):
@@ -184,7 +186,8 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
         return
     same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
     if swept != sweep or not same:
-        raise BadInput(f"--out {out} holds a run with other settings or data; give another folder, or add --fresh.")
+        how = f"give another folder, or start over with {option('fresh')}"
+        raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
 
 
 def _inner(out: Path) -> list[Path]:

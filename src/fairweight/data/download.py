@@ -9,41 +9,46 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairweight.data._optional import need
-from fairweight.data.image.cache import file_digest
-from fairweight.errors import DownloadFailed, MissingData
+from fairweight.data.files import file_digest
+from fairweight.errors import DownloadFailed, MissingData, MissingDependency, option
 
 RECORD = "checksums.json"
 
 
 def fetch(repository: str, name: str, roots: Sequence[Path], prefix: str = "") -> Path:
-    """The folder of the set with every parquet file of the repository in it, whole and as published."""
+    """Fetch every parquet file of the repository into the folder of the set, whole and as published."""
     if not roots:
-        raise MissingData(f"say where {name} is to be kept: name a data folder with data_dir or FAIRWEIGHT_DATA.")
-    hub = _hub()
+        how = f"{option('data_dir')} or FAIRWEIGHT_DATA"
+        raise MissingData(f"say where {name} is to be kept: name a data folder with {how}.")
+    try:
+        hub: Any = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise MissingDependency(
+            "downloading needs huggingface_hub; install it with: pip install 'fairweight[download]'."
+        ) from error
     folder = roots[0] / name
     try:
         info = hub.HfApi().dataset_info(repository, files_metadata=True)
         wanted = [f for f in info.siblings if f.rfilename.startswith(prefix) and f.rfilename.endswith(".parquet")]
         if not wanted:
-            raise DownloadFailed(
-                f"the repository {repository} holds no parquet files; put the set into {folder} by hand."
-            )
+            raise DownloadFailed(f"{repository} holds no parquet files; put the set into {folder} by hand.")
         record = {}
         for file in wanted:
-            published = _published(file)
+            # The hub keeps the sha256 of large files.
+            published = file.lfs.get("sha256") if isinstance(file.lfs, dict) else getattr(file.lfs, "sha256", None)
             path = folder / file.rfilename
             if not (path.is_file() and published and file_digest(path) == published):
                 # The hub's own client keeps partial files and goes on where it stopped.
-                hub.hf_hub_download(
-                    repository, file.rfilename, repo_type="dataset", revision=info.sha, local_dir=str(folder)
-                )
+                where = {"repo_type": "dataset", "revision": info.sha, "local_dir": str(folder)}
+                hub.hf_hub_download(repository, file.rfilename, **where)
             found = file_digest(path)
             if published and found != published:
                 path.unlink()
                 raise DownloadFailed(f"{path} came damaged (its sha256 is not the published one); ask again.")
             record[file.rfilename] = found
-        _write_record(folder / RECORD, {"repository": repository, "revision": info.sha, "sha256": record})
+        part = (folder / RECORD).with_suffix(".part")
+        part.write_text(json.dumps({"repository": repository, "revision": info.sha, "sha256": record}, indent=1))
+        part.replace(folder / RECORD)
     except _network_errors(hub) as error:
         reason = str(error).strip().split("\n")[0][:200]
         raise DownloadFailed(
@@ -65,26 +70,9 @@ def check_record(folder: Path) -> None:
             raise DownloadFailed(f"{file} is not the file that was fetched; delete it and ask for the download again.")
 
 
-def _hub() -> Any:
-    return need("huggingface_hub", "downloading", "'fairweight[download]'")
-
-
-def _published(file: Any) -> str | None:
-    """The sha256 that the hub keeps for a large file."""
-    lfs = file.lfs
-    found = lfs.get("sha256") if isinstance(lfs, dict) else getattr(lfs, "sha256", None)
-    return None if found is None else str(found)
-
-
 def _network_errors(hub: Any) -> tuple[type[Exception], ...]:
-    """What the hub's client raises: its own, and that of whichever HTTP library it uses."""
+    """List what the hub's client raises: its own, and that of whichever HTTP library it uses."""
     kinds: list[type[Exception]] = [OSError, hub.errors.HfHubHTTPError]
     with contextlib.suppress(ImportError):  # older clients use requests, whose errors are OSErrors
         kinds.append(importlib.import_module("httpx").HTTPError)
     return tuple(kinds)
-
-
-def _write_record(path: Path, record: dict[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(record, indent=1), encoding="utf-8")
-    part.replace(path)

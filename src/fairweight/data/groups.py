@@ -7,22 +7,23 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.data.options import GroupOptions
-from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName
+from fairweight.data.rows import Encoded, Rows, read_column, to_codes
+from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
+from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName, option
 
 JOIN = " & "  # between the values of crossed groups
 OTHER = "other"  # what merged groups are called
 
 
 def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions) -> Encoded:
-    """Groups by the values of the columns; train's come first, so that no other part moves their codes."""
+    """Encode groups by the values of the columns; train's come first, so that no other part moves their codes."""
     title = ",".join(columns)
     if len(set(columns)) != len(columns):
         raise MissingColumn(f"a group column is named twice in {title!r}; name each once.")
-    values, notes = _crossed(parts, columns, options)
-    keep = all_kept(values)
+    notes: list[str] = []
+    values = _read(parts, columns, options, notes)
+    keep = {part: torch.ones(len(texts), dtype=torch.bool) for part, texts in values.items()}
     for part, texts in values.items():
         lost = torch.tensor([text is None for text in texts], dtype=torch.bool)
         count = int(lost.sum())
@@ -30,7 +31,8 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
             continue
         if options.missing == "refuse":
             raise MissingGroups(
-                f"{count:,} rows of {part} have no {title!r}; fill them in, or allow them with groups.missing=unknown."
+                f"{count:,} rows of {part} have no {title!r}; fill them in, or set "
+                f"{option('groups.missing', 'unknown')}."
             )
         if count == len(texts) and part in ("test", "exemplar"):
             raise MissingGroups(f"no row of {part} has a {title!r}; group labels are needed there.")
@@ -40,10 +42,17 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
         else:
             notes.append(f"{count:,} of {len(texts):,} rows of {part} have no {title!r}: their group is not known.")
     values = _only(values, keep, title, options, notes)
-    names = _ordered(values, keep)
+    names: list[str] = []
+    for part in sorted(values, key=lambda part: part != "train"):
+        stays = zip(values[part], keep[part].tolist(), strict=True)
+        names += in_order({text for text, kept in stays if kept and text is not None} - set(names))
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
-    _check_names(names, columns, title, [text for texts in values.values() for text in texts])
+    if not names:
+        raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
+    if len(names) == 1:
+        raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
+    refuse_ids(names, columns, sum(text is not None for texts in values.values() for text in texts))
     notes += twins(names, f"groups of {title!r}")
     trained = {text for text in values["train"] if text is not None}
     unseen = [name for name in names if name not in trained]
@@ -53,30 +62,27 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     return Encoded(tuple(names), codes, keep, tuple(notes))
 
 
-def _crossed(
-    parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions
-) -> tuple[dict[str, Texts], list[str]]:
-    notes: list[str] = []
-    crossed: dict[str, list[Texts]] = {part: [] for part in parts}
+def crossed(columns: Sequence[Texts]) -> Texts:
+    """Cross columns: their texts joined, None where one of them is missing."""
+    return [None if None in row else JOIN.join(str(text) for text in row) for row in zip(*columns, strict=True)]
+
+
+def _read(
+    parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions, notes: list[str]
+) -> dict[str, Texts]:
+    found: dict[str, list[Texts]] = {part: [] for part in parts}
     for column in columns:
-        found = {part: read_column(rows, column) for part, rows in parts.items()}
-        if all(texts is None for texts in found.values()):
+        read = {part: read_column(rows, column) for part, rows in parts.items()}
+        if all(texts is None for texts in read.values()):
             every = next(iter(parts.values())).names()
             raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, every)}.")
-        filled: dict[str, Texts] = {}
-        for part, texts in found.items():
-            if texts is None:
-                notes.append(f"{part.capitalize()} has no column {column!r}.")
-            filled[part] = [None] * len(parts[part]) if texts is None else texts
+        notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in read.items() if texts is None]
+        filled: dict[str, Texts] = {part: texts or [None] * len(parts[part]) for part, texts in read.items()}
         if options.missing == "group":
             filled = {part: ["missing" if text is None else text for text in texts] for part, texts in filled.items()}
         for part, texts in unify(filled).items():
-            crossed[part].append(texts)
-    values: dict[str, Texts] = {}
-    for part, found_texts in crossed.items():
-        rows = zip(*found_texts, strict=True)
-        values[part] = [None if None in row else JOIN.join(str(text) for text in row) for row in rows]
-    return values, notes
+            found[part].append(texts)
+    return {part: crossed(texts) for part, texts in found.items()}
 
 
 def _only(
@@ -100,23 +106,6 @@ def _only(
     return {part: [OTHER if text in rest else text for text in texts] for part, texts in values.items()}
 
 
-def _ordered(values: dict[str, Texts], keep: dict[str, Tensor]) -> list[str]:
-    names: list[str] = []
-    for part in sorted(values, key=lambda name: name != "train"):
-        stays = keep[part].tolist()
-        found = {text for text, kept in zip(values[part], stays, strict=True) if kept and text is not None}
-        names += in_order(found - set(names))
-    return names
-
-
-def _check_names(names: list[str], columns: Sequence[str], title: str, texts: Texts) -> None:
-    if not names:
-        raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
-    if len(names) == 1:
-        raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
-    refuse_ids(names, columns, sum(text is not None for text in texts))
-
-
 def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
     """Refuse groups that are no groups: numbers or ids, most of them with a row or two of their own."""
     title = ",".join(columns)
@@ -128,6 +117,4 @@ def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
             f"compare two sides of one, such as '{title}>={middle:g}'."
         )
     if len(names) > 1000 or (len(columns) == 1 and len(names) > 20 and 2 * len(names) > rows):
-        raise BadInput(
-            f"group {title!r} has {len(names):,} distinct values and is probably an id; name another column."
-        )
+        raise BadInput(f"group {title!r} has {len(names):,} distinct values, probably an id; name another column.")

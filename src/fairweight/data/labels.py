@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
-from fairweight.data._texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
 from fairweight.data.options import LabelOptions
-from fairweight.errors import BadLabel, MissingColumn, UnknownName
+from fairweight.data.rows import Encoded, Rows, read_column, to_codes
+from fairweight.data.texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
+from fairweight.errors import BadLabel, MissingColumn, Sentence, UnknownName, option
 
 
 def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions) -> Encoded:
-    """Classes in the order of train's labels; a label that train lacks is refused."""
+    """Encode the label in the order of train's classes; a label that train lacks is refused."""
     texts: dict[str, Texts] = {}
     for name, rows in parts.items():
         found = read_column(rows, column)
@@ -28,47 +28,47 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
     question = threshold(column)
     if question is not None and set(names) <= set(question.names()):
         names = [name for name in question.names() if name in names]
-    keep = all_kept(texts)
+    keep = {part: torch.ones(len(values), dtype=torch.bool) for part, values in texts.items()}
     notes = []
     for part, values in texts.items():
         lost = [row for row, text in enumerate(values) if text is None]
         if lost and options.missing == "refuse" and len(lost) < len(values):
             raise BadLabel(
                 f"label {column!r} is empty in {len(lost):,} of {len(values):,} rows of {part} (the first is row "
-                f"{lost[0]}, counted from 0); fill them in, or leave them out with missing labels set to drop."
+                f"{lost[0]}, counted from 0); fill them in, or leave them out with "
+                f"{option('labels.missing', 'drop')}."
             )
         if lost:
             keep[part][torch.tensor(lost)] = False
             notes.append(f"{len(lost):,} rows of {part} have no label {column!r} and were left out.")
     _check_classes(texts["train"], names, column, options)
-    names = _positive_last(names, column, options)
+    if options.positive is not None and options.positive not in names:
+        check_positive(names, column, options)
+    names = sorted(names, key=lambda name: name == options.positive)
     for part, values in texts.items():
         if unknown := {text for text in values if text is not None and text not in names}:
             raise BadLabel(
                 f"{part} holds the label {listing(in_order(unknown))}, which no row of train has; "
                 "drop those rows or add some to train."
             )
-    if len(names) == 2:
-        notes.append(f"Label {column!r}: 0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}.")
-    else:
-        notes.append(f"Label {column!r}: {len(names)} classes, {listing(names)}.")
+    how = f"; choose it with {option('labels.positive')}" if len(names) == 2 else ""
+    notes.append(Sentence(f"Label {column!r}: {classes(names)}{how}."))
     notes += twins(names, f"labels of {column!r}")
     codes = {part: to_codes(values, names) for part, values in texts.items()}
     return Encoded(tuple(names), codes, keep, tuple(notes))
 
 
+def classes(names: Sequence[str]) -> str:
+    """Say what the classes are."""
+    if len(names) == 2:
+        return f"0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}"
+    return f"{len(names)} classes, {listing(names)}"
+
+
 def check_positive(names: Sequence[str], column: str, options: LabelOptions) -> None:
     """Refuse a positive label that is not one of two, once it is settled which labels stay."""
     if options.positive is not None and (options.positive not in names or len(names) != 2):
-        raise UnknownName(
-            f"the positive label {options.positive!r} must be one of two; {column!r} holds {listing(names)}."
-        )
-
-
-def _positive_last(names: list[str], column: str, options: LabelOptions) -> list[str]:
-    if options.positive is not None and options.positive not in names:
-        check_positive(names, column, options)
-    return sorted(names, key=lambda name: name == options.positive)
+        raise UnknownName(f"the positive label {options.positive!r} must be one of two; there are {listing(names)}.")
 
 
 def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOptions) -> None:
@@ -83,10 +83,11 @@ def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOp
         middle = float(names[len(names) // 2])
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values and is probably a number, not a class; "
-            f"ask for two sides of one, such as '{column}>={middle:g}', or raise max_classes."
+            f"ask for two sides of one, such as '{column}>={middle:g}', or raise "
+            f"{option('labels.max_classes')}."
         )
     if len(names) > most or (not options.max_classes and len(names) > 20 and 2 * len(names) > len(texts)):
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values in {len(texts):,} rows and is probably an id or free "
-            "text; name another column, or raise max_classes."
+            f"text; name another column, or raise {option('labels.max_classes')}."
         )

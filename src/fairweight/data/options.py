@@ -1,18 +1,26 @@
-"""Everything that may be said about a source beyond where it is, as plain values."""
+"""Everything that may be said about a source beyond where it is, as plain values that are checked when made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairweight.data.corrupt import Corruption
-from fairweight.data.split import Exemplar, Split
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, option
+
+# Where each type stands in Options, for the names of its fields in sentences.
+_PLACES = {
+    "LabelOptions": "labels.",
+    "GroupOptions": "groups.",
+    "TableOptions": "table.",
+    "ImageOptions": "image.",
+    "Split": "split.",
+    "Exemplar": "exemplar.",
+}
 
 
 class _Checked:
-    """Refuses a value that is not one of those that its field names; types alone do not, at run time."""
+    """Refuses a value that its field's Literal does not name; types alone do not, at run time."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -22,15 +30,15 @@ class _Checked:
             values = value if isinstance(value, tuple) else (value,)
             if choices and any(one not in choices for one in values):
                 allowed = ", ".join(str(choice) for choice in choices if choice is not None)
-                raise BadInput(f"{type(self).__name__}.{entry.name} is {value!r}; choose from: {allowed}.")
+                name = option(f"{_PLACES.get(type(self).__name__, '')}{entry.name}")
+                raise BadInput(f"{name} is {value!r}; choose from: {allowed}.")
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The values that a Literal names, alone, in a tuple, or beside None; empty where it names none."""
+    """List the values that a Literal names, alone, in a tuple, or beside None; empty where it names none."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    inner = [_choices(part) for part in get_args(hint)]
-    found = tuple(choice for choices in inner for choice in choices)
+    found = tuple(choice for part in get_args(hint) for choice in _choices(part))
     return (*found, None) if found and type(None) in get_args(hint) else found
 
 
@@ -53,6 +61,12 @@ class GroupOptions(_Checked):
     rest: Literal["merge", "drop"] = "merge"  # what happens to the groups that `only` leaves out
     missing: Literal["unknown", "group", "drop", "refuse"] = "unknown"  # rows without a group
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.floor < 1:
+            least = "give at least 1, which lets every cell that has a row pass"
+            raise BadInput(f"{option('groups.floor')} is {self.floor}; {least}.")
+
 
 @dataclass(frozen=True)
 class TableOptions(_Checked):
@@ -66,7 +80,14 @@ class TableOptions(_Checked):
     keep: tuple[str, ...] = ()  # kept in the inputs although they look like an id or free text
     group_in_inputs: bool = False  # whether the model may see the sensitive columns
     drop_leaks: bool = False  # whether columns that give the label away are dropped or only named
-    max_categories: int = 50  # per column; the rarer ones share one
+    max_categories: int = 50  # per column; rarer ones share one input
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("numeric", "categorical", "drop", "keep"):  # a frame's columns may be called by other than text
+            object.__setattr__(self, name, tuple(str(column) for column in getattr(self, name)))
+        if self.max_categories < 1:
+            raise BadInput(f"{option('table.max_categories')} is {self.max_categories}; give at least 1.")
 
 
 @dataclass(frozen=True)
@@ -80,15 +101,64 @@ class ImageOptions(_Checked):
     root: str | None = None  # in a list of files: the folder that the names start from
     unreadable: Literal["refuse", "drop"] = "refuse"
     memory_gb: float = 8.0  # a part larger than this streams from a memory-mapped file
-    reader_processes: int = 0  # that read ahead where a part streams; 0: two threads, which do as well
     cache: bool = True  # keep the decoded pixels on disk, so that the next load is quick
     cache_dir: str | None = None  # None: FAIRWEIGHT_CACHE, otherwise the user's cache folder
     workers: int | None = None  # decoding threads; None: one per core, or one where images are small
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.file_column is not None:
+            object.__setattr__(self, "file_column", str(self.file_column))
+        if not self.memory_gb > 0:
+            raise BadInput(f"{option('image.memory_gb')} is {self.memory_gb}; give a number above 0.")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where validation and test rows come from, when the source does not say."""
+
+    test: float | str | None = None  # share of all rows, or a file; None: 0.2 where the source has no test rows
+    validation: float | str | None = None  # share of all rows, or a file; 0: none; None: 0.1 where it has none
+    column: str | None = None  # a column that names each row's part
+
+    def __post_init__(self) -> None:
+        if self.column is not None:
+            object.__setattr__(self, "column", str(self.column))
+        for name in ("test", "validation"):
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not 0.0 <= value < 1.0:
+                raise BadInput(f"{option(f'split.{name}')} is {value}; give a share from 0 to below 1, or a file.")
+        whole = self.settled()
+        if sum(value for value in (whole.test, whole.validation) if isinstance(value, int | float)) >= 1.0:
+            both = f"{option('split.test')} and {option('split.validation')}"
+            raise BadInput(f"{both} leave no rows for training; make their sum less than 1.")
+
+    def settled(self) -> Split:
+        """Fill in the usual shares where none was named."""
+        if self.test is not None and self.validation is not None:
+            return self
+        test = 0.2 if self.test is None else self.test
+        return replace(self, test=test, validation=0.1 if self.validation is None else self.validation)
+
+
+@dataclass(frozen=True)
+class Exemplar(_Checked):
+    """Where the exemplar set comes from, and how large it is."""
+
+    source: str = "train"  # "train", "validation", or a file
+    inside: bool = False  # whether rows drawn from train also stay in it
+    per: Literal["cell", "class"] = "cell"
+    size: int | None = None  # per cell or class; None: a tenth of train in even parts, at most a fifth of any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size is not None and self.size < 1:
+            raise BadInput(f"{option('exemplar.size')} is {self.size}; give at least 1 per {self.per}.")
+
 
 @dataclass(frozen=True)
 class Options(_Checked):
-    """All of it; None for split or exemplar means what suits the source."""
+    """All of it; None for groups, image, split or exemplar means the default of the source."""
 
     labels: LabelOptions = field(default_factory=LabelOptions)
     groups: GroupOptions | None = None
@@ -100,28 +170,7 @@ class Options(_Checked):
     corrupt_parts: tuple[Literal["train", "validation", "exemplar"], ...] = ("train",)  # test is never corrupted
     limit: int | None = None  # at most so many rows of each given part, stratified: for a quick look
 
-
-def as_text(name: object) -> str:
-    """A column's name as text; names that are text stay as they are."""
-    return name if isinstance(name, str) else str(name)
-
-
-def named_by_text(options: Options) -> Options:
-    """The same with every column that it names called by text."""
-    table, split, image = options.table, options.split, options.image
-    table = replace(
-        table,
-        numeric=_texts(table.numeric),
-        categorical=_texts(table.categorical),
-        drop=_texts(table.drop),
-        keep=_texts(table.keep),
-    )
-    if split is not None and split.column is not None:
-        split = replace(split, column=as_text(split.column))
-    if image is not None and image.file_column is not None:
-        image = replace(image, file_column=as_text(image.file_column))
-    return replace(options, table=table, split=split, image=image)
-
-
-def _texts(names: Iterable[object]) -> tuple[str, ...]:
-    return tuple(as_text(name) for name in names)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.limit is not None and self.limit < 1:
+            raise BadInput(f"{option('limit')} is {self.limit}; give at least 1 row.")

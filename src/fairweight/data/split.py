@@ -3,260 +3,129 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from fairweight.data._draw import by_stratum, proportional, stream, tally
-from fairweight.data._rows import Rows
-from fairweight.data._texts import listing
-from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups
-
-# How people spell the parts, in a column or as a folder's name.
-PART_NAMES = {
-    "train": "train", "training": "train", "tr": "train",
-    "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation", "eval": "validation",
-    "test": "test", "testing": "test", "te": "test", "holdout": "test",
-    "exemplar": "exemplar", "exemplars": "exemplar", "meta": "exemplar",
-}  # fmt: skip
+from fairweight.data.draw import by_stratum, proportional, stream, tally
+from fairweight.data.options import Exemplar, Split
+from fairweight.data.parts import PART_NAMES, Marked, Names, Parts
+from fairweight.data.rows import Rows
+from fairweight.data.texts import listing
+from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups, option
 
 
-@dataclass(frozen=True)
-class Split:
-    """Where validation and test rows come from, when the source does not say."""
-
-    test: float | str | None = None  # share of all rows, or a file; None: 0.2 where the source has no test rows
-    validation: float | str | None = None  # share of all rows, or a file; 0: none; None: 0.1 where it has none
-    column: str | None = None  # a column that names each row's part
-
-    def __post_init__(self) -> None:
-        for name in ("test", "validation"):
-            value = getattr(self, name)
-            if isinstance(value, int | float) and not 0.0 <= value < 1.0:
-                raise BadInput(f"Split.{name} is {value}; give a share from 0 to below 1, or a file.")
-        whole = self.settled()
-        shares = [value for value in (whole.test, whole.validation) if isinstance(value, int | float)]
-        if sum(shares) >= 1.0:
-            raise BadInput("Split.test and Split.validation leave no rows for training; make their sum less than 1.")
-
-    def settled(self) -> Split:
-        """The same with the usual shares where none was named."""
-        if self.test is not None and self.validation is not None:
-            return self
-        test = 0.2 if self.test is None else self.test
-        return replace(self, test=test, validation=0.1 if self.validation is None else self.validation)
-
-
-@dataclass(frozen=True)
-class Exemplar:
-    """Where the exemplar set comes from, and how large it is."""
-
-    source: str = "train"  # "train", "validation", or a file
-    inside: bool = False  # whether rows drawn from train also stay in it
-    per: Literal["cell", "class"] = "cell"
-    size: int | None = None  # per cell or class; None: a tenth of train in even parts, at most a fifth of any
-
-    def __post_init__(self) -> None:
-        if self.size is not None and self.size < 1:
-            raise BadInput(f"Exemplar.size is {self.size}; give at least 1 per {self.per}.")
-        if self.per not in ("cell", "class"):
-            raise BadInput(f"Exemplar.per is {self.per!r}; choose cell or class.")
-
-
-@dataclass(frozen=True)
-class Marked:
-    """Rows of a given part, with their labels and groups."""
-
-    rows: Tensor  # [N] positions in the given part
-    labels: Tensor  # [N]
-    groups: Tensor | None  # [N], -1 where not known
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, index: Tensor) -> Marked:
-        """Those at these positions, or where the mask is true."""
-        groups = None if self.groups is None else self.groups[index]
-        return replace(self, rows=self.rows[index], labels=self.labels[index], groups=groups)
-
-    def joined(self, other: Marked) -> Marked:
-        """These rows and other ones of the same part, by their numbers."""
-        groups = None if self.groups is None or other.groups is None else torch.cat([self.groups, other.groups])
-        rows = torch.cat([self.rows, other.rows])
-        return Marked(rows, torch.cat([self.labels, other.labels]), groups).take(rows.argsort())
-
-    def strata(self) -> Tensor:
-        """One number per cell; rows whose group is not known form cells of their own."""  # [N]
-        return self.labels if self.groups is None else self.labels * self._width() + self.groups + 1
-
-    def cells(self, label_names: Sequence[str], group_names: Sequence[str]) -> dict[str, int]:
-        """How many rows each cell has, by its name; those whose group is not known are not counted."""
-        if self.groups is None:
-            values, counts = tally(self.labels)
-            return {f"label={label_names[value]}": n for value, n in zip(values.tolist(), counts.tolist(), strict=True)}
-        values, counts = tally(self.strata()[self.groups >= 0])
-        named = {}
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            label, group = divmod(value, self._width())
-            named[f"label={label_names[label]}, group={group_names[group - 1]}"] = count
-        return named
-
-    def _width(self) -> int:
-        return 1 if self.groups is None or len(self) == 0 else int(self.groups.max()) + 2
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Each part's rows, and the given part that they come from."""
-
-    marked: dict[str, Marked]
-    origin: dict[str, str]
-    notes: tuple[str, ...]
-
-
-def by_column(given: dict[str, Marked], train: Rows, split: Split) -> tuple[dict[str, Marked], dict[str, str]]:
-    """The given parts, with train taken apart by a column that names each row's part; and where each comes from."""
+def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
+    """Take train apart by a column that names each row's part, where one is named."""
     origin = {name: name for name in given}
     column = split.column
     if column is None:
-        return given, origin
+        return Parts(given, origin)
     if column not in train.names():
         raise MissingColumn(f"there is no column {column!r} to split by; the columns are {listing(train.names(), 12)}.")
     texts = train.texts(column)
-    named = [PART_NAMES.get((texts[row] or "").lower()) for row in given["train"].rows.tolist()]
-    if None in named:
-        strange = texts[int(given["train"].rows[named.index(None)])]
-        raise BadInput(
-            f"column {column!r} holds {strange!r}; it must say train, validation, exemplar or test in every row."
-        )
+    named = [PART_NAMES.get((texts[row] or "").lower(), "") for row in given["train"].rows.tolist()]
+    if "" in named:
+        strange = texts[int(given["train"].rows[named.index("")])]
+        raise BadInput(f"column {column!r} holds {strange!r}; every row must say train, validation, exemplar or test.")
     if "train" not in named:
         raise BadInput(f"column {column!r} names no row train; there is nothing to learn from.")
     parts = {name: part for name, part in given.items() if name != "train"}
     for name in dict.fromkeys(named):
         if name in parts:
             raise BadInput(f"the {name} rows are given twice, by column {column!r} and by a file; leave one out.")
-        share = getattr(split, str(name), None)
+        share = getattr(split, name, None)
         if share is not None:
             raise BadInput(
-                f"column {column!r} says which rows are {name}, so Split.{name} {share:g} would draw none; leave one "
-                "of the two out."
+                f"column {column!r} says which rows are {name}, so {option(f'split.{name}', f'{share:g}')} would draw "
+                "none; leave one of the two out."
             )
-        parts[str(name)] = given["train"].take(torch.tensor([found == name for found in named]))
-        origin[str(name)] = "train"
-    return parts, origin
+        parts[name] = given["train"].take(torch.tensor([found == name for found in named]))
+        origin[name] = "train"
+    return Parts(parts, origin)
 
 
-def divide(
-    given: dict[str, Marked],
-    origin: dict[str, str],
-    split: Split,
-    exemplar: Exemplar,
-    seed: int,
-    names: tuple[tuple[str, ...], tuple[str, ...]],
-) -> Parts:
-    """Train, validation, exemplar and test from what is given; a part that is given is never drawn."""
-    label_names, group_names = names
+def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Names) -> Parts:
+    """Draw train, validation, exemplar and test from what is given; a part that is given is never drawn."""
+    marked, origin = dict(given.marked), dict(given.origin)
     for name in ("test", "validation"):
         share = getattr(split, name)
-        if name in given and origin[name] == name and isinstance(share, float) and share > 0:
-            raise BadInput(
-                f"the data has its own {name} rows, so Split.{name} {share:g} would draw none; leave it out."
-            )
+        if name in marked and origin[name] == name and isinstance(share, float) and share > 0:
+            said = option(f"split.{name}", f"{share:g}")
+            raise BadInput(f"the data has its own {name} rows, so {said} would draw none; omit it.")
     split = split.settled()
-    marked, origin = dict(given), dict(origin)
     notes: list[str] = []
-    total = len(given["train"])
+    total = len(marked["train"])
     for name, parts in (("test", 4), ("validation", 3)):  # so many parts want a row of every cell from here on
         share = getattr(split, name)
         if name in marked or isinstance(share, str) or share == 0.0:
             continue
+        train = marked["train"]
         # The share is of all rows; what is left after an earlier draw is smaller.
-        share = share * total / len(marked["train"])
-        sizes = proportional(marked["train"].strata(), share, parts)
-        rest, drawn = _cut(marked["train"], sizes, seed, name)
-        marked["train"], marked[name], origin[name] = rest, drawn, "train"
+        sizes = proportional(train.strata(), share * total / len(train), parts)
+        drawn = by_stratum(train.strata(), sizes, stream(seed, "split", name))
+        marked["train"], marked[name], origin[name] = train.without(drawn), train.take(drawn), "train"
         notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from train, stratified by cell (seed {seed}).")
-    if "exemplar" not in marked:
-        _add_exemplar(marked, origin, notes, exemplar, seed, label_names, group_names)
-    else:
+    if "exemplar" in marked:
         _take_exemplar(marked, origin, notes, exemplar)
+    else:
+        _draw_exemplar(marked, origin, notes, exemplar, seed, names)
     for name, part in marked.items():
         if len(part) == 0:
             raise BadInput(f"the {name} part has no rows; give more data or another split.")
     if "test" not in marked:
-        raise BadInput("there are no test rows; give Split.test a share above 0 or a file.")
+        raise BadInput(f"there are no test rows; give {option('split.test')} a share above 0 or a file.")
     marked = {name: marked[name] for name in ("train", "validation", "exemplar", "test") if name in marked}
-    notes += _gaps(marked, label_names, group_names)
+    notes += _gaps(marked["test"], marked["exemplar"], names)
+    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], _pool(marked, origin)))
     return Parts(marked, origin, tuple(notes))
 
 
-def _cut(part: Marked, sizes: dict[int, int], seed: int, purpose: str) -> tuple[Marked, Marked]:
-    drawn = by_stratum(part.strata(), sizes, stream(seed, "split", purpose))
-    stays = torch.ones(len(part), dtype=torch.bool)
-    stays[drawn] = False
-    return part.take(stays), part.take(drawn)
-
-
-def _add_exemplar(
-    marked: dict[str, Marked],
-    origin: dict[str, str],
-    notes: list[str],
-    exemplar: Exemplar,
-    seed: int,
-    label_names: tuple[str, ...],
-    group_names: tuple[str, ...],
+def _draw_exemplar(
+    marked: dict[str, Marked], origin: dict[str, str], notes: list[str], exemplar: Exemplar, seed: int, names: Names
 ) -> None:
     source = exemplar.source
     if source not in marked:
-        raise BadInput(f"the exemplar set is to come from {source}, which has no rows; give Split.{source} a share.")
+        where = option(f"split.{source}")
+        raise BadInput(f"the exemplar set is to come from {source}, which has no rows; give {where} a share.")
     pool = marked[source]
-    if pool.groups is not None and not bool((pool.groups >= 0).any()):
+    if pool.groups is not None and not bool(pool.known().any()):
         raise MissingGroups(
             f"no row of {source} has a group label; take the exemplar set from a part that has them, or from a file."
         )
-    known = torch.ones(len(pool), dtype=torch.bool) if pool.groups is None else pool.groups >= 0
-    candidates = pool.take(known)
-    by_class = exemplar.per == "class" or candidates.groups is None
-    strata = candidates.labels if by_class else candidates.strata()
+    place = pool.known().nonzero().flatten()
+    candidates = pool.take(place)
     if source == "validation" and exemplar.size is None:
-        sizes = None
-        drawn = torch.arange(len(candidates))
+        how = "all rows with a known group"
     else:
-        named = replace(candidates, groups=None) if by_class else candidates
-        cells = list(named.cells(label_names, group_names))
-        sizes = _sizes(strata, cells, exemplar, may_empty=exemplar.inside or source == "validation")
-        drawn = by_stratum(strata, sizes, stream(seed, "split", "exemplar"))
-    marked["exemplar"], origin["exemplar"] = candidates.take(drawn), origin[source]
-    where = f"from {source}"
-    if source == "train" and not exemplar.inside:
-        stays = torch.ones(len(pool), dtype=torch.bool)
-        stays[known.nonzero().flatten()[drawn]] = False
-        marked["train"] = pool.take(stays)
-        where = "held out from train"
-    elif source == "train":
-        where = "from train, where they stay as well"
-    how = "all rows with a known group"
-    if sizes is not None:
+        by_class = exemplar.per == "class" or candidates.groups is None
+        candidates = replace(candidates, groups=None) if by_class else candidates
+        may_empty = exemplar.inside or source == "validation"
+        sizes = _sizes(candidates.strata(), list(candidates.cells(*names)), exemplar, may_empty)
+        place = place[by_stratum(candidates.strata(), sizes, stream(seed, "split", "exemplar"))]
         least, most = min(sizes.values()), max(sizes.values())
         how = f"{least if least == most else f'{least} to {most}'} per {'class' if by_class else 'cell'}"
-    notes.append(f"Exemplar set: {len(drawn):,} rows {where}, {how} (seed {seed}).")
+    marked["exemplar"], origin["exemplar"] = pool.take(place), origin[source]
+    where = f"from {source}"
+    if source == "train":
+        where = "from train, where they stay as well" if exemplar.inside else "held out from train"
+        marked["train"] = pool if exemplar.inside else pool.without(place)
+    notes.append(f"Exemplar set: {len(place):,} rows {where}, {how} (seed {seed}).")
 
 
 def _take_exemplar(marked: dict[str, Marked], origin: dict[str, str], notes: list[str], exemplar: Exemplar) -> None:
-    """Exemplars that are given: those whose group is known; rows that a column names may stay in train as well."""
+    """Keep the given exemplars whose group is known; rows that a column names may stay in train as well."""
     whole = marked["exemplar"]
     if exemplar.inside and origin["exemplar"] == "train":
         marked["train"] = marked["train"].joined(whole)
         notes.append(f"The {len(whole):,} exemplars that are named by a column stay in train as well.")
-    if whole.groups is None or len(whole) == 0 or bool((whole.groups >= 0).all()):
-        return
-    marked["exemplar"] = whole.take(whole.groups >= 0)
-    if len(marked["exemplar"]) == 0:
-        raise MissingGroups("no exemplar that is given has a group label; give exemplars that have them.")
+    marked["exemplar"] = whole.take(whole.known())
     lost = len(whole) - len(marked["exemplar"])
-    notes.append(f"Warning: {lost:,} of {len(whole):,} exemplars have no group label and pull for none: left out.")
+    if lost and lost == len(whole):
+        raise MissingGroups("no exemplar that is given has a group label; give exemplars that have them.")
+    if lost:
+        notes.append(f"Warning: {lost:,} of {len(whole):,} exemplars have no group label and pull for none: left out.")
 
 
 def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: bool) -> dict[int, int]:
@@ -271,20 +140,46 @@ def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: 
         if want > count or (want == count and not may_empty):
             raise EmptyCell(
                 f"the exemplar set needs {want} rows with {name}, and of the {count} there are none would stay in "
-                "train; lower Exemplar.size, give more rows, or merge the group."
+                f"train; lower {option('exemplar.size')}, give more rows, or merge the group."
                 if want == count
-                else f"the exemplar set needs {want} rows with {name}, and there are {count}; lower Exemplar.size."
+                else f"the exemplar set needs {want} rows with {name}, and there are {count}; lower "
+                f"{option('exemplar.size')}."
             )
     return dict(zip(values.tolist(), wanted.tolist(), strict=True))
 
 
-def _gaps(marked: dict[str, Marked], label_names: tuple[str, ...], group_names: tuple[str, ...]) -> list[str]:
-    """Cells of test that the exemplar set lacks: nothing will pull for them."""
-    test, exemplar = marked["test"], marked["exemplar"]
+def _gaps(test: Marked, exemplar: Marked, names: Names) -> list[str]:
+    """Name the cells of test that the exemplar set lacks: nothing will pull for them."""
     if (test.groups is None) != (exemplar.groups is None):
         return []
-    seen = exemplar.cells(label_names, group_names)
-    lost = [name for name in test.cells(label_names, group_names) if name not in seen]
+    seen = exemplar.cells(*names)
+    lost = [name for name in test.cells(*names) if name not in seen]
     if not lost:
         return []
     return [f"Warning: the exemplar set has no row with {'; '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}."]
+
+
+def _pool(marked: dict[str, Marked], origin: dict[str, str]) -> Marked:
+    """Rebuild train as it was before exemplars left it."""
+    train, exemplar = marked["train"], marked["exemplar"]
+    if origin["exemplar"] != "train" or bool(torch.isin(exemplar.rows, train.rows).all()):
+        return train
+    return train.joined(exemplar)
+
+
+def _shares(exemplar: Marked, natural: Marked) -> Tensor | None:
+    """Weigh each exemplar such that cells have their natural shares, mean 1; None where those are not known."""
+    if natural.groups is None or exemplar.groups is None:
+        there, here = natural.labels, exemplar.labels
+    else:
+        known = natural.groups >= 0
+        width = int(max(natural.groups.max(), exemplar.groups.max())) + 1
+        there = natural.labels[known] * width + natural.groups[known]
+        here = exemplar.labels * width + exemplar.groups
+    if len(there) == 0:
+        return None
+    size = int(max(there.max(), here.max())) + 1
+    usual = torch.bincount(there, minlength=size).double()
+    drawn = torch.bincount(here, minlength=size).double()
+    weights = (usual / drawn.clamp(min=1))[here]
+    return (weights / weights.mean()).float() if float(weights.sum()) > 0 else None

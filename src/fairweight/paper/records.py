@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import BadInput, FolderRefused
+from fairweight.errors import BadInput, FolderRefused, option
 from fairweight.paper._table_text import size_name
 from fairweight.paper.plan import planned
 from fairweight.paper.verdict import with_statistics
@@ -44,7 +44,8 @@ def keep(record: Record, folder: str | Path) -> Path:
         write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise FolderRefused(
-            f"{path} cannot be written ({error.strerror}); choose another with --records: finished runs are found."
+            f"{path} cannot be written ({error.strerror}); choose another with {option('records')}: finished runs are "
+            "found."
         ) from error
     return path
 

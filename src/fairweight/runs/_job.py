@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, FairweightError
+from fairweight.errors import BadInput, FairweightError, Sentence, option
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import run
 from fairweight.runs.run_search import search_for, searched
@@ -120,12 +120,12 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | 
                 reused = run(spec, place, **options).reused
         (place / ERROR).unlink(missing_ok=True)
     except FairweightError as found:
-        error, cause = str(found), type(found).__name__
+        error, cause = found.sentence, type(found).__name__
     except Exception as found:  # of any kind: the others go on, and the trace is kept
         place.mkdir(parents=True, exist_ok=True)
         (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
         cause = type(found).__name__
-        error = f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})"
+        error = Sentence(f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})")
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
 
 
@@ -143,6 +143,6 @@ def claimed(place: Path) -> Iterator[None]:
         except OSError:
             raise BadInput(
                 f"another process is at work in {place}; wait for it to end and run this again, or choose another "
-                "--out."
+                f"{option('out')}."
             ) from None
         yield

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fairweight.data import ImagePreprocessing, Normalize, Preprocessing
-from fairweight.errors import BadInput, UnknownName
+from fairweight.errors import BadInput, UnknownName, option
 from fairweight.metagradient.passes import call
 from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
@@ -35,7 +35,9 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
         stem = rest.pop("stem", "small" if shape[-1] < 96 else "large")
         body = ResNet18(classes, stem, channels=shape[0], **_known(rest, ("width",), name))
     elif name == "resnet18":
-        raise BadInput("resnet18 takes images, and these are rows of a table; choose mlp, or leave --network out.")
+        raise BadInput(
+            f"resnet18 takes images, and these are rows of a table; choose mlp, or leave {option('network.name')} out."
+        )
     elif ":" in name:
         body = model_from(name)
         _check_outputs(body, name, shape, classes)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, option
 from fairweight.types import Batch
 
 
@@ -76,7 +76,8 @@ def example_inputs(model: nn.Module, batch: int, shape: tuple[int, ...] | None, 
         made = _for_first_layer(module, batch)
         if made is not None:
             return made
-    raise BadInput("No layer says what inputs the model takes; give --input 3,32,32, or --inputs MODULE:FUNCTION.")
+    how = f"{option('shape', '3,32,32')}, or {option('inputs', 'MODULE:FUNCTION')}"
+    raise BadInput(f"No layer says what inputs the model takes; give {how}.")
 
 
 def _for_first_layer(module: nn.Module, batch: int) -> Tensor | None:
@@ -107,7 +108,9 @@ def example_batches(
             logits = call(model, inputs, size)
     except (RuntimeError, TypeError, IndexError) as error:
         first = str(error).strip().split("\n")[0]
-        raise BadInput(f"The model does not take these inputs ({first}); give --input or --inputs.") from error
+        raise BadInput(
+            f"The model does not take these inputs ({first}); give {option('shape')} or {option('inputs')}."
+        ) from error
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
     labels = torch.arange(size, device=logits.device) % classes
     held = torch.arange(exemplars, device=logits.device) % classes

@@ -9,45 +9,21 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fairweight.data.normalize import pixel_sums
+import numpy as np
+
+from fairweight.data.image.decode import Allocate
+from fairweight.data.image.normalize import Pixels, pixel_sums
 from fairweight.errors import NoSpace
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-
+PIXELS, SUMS, FACTS = "pixels.npy", "sums.npy", "facts.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One folder of the cache: pixels.npy, and what is known of them."""
-
-    path: Path
-
-    @property
-    def pixels(self) -> Path:
-        """The decoded images."""
-        return self.path / "pixels.npy"
-
-    @property
-    def sums(self) -> Path:
-        """Each image's sums, for statistics of any set of rows."""
-        return self.path / "sums.npy"
-
-    def facts(self) -> dict[str, Any]:
-        """What was written beside them."""
-        facts: dict[str, Any] = json.loads((self.path / "facts.json").read_text(encoding="utf-8"))
-        return facts
-
-
 def cache_folder(chosen: str | None) -> Path:
-    """Where decoded images are kept: as asked, FAIRWEIGHT_CACHE, or the user's cache folder."""
+    """Choose where decoded images are kept: as asked, FAIRWEIGHT_CACHE, or the user's cache folder."""
     if chosen is not None:
         return Path(chosen)
     if named := os.environ.get("FAIRWEIGHT_CACHE"):
@@ -56,25 +32,25 @@ def cache_folder(chosen: str | None) -> Path:
 
 
 def key_of(sources: Sequence[str], form: Any) -> str:
-    """A name for these sources in this form."""
+    """Name an entry by its sources and form."""
     words = json.dumps([3, list(sources), form], sort_keys=True)  # 3: the layout of an entry
     return hashlib.sha256(words.encode()).hexdigest()[:32]
 
 
-def find(folder: Path, key: str) -> Entry | None:
-    """The entry of that name, if it was written."""
-    entry = Entry(folder / key)
-    return entry if (entry.path / "facts.json").is_file() and entry.pixels.is_file() else None
+def find(folder: Path, key: str) -> Path | None:
+    """Find the entry of that name, if it was written: a folder with pixels.npy, sums.npy and facts.json."""
+    entry = folder / key
+    return entry if (entry / FACTS).is_file() and (entry / PIXELS).is_file() else None
 
 
-def write(
-    folder: Path,
-    key: str,
-    fill: Callable[[Callable[[tuple[int, int, int, int]], Pixels]], dict[str, Any]],
-) -> Entry:
-    """A new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
-    import numpy as np
+def facts(entry: Path) -> dict[str, Any]:
+    """Read what was written beside the pixels."""
+    found: dict[str, Any] = json.loads((entry / FACTS).read_text(encoding="utf-8"))
+    return found
 
+
+def write(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any]]) -> Path:
+    """Write a new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=folder))
@@ -83,7 +59,7 @@ def write(
     opened: list[np.memmap[Any, np.dtype[np.uint8]]] = []
 
     def allocate(shape: tuple[int, int, int, int]) -> Pixels:
-        path = work / "pixels.npy"
+        path = work / PIXELS
         path.unlink(missing_ok=True)
         mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
         opened.append(mapped)
@@ -91,10 +67,10 @@ def write(
         return mapped
 
     try:
-        facts = fill(allocate)
-        np.save(work / "sums.npy", pixel_sums(opened[-1]))
+        written = fill(allocate)
+        np.save(work / SUMS, pixel_sums(opened[-1]))
         opened[-1].flush()
-        (work / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+        (work / FACTS).write_text(json.dumps(written), encoding="utf-8")
         target = folder / key
         try:
             work.rename(target)
@@ -102,7 +78,7 @@ def write(
             # Another process has written the same entry meanwhile.
             if find(folder, key) is None:
                 raise
-        return Entry(target)
+        return target
     except OSError as error:
         if error.errno in _FULL:
             raise NoSpace(f"the disk of {folder} is full; free some space or give another cache folder.") from error
@@ -124,28 +100,3 @@ def _reserve(path: Path) -> None:
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot reserve
                     raise
-
-
-def digest(pixels: Pixels, at_once: int = 4096) -> str:
-    """What determines these pixels, for a fingerprint."""
-    found = hashlib.sha256(str(pixels.shape).encode())
-    for start in range(0, len(pixels), at_once):
-        found.update(pixels[start : start + at_once].tobytes())
-    return found.hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def files_digest(paths: Sequence[Path]) -> str:
-    """The sha256 of many files' bytes, one after the other."""
-    found = hashlib.sha256()
-    for path in paths:
-        try:
-            found.update(file_digest(path).encode())
-        except OSError:
-            found.update(b"unreadable")  # decoding says so, or drops it
-    return found.hexdigest()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fairweight.data._texts import Texts, listing
-from fairweight.data.image.cache import files_digest
-from fairweight.data.image.decode import SUFFIXES, Picture, absent
-from fairweight.data.image.rows import EncodedStore, ImageRows
-from fairweight.data.options import ImageOptions
-from fairweight.data.split import PART_NAMES
-from fairweight.errors import MissingColumn, MissingData, UnreadableFile, UnreadableImage
+from fairweight.data.files import file_digest
+from fairweight.data.image.decode import DROP, SUFFIXES, Picture, absent
+from fairweight.data.image.parquet import parquet_rows
+from fairweight.data.image.pixels import EncodedPixels
+from fairweight.data.options import ImageOptions, TableOptions
+from fairweight.data.parts import PART_NAMES
+from fairweight.data.rows import Rows, as_texts
+from fairweight.data.table.read import PARQUET, read_frame
+from fairweight.data.texts import listing
+from fairweight.errors import MissingColumn, MissingData, UnreadableFile, UnreadableImage, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,23 +26,49 @@ LISTS = ("metadata.csv", "labels.csv", "metadata.tsv", "labels.tsv")
 FILE_COLUMNS = ("file_name", "file", "filename", "path", "image", "image_path", "img", "image_id")
 
 
-def files_rows(paths: Sequence[Path], root: Path, columns: dict[str, Texts], options: ImageOptions) -> ImageRows:
-    """Rows of image files."""
-    names = [os.path.relpath(path, root) for path in paths]
+def files_rows(
+    paths: Sequence[Path], root: Path, columns: pd.DataFrame | Mapping[str, Any], options: ImageOptions
+) -> Rows:
+    """Make rows of image files."""
+    import pandas as pd
+
     version = [f"{path.absolute()} {_state(path, options.unreadable == 'drop')}" for path in paths]
+
+    def content() -> list[str]:
+        # Names and sizes are not enough: uncompressed images have one size, whatever they show.
+        found = hashlib.sha256()
+        for path in paths:
+            try:
+                found.update(file_digest(path).encode())
+            except OSError:
+                found.update(b"unreadable")  # decoding says so, or drops it
+        return [*(os.path.relpath(path, root) for path in paths), found.hexdigest()]
 
     def pictures() -> list[Picture]:
         return [Picture(path, str(path)) for path in paths]
 
-    def content() -> list[str]:
-        # Names and sizes are not enough: uncompressed images have one size, whatever they show.
-        return [*names, files_digest(paths)]
+    return Rows(pd.DataFrame(columns), EncodedPixels(len(paths), pictures, version, content, options))
 
-    return ImageRows(EncodedStore(len(paths), pictures, version, content, options), columns)
+
+def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> Rows:
+    """Read the images of a path, labelled or not; text: how a list of files is written."""
+    if not path.exists():
+        raise MissingData(f"there is no file or folder {str(path)!r}; check the path.")
+    if path.suffix.lower() in PARQUET:
+        return parquet_rows([path], options)
+    listed = list_in(path) if path.is_dir() else path
+    loose = _listed(path) if listed is None else [path]
+    if images := [entry for entry in loose if entry.suffix.lower() in SUFFIXES]:
+        return files_rows(images, images[0].parent, {"file": [image.name for image in images]}, options)
+    if listed is None:
+        return class_folders(path, options)
+    frame, more = read_frame([listed], text)
+    notes += more
+    return listed_files(frame, listed.parent, options)
 
 
 def _state(path: Path, drop: bool) -> str:
-    """What changes when a file does; of one that is not there and may be dropped, that it is not there."""
+    """Tell what changes when a file does; of one that is not there and may be dropped, that it is not there."""
     try:
         found = path.stat()
     except OSError as error:
@@ -48,10 +78,10 @@ def _state(path: Path, drop: bool) -> str:
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
-def class_folders(folder: Path, options: ImageOptions) -> ImageRows:
-    """Rows of a folder whose subfolders are classes; the columns are "label" and "file"."""
+def class_folders(folder: Path, options: ImageOptions) -> Rows:
+    """Read a folder whose subfolders are classes; the columns are "label" and "file"."""
     paths: list[Path] = []
-    labels: Texts = []
+    labels: list[str] = []
     for sub in _listed(folder):
         if not sub.is_dir() or sub.name.startswith("."):
             continue
@@ -66,46 +96,42 @@ def class_folders(folder: Path, options: ImageOptions) -> ImageRows:
             if loose
             else f"{folder} holds no images; give a folder with a subfolder per class, or a table."
         )
-    files: Texts = [str(path.relative_to(folder)) for path in paths]
+    files = [str(path.relative_to(folder)) for path in paths]
     return files_rows(paths, folder, {"label": labels, "file": files}, options)
 
 
 def folder_parts(folder: Path) -> dict[str, Path]:
-    """The given parts of a folder: its subfolders train, test and so on, or itself."""
+    """Find the given parts of a folder: its subfolders train, test and so on, or itself."""
     subs = {path.name.lower(): path for path in _listed(folder) if path.is_dir()}
     parts = {PART_NAMES[name]: path for name, path in subs.items() if name in PART_NAMES}
     return parts if "train" in parts else {"train": folder}
 
 
 def list_in(folder: Path) -> Path | None:
-    """The list of files that a folder holds, if it does."""
+    """Find the list of files that a folder holds."""
     return next((folder / name for name in LISTS if (folder / name).is_file()), None)
 
 
-def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> ImageRows:
-    """Rows of a list of files: every other column is an attribute."""
-    from fairweight.data.table.rows import as_texts
-
+def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> Rows:
+    """Read a list of files: every other column is an attribute."""
     column = file_column(frame, options)
     if column is None:
         raise MissingColumn(
             f"no column of the list names image files; the columns are {listing(map(str, frame.columns), 12)}: name "
-            "the one that does with file_column."
+            f"the one that does with {option('image.file_column')}."
         )
     root = Path(options.root) if options.root is not None else base
     names = as_texts(frame[column])
     if None in names and options.unreadable == "refuse":
         raise UnreadableImage(
-            f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in, or leave such "
-            "images out with unreadable=drop."
+            f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in, or {DROP}."
         )
     paths = [root / (name or "") for name in names]  # the folder itself is no image: its row is dropped
-    columns = {str(name): as_texts(frame[name]) for name in frame.columns}
-    return files_rows(paths, root, columns, options)
+    return files_rows(paths, root, frame, options)
 
 
 def file_column(frame: pd.DataFrame, options: ImageOptions) -> str | None:
-    """The column that names image files: the one asked for, or one most of whose entries end like images."""
+    """Find the column that names image files: the one asked for, or one most of whose entries end like images."""
     if options.file_column is not None:
         if options.file_column not in frame.columns:
             raise MissingColumn(
@@ -125,7 +151,3 @@ def _listed(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except PermissionError as error:
         raise UnreadableFile(f"{folder} may not be read by this user; change its permissions.") from error
-    except FileNotFoundError as error:
-        raise MissingData(f"there is no folder {folder}; check the path.") from error
-    except NotADirectoryError as error:
-        raise UnreadableFile(f"{folder} is a file, not a folder of images.") from error

@@ -4,61 +4,54 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any
 
-from fairweight.data._optional import need
-from fairweight.data._texts import Texts
-from fairweight.data.image.cache import file_digest
+from fairweight.data.files import file_digest, open_parquet, read_parquet
 from fairweight.data.image.decode import Picture
-from fairweight.data.image.rows import EncodedStore, ImageRows
+from fairweight.data.image.pixels import EncodedPixels
 from fairweight.data.options import ImageOptions
-from fairweight.data.split import PART_NAMES
+from fairweight.data.parts import PART_NAMES
+from fairweight.data.rows import Rows
+from fairweight.data.table.read import PARQUET
 from fairweight.errors import MissingData, UnreadableFile, UnreadableImage
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
-def image_column(path: Path) -> str | None:
-    """The column of a parquet file that holds encoded images, if one does."""
-    pa = need("pyarrow", "reading parquet", "pyarrow")
-
-    for field in _schema(path):
-        if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
-            return str(field.name)
-        if pa.types.is_binary(field.type) and field.name.lower() in ("img", "image"):
-            return str(field.name)
-    return None
+def holds_images(paths: Sequence[Path]) -> bool:
+    """True if these are parquet files with a column of encoded images."""
+    return all(path.suffix.lower() in PARQUET and path.is_file() for path in paths) and (
+        _image_column(open_parquet(paths[0]).schema_arrow) is not None
+    )
 
 
-def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> ImageRows:
-    """Rows of several shards, in the order given."""
-    pa = need("pyarrow", "reading parquet", "pyarrow")
+def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> Rows:
+    """Read the rows of several shards, in the order given."""
+    import pandas as pd
+    import pyarrow as pa
 
-    name = image_column(paths[0])
+    schema = open_parquet(paths[0]).schema_arrow
+    name = _image_column(schema)
     if name is None:
         raise UnreadableFile(f"{paths[0].name} has no column of encoded images (a struct of bytes and path).")
-    others = [field.name for field in _schema(paths[0]) if field.name != name and _is_plain(field.type)]
-    tables = [_table(path, others) for path in paths]
-    names = _class_names(paths[0])
-    columns = _Columns(pa.concat_tables(tables, promote_options="default"), names)
-    count = sum(table.num_rows for table in tables)
-    # A table of no columns does not know its rows; the file does.
-    count = count or sum(_file(path).metadata.num_rows for path in paths)
+    others = [field.name for field in schema if field.name != name and _is_plain(field.type)]
+    count = sum(open_parquet(path).metadata.num_rows for path in paths)
     if count == 0:
         raise UnreadableFile(f"{paths[0].name} has columns and no rows; give a file with rows.")
+    table = pa.concat_tables([read_parquet(path, others) for path in paths], promote_options="default")
+    frame = pd.DataFrame(_columns(table, _class_names(schema)), index=range(count))
     digests = [f"{path.name} {file_digest(path)}" for path in paths]
-
-    def pictures() -> Sequence[Picture]:
-        return _Pictures(paths, name)
-
-    store = EncodedStore(count, pictures, digests, lambda: digests, options)
-    return ImageRows(store, columns, names, identity=store.identity())
+    pixels = EncodedPixels(count, lambda: _Pictures(paths, name), digests, lambda: digests, options)
+    return Rows(frame, pixels, identity=pixels.identity())
 
 
 def shards(folder: Path) -> dict[str, list[Path]]:
-    """The parquet files under a folder by the part that their names begin with."""
+    """Find the parquet files under a folder by the part that their names begin with."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*.parquet")):
         if any(piece.startswith(".") for piece in path.relative_to(folder).parts):
@@ -68,136 +61,91 @@ def shards(folder: Path) -> dict[str, list[Path]]:
         if part is not None:
             found.setdefault(part, []).append(path)
     for part, paths in found.items():
-        for path in paths:
-            numbered = _SHARD.search(path.name)
-            if numbered is not None and int(numbered[1]) != sum(
-                _SHARD.search(other.name) is not None for other in paths
-            ):
+        numbered = [(path, match) for path in paths if (match := _SHARD.search(path.name)) is not None]
+        for path, match in numbered:
+            if int(match[1]) != len(numbered):
                 raise MissingData(
-                    f"{path.parent} holds {len(paths)} of the {int(numbered[1])} {part} files; add the others."
+                    f"{path.parent} holds {len(paths)} of the {int(match[1])} {part} files; add the rest."
                 )
     return found
 
 
-def _file(path: Path) -> Any:
-    pa = need("pyarrow", "reading parquet", "pyarrow")
+def _image_column(schema: Any) -> str | None:
+    from pyarrow import types
 
-    try:
-        return need("pyarrow.parquet", "reading parquet", "pyarrow").ParquetFile(path)
-    except PermissionError as error:
-        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
-    except (pa.ArrowException, OSError) as error:
-        raise UnreadableFile(f"{path} is not a whole parquet file; it may be cut short: copy it again.") from error
-
-
-def _schema(path: Path) -> Any:
-    return _file(path).schema_arrow
-
-
-def _table(path: Path, columns: list[str]) -> Any:
-    pa = need("pyarrow", "reading parquet", "pyarrow")
-
-    try:
-        return _file(path).read(columns=columns)
-    except (pa.ArrowException, OSError) as error:
-        raise UnreadableFile(f"{path} is damaged; copy it again.") from error
+    for field in schema:
+        if types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
+            return str(field.name)
+        if types.is_binary(field.type) and field.name.lower() in ("img", "image"):
+            return str(field.name)
+    return None
 
 
 def _is_plain(kind: Any) -> bool:
-    pa = need("pyarrow", "reading parquet", "pyarrow")
+    from pyarrow import types
 
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return bool(pa.types.is_primitive(kind.value_type))
-    if pa.types.is_struct(kind):
+    if types.is_list(kind) or types.is_fixed_size_list(kind):
+        return bool(types.is_primitive(kind.value_type))
+    if types.is_struct(kind):
         return all(_is_plain(field.type) for field in kind)
-    return bool(pa.types.is_primitive(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(types.is_primitive(kind) or types.is_string(kind) or types.is_large_string(kind))
 
 
-class _Columns(Mapping[str, Texts]):
-    """Attribute columns as text, each made when it is asked for: CelebA has forty, and two are used.
+def _columns(table: Any, names: dict[str, list[str]]) -> dict[str, pd.Series[Any]]:
+    """Make columns for a frame: a list or a struct is one column per entry, and class numbers have their names."""
+    from pyarrow import compute, types
 
-    A list or a struct counts as one column per entry, and class numbers have their names.
-    """
-
-    def __init__(self, table: Any, names: Mapping[str, Sequence[str]]) -> None:
-        pa = need("pyarrow", "reading parquet", "pyarrow")
-        self._table, self._known, self._made = table, names, dict[str, Texts]()
-        self._places: dict[str, tuple[str, int | str | None]] = {}
-        for field in table.schema:
-            if pa.types.is_struct(field.type):
-                self._places |= {inner.name: (field.name, inner.name) for inner in field.type}
-            elif pa.types.is_list(field.type) or pa.types.is_fixed_size_list(field.type):
-                first: list[Any] = next((value for value in table[field.name][:1].to_pylist() if value), [])
-                self._places |= {f"{field.name}[{place}]": (field.name, place) for place in range(len(first))}
-            else:
-                self._places[field.name] = (field.name, None)
-
-    def __getitem__(self, name: str) -> Texts:
-        if name not in self._made:
-            column, inner = self._places[name]
-            self._made[name] = self._read(column, inner)
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def _read(self, column: str, inner: int | str | None) -> Texts:
-        compute = need("pyarrow.compute", "reading parquet", "pyarrow")
-        values = self._table[column]
-        if isinstance(inner, str):
-            values = compute.struct_field(values, inner)
-        elif inner is not None:
-            values = compute.list_element(values, inner)
-        found = values.to_pylist()
-        known = self._known.get(column)
-        if known and all(value is None or (isinstance(value, int) and 0 <= value < len(known)) for value in found):
-            found = [None if value is None else known[value] for value in found]
-        return _texts(found)
+    found: dict[str, Any] = {}
+    for field in table.schema:
+        values = table[field.name]
+        if types.is_struct(field.type):
+            found |= {inner.name: compute.struct_field(values, inner.name) for inner in field.type}
+        elif types.is_list(field.type) or types.is_fixed_size_list(field.type):
+            first: list[Any] = next((value for value in values[:1].to_pylist() if value), [])
+            found |= {f"{field.name}[{place}]": compute.list_element(values, place) for place in range(len(first))}
+        else:
+            found[field.name] = values
+    # Whole numbers stay whole where some are missing.
+    columns = {name: values.to_pandas(integer_object_nulls=True) for name, values in found.items()}
+    return {name: named(values, names[name]) if name in names else values for name, values in columns.items()}
 
 
-def _texts(values: list[Any]) -> Texts:
-    return [None if value is None or value != value or value == "" else str(value).strip() for value in values]
+def named(numbers: pd.Series[Any], names: Sequence[str]) -> pd.Series[Any]:
+    """Name class numbers, in the order of the names; a column that holds anything else stays as it is."""
+    import pandas as pd
+
+    codes = pd.to_numeric(numbers, errors="coerce").fillna(-1)
+    if not (codes[numbers.notna()].isin(range(len(names)))).all():
+        return numbers
+    texts = [None if code < 0 else names[code] for code in codes.astype(int)]
+    return pd.Series(pd.Categorical(texts, categories=list(dict.fromkeys(names))))
 
 
-def _class_names(path: Path) -> dict[str, list[str]]:
-    """The names of class numbers that Hugging Face keeps in the file's metadata."""
-    found = (_schema(path).metadata or {}).get(b"huggingface")
-    if found is None:
-        return {}
+def _class_names(schema: Any) -> dict[str, list[str]]:
+    """Read the names of class numbers that Hugging Face keeps in the file's metadata."""
     try:
-        features = json.loads(found)["info"]["features"]
-    except (ValueError, KeyError, TypeError):
-        return {}  # another tool's note under that name: numbers stay numbers
-    return {name: feature["names"] for name, feature in features.items() if _has_names(feature)}
-
-
-def _has_names(feature: Any) -> bool:
-    return isinstance(feature, dict) and isinstance(feature.get("names"), list)
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        entries = {name: feature.get("names") for name, feature in features.items() if isinstance(feature, dict)}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # no note, or another tool's under that name: numbers stay numbers
+    return {name: names for name, names in entries.items() if isinstance(names, list)}
 
 
 class _Pictures(Sequence[Picture]):
     """The encoded images of several shards, each handed out when it is asked for."""
 
     def __init__(self, paths: Sequence[Path], column: str) -> None:
-        pa = need("pyarrow", "reading parquet", "pyarrow")
+        import pyarrow as pa
+
         self._name = paths[0].name
-        self._column = pa.chunked_array([chunk for path in paths for chunk in _table(path, [column])[column].chunks])
+        self._column = pa.chunked_array(
+            [chunk for path in paths for chunk in read_parquet(path, [column])[column].chunks]
+        )
 
     def __len__(self) -> int:
         return len(self._column)
 
-    @overload
-    def __getitem__(self, row: int) -> Picture: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[Picture]: ...
-
-    def __getitem__(self, row: int | slice) -> Picture | list[Picture]:
-        if isinstance(row, slice):
-            return [self[place] for place in range(*row.indices(len(self)))]
+    def __getitem__(self, row: Any) -> Any:
         entry = self._column[row].as_py()
         content = entry.get("bytes") if isinstance(entry, dict) else entry
         name = f"image {row} of {self._name}"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fairweight.data._meaning import Meaning, New
 from fairweight.data.image.decode import Form
-from fairweight.data.normalize import Normalize
+from fairweight.data.image.folder import FILE_COLUMNS, read_images
+from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
+from fairweight.data.image.pixels import PixelSource
+from fairweight.data.image.stream import Streamed
+from fairweight.data.meaning import Meaning, New
 from fairweight.data.options import ImageOptions, TableOptions
-from fairweight.errors import UnreadableImage
+from fairweight.data.parts import Marked, Parts
+from fairweight.data.rows import Rows
+from fairweight.errors import UnreadableImage, option
+from fairweight.types import Batch
 
 
 @dataclass(frozen=True)
@@ -29,29 +36,26 @@ class ImagePreprocessing:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Pixels have no names."""
+        """Empty: pixels have no names."""
         return ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
         return (len(self.mean), self.form.height or 0, self.form.width or 0)
 
     def read(self, source: str | Path, file_column: str | None = None, text: TableOptions | None = None) -> New:
-        """The pixels of a new folder, list of files or parquet file, with labels and groups where it has them.
+        """Read a new folder, list of files or parquet file, with labels and groups where it has them.
 
         Of a list of files, file_column names them where no usual name does, and text is how it is written.
         """
-        from fairweight.data.image.find import read_images
-        from fairweight.data.image.folder import FILE_COLUMNS
-
         size = (self.form.height or 1, self.form.width or 1) if self.resized else None
         channels: Literal[1, 3] = 1 if len(self.mean) == 1 else 3
         options = ImageOptions(size=size, crop=self.form.crop, channels=channels, file_column=file_column, cache=False)
         notes: list[str] = []
         rows = read_images(Path(source), options, text or TableOptions(), notes)
-        pixels = rows.store.read(torch.arange(len(rows)), notes)
-        notes += rows.store.remarks()
+        assert rows.pixels is not None
+        pixels = rows.pixels.read(torch.arange(len(rows)), notes)
+        notes += rows.pixels.remarks()
         if pixels.shape[1:] != self.input_shape:
             ours, theirs = ("x".join(map(str, shape)) for shape in (pixels.shape[1:], self.input_shape))
             raise UnreadableImage(f"these images are {ours} and the model was trained on {theirs}; resize them.")
@@ -61,11 +65,10 @@ class ImagePreprocessing:
         return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files)
 
     def input_module(self) -> nn.Module:
-        """What a model puts before its first layer: uint8 to normalised floats, on the device."""
+        """Make what a model puts before its first layer: uint8 to normalised floats, on the device."""
         return Normalize(self.mean, self.std)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {
             "kind": self.kind,
             "form": asdict(self.form),
@@ -77,6 +80,64 @@ class ImagePreprocessing:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImagePreprocessing:
-        """The preprocessing that to_dict described."""
         form, meaning = Form(**values["form"]), Meaning.from_dict(values["meaning"])
         return cls(form, tuple(values["mean"]), tuple(values["std"]), meaning, values["resized"])
+
+
+def image_samples(
+    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: ImageOptions
+) -> tuple[dict[str, Batch | Streamed], ImagePreprocessing, list[str]]:
+    """Make the samples of every part, with what was fixed on train; also gives notes."""
+    notes: list[str] = []
+    sources = {name: found.pixels for name, found in rows.items() if found.pixels is not None}
+    samples: dict[str, Batch | Streamed] = {}
+    for name, part in parts.marked.items():
+        samples[name] = _samples(sources[parts.origin[name]], part, options.memory_gb, name, notes)
+    for origin in dict.fromkeys(parts.origin[name] for name in parts.marked):
+        notes += sources[origin].remarks()
+    samples = _alike(samples, notes)
+    channels, height, width = _pixels(samples["train"]).shape[1:]
+    sums = sources[parts.origin["train"]].sums(parts.marked["train"].rows)
+    if sums is None or sums.shape[2] != channels:
+        sums = pixel_sums(_pixels(samples["train"]).numpy())
+    mean, std = statistics(sums, height * width)
+    notes.append(f"Images: {channels}x{height}x{width} bytes each, normalised by the mean and deviation of train.")
+    form = Form(height, width, options.crop, channels)
+    return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None), notes
+
+
+def _samples(source: PixelSource, part: Marked, memory_gb: float, name: str, notes: list[str]) -> Batch | Streamed:
+    size = len(part) * source.read(part.rows[:1], []).nbytes / 2**30
+    path = source.mapped(notes) if size > memory_gb else None
+    if path is None:
+        pixels = torch.from_numpy(source.read(part.rows, notes))
+        return Batch(pixels, part.labels, part.groups, shares=part.shares)
+    notes.append(
+        f"The {name} images take {size:.1f} GiB, more than the {memory_gb:g} GiB allowed: they stream from a "
+        "memory-mapped file."
+    )
+    return Streamed(path, part.rows, part.labels, part.groups, part.shares)
+
+
+def _pixels(samples: Batch | Streamed) -> Tensor:
+    pixels = samples.pixels if isinstance(samples, Streamed) else samples.inputs
+    assert isinstance(pixels, Tensor)
+    return pixels
+
+
+def _alike(samples: dict[str, Batch | Streamed], notes: list[str]) -> dict[str, Batch | Streamed]:
+    """Bring all parts to one shape: grey ones take three equal channels where others are coloured."""
+    coloured = any(_pixels(part).shape[1] == 3 for part in samples.values())
+    alike = dict(samples)
+    for name, part in samples.items():
+        if coloured and _pixels(part).shape[1] == 1 and isinstance(part, Batch):
+            alike[name] = replace(part, inputs=_pixels(part).expand(-1, 3, -1, -1).contiguous())
+            notes.append(f"All images of {name} are grey and others are not: they have three equal channels.")
+    shapes = {name: "x".join(map(str, _pixels(part).shape[1:])) for name, part in alike.items()}
+    for name, shape in shapes.items():
+        if shape != shapes["train"]:
+            raise UnreadableImage(
+                f"images of {name} are {shape} and of train {shapes['train']} (channels, height, width); set "
+                f"{option('image.size')} and {option('image.channels')} to bring all to one form."
+            )
+    return alike

@@ -1,84 +1,139 @@
-"""CIFAR-10 and CIFAR-100 in their three forms: binary, Python and parquet."""
+"""CIFAR-10 and CIFAR-100 in their three forms: binary records, Python pickles (no code in them runs) and parquet."""
 
 from __future__ import annotations
 
+import io
 import json
+import pickle  # only subclassed below, to allow arrays and plain containers and nothing else
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from fairweight.data._found import Found, Request
-from fairweight.data._texts import Texts
-from fairweight.data.image.cifar import binary_batches, pickled_batches
-from fairweight.data.image.rows import ArrayStore, ImageRows
+import numpy as np
+
+from fairweight.data.files import read_bytes
+from fairweight.data.image.normalize import Pixels
+from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
-from fairweight.data.sets._local import Place, image_found, parquet_parts
+from fairweight.data.rows import ClassRows, Rows
+from fairweight.data.sets._local_set import ImageSet, parquet_parts
 from fairweight.errors import UnreadableFile
 
+_PIXELS = 3 * 32 * 32
 _NAME_FILES = {
     "fine_label": "fine_label_names.txt", "coarse_label": "coarse_label_names.txt", "label": "batches.meta.txt",
 }  # fmt: skip
+# What a pickled array of numpy 1 or 2 is made of; none of these runs code of the file's choosing.
+_ALLOWED = {
+    ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode"),
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Which files hold which part, in each form, and which labels they carry in which order."""
+class CifarSet(ImageSet):
+    """A set in CIFAR's formats."""
 
-    binary: Mapping[str, Sequence[str]]
-    python: Mapping[str, Sequence[str]]
+    batches: ClassVar[Mapping[str, Sequence[str]]]  # files of each part; in the binary form they end in .bin
     folders: Sequence[str]  # those that the published archives unpack to
-    labels: Sequence[str]  # as columns, in the order of the binary records
-    keys: Sequence[str]  # the same in the Python form
-    names: Mapping[str, Sequence[str]]  # of each column's classes
+    columns: Sequence[str]  # labels, in the order of the binary records; the Python form has them in the plural
+    class_names: ClassVar[Mapping[str, Sequence[str]]] = {}  # of each column's classes
+
+    def read(self, folder: Path, image: ImageOptions) -> dict[str, Rows] | None:
+        for where in (folder, *(folder / name for name in self.folders)):
+            names = {**self.class_names, **_names_beside(where)}
+            for ending, read in ((".bin", _read_binary), ("", _read_pickled)):
+                files = {part: [where / f"{name}{ending}" for name in found] for part, found in self.batches.items()}
+                if all(path.is_file() for paths in files.values() for path in paths):
+                    return {
+                        part: _rows([read(path, self.columns) for path in paths], names)
+                        for part, paths in files.items()
+                    }
+        return parquet_parts(folder, image, {}, {**self.class_names, **_names_beside(folder)})
 
 
-def find_cifar(place: Place, layout: Layout, label: str, request: Request) -> Found:
-    """The two parts, from whichever form is there."""
-    image = request.options.image or ImageOptions()
-
-    def read(folder: Path) -> dict[str, ImageRows] | None:
-        for where in (folder, *(folder / name for name in layout.folders)):
-            names = {**layout.names, **_names_beside(where)}
-            if all((where / file).is_file() for files in layout.binary.values() for file in files):
-                return {
-                    part: _rows(*binary_batches([where / file for file in files], layout.labels), layout, names)
-                    for part, files in layout.binary.items()
-                }
-            if all((where / file).is_file() for files in layout.python.values() for file in files):
-                return {
-                    part: _rows(*pickled_batches([where / file for file in files], layout.keys), layout, names)
-                    for part, files in layout.python.items()
-                }
-        return parquet_parts(folder, image, {}, {**layout.names, **_names_beside(folder)})
-
-    return image_found(place.name, place.search(request, read), label, image)
-
-
-def _rows(
-    pixels: Any, found: Mapping[str, Sequence[int]], layout: Layout, names: Mapping[str, Sequence[str]]
-) -> ImageRows:
-    columns: dict[str, Texts] = {}
-    for column, values in zip(layout.labels, found.values(), strict=True):
-        known = names.get(column)
-        if known is not None and max(values) >= len(known):
-            raise UnreadableFile(f"a CIFAR file holds the {column} {max(values)}, and there are {len(known)} classes.")
-        columns[column] = [str(value) if known is None else known[value] for value in values]
-    return ImageRows(ArrayStore(pixels), columns, names)
+def _rows(batches: Sequence[tuple[Pixels, dict[str, list[int]]]], names: Mapping[str, Sequence[str]]) -> Rows:
+    numbers = {column: [number for _, labels in batches for number in labels[column]] for column in batches[0][1]}
+    for column, found in numbers.items():
+        if column in names and max(found) >= len(names[column]):
+            raise UnreadableFile(
+                f"a CIFAR file holds the {column} {max(found)}, and there are {len(names[column])} classes."
+            )
+    return ClassRows(HeldPixels(np.concatenate([pixels for pixels, _ in batches])), numbers, names)
 
 
 def _names_beside(folder: Path) -> dict[str, list[str]]:
-    """Class names from the files that lie beside the images, where they do."""
-    names: dict[str, list[str]] = {}
-    files = {
-        "fine_label": "fine_label_names.txt",
-        "coarse_label": "coarse_label_names.txt",
-        "label": "batches.meta.txt",
+    """Read class names from the files that lie beside the images, where they do."""
+    names = {
+        column: (folder / file).read_text(encoding="utf-8").split()
+        for column, file in _NAME_FILES.items()
+        if (folder / file).is_file()
     }
-    for column, file in files.items():
-        if (folder / file).is_file():
-            names[column] = (folder / file).read_text(encoding="utf-8").split()
     if (folder / "labels.json").is_file():
         found = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
         names |= {f"{key}_label": value for key, value in found.items() if key in ("fine", "coarse")}
     return names
+
+
+def _read_binary(path: Path, columns: Sequence[str]) -> tuple[Pixels, dict[str, list[int]]]:
+    """Read records of one byte per label, then 3,072 of pixels."""  # [N, 3, 32, 32]
+    content = np.frombuffer(read_bytes(path), dtype=np.uint8)
+    record = len(columns) + _PIXELS
+    if len(content) % record:
+        raise UnreadableFile(
+            f"{path} has {len(content):,} bytes, not a multiple of {record:,}; it may be cut short: copy it again."
+        )
+    records = content.reshape(-1, record)
+    labels = {column: records[:, place].tolist() for place, column in enumerate(columns)}
+    return np.ascontiguousarray(records[:, len(columns) :]).reshape(-1, 3, 32, 32), labels
+
+
+def _read_pickled(path: Path, columns: Sequence[str]) -> tuple[Pixels, dict[str, list[int]]]:
+    batch = read_pickle(path)
+    data = batch.get("data")
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != _PIXELS:
+        raise UnreadableFile(f"{path} holds no images of 3x32x32 bytes; copy it again from the published archive.")
+    labels = {}
+    for column in columns:
+        values = batch.get(f"{column}s")
+        if values is None or len(values) != len(data):
+            raise UnreadableFile(f"{path} has no '{column}s' for its {len(data):,} images; copy it again.")
+        labels[column] = [int(value) for value in values]
+    return data.reshape(-1, 3, 32, 32), labels
+
+
+def read_pickle(path: Path) -> dict[str, Any]:
+    """Read the dictionary in a CIFAR batch; anything but arrays, numbers, text and containers is refused."""
+    try:
+        found = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise UnreadableFile(
+            f"{path} is not a CIFAR batch that can be read safely ({error}); copy it again from the published archive."
+        ) from error
+    if not isinstance(found, dict):
+        raise UnreadableFile(f"{path} is not a CIFAR batch; copy it again from the published archive.")
+    return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in found.items()}
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """An unpickler that knows arrays and plain containers, and refuses every other name."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        if module == "_codecs":
+            return _encode
+        return {"_reconstruct": _reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}[name]
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Make bytes as Python 3 writes them in old pickles."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it encodes bytes as {encoding}")
+    return text.encode("latin1")
+
+
+def _reconstruct(kind: Any, shape: Any, code: Any) -> Any:
+    """Make an empty array, to be filled by the state that follows in the file."""
+    if kind is not np.ndarray:
+        raise pickle.UnpicklingError("it makes something that is no array")
+    return np.ndarray.__new__(np.ndarray, shape, code)

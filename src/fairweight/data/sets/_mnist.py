@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from pathlib import Path
 
-from fairweight.data._found import Found, Request
-from fairweight.data.image.idx import idx_rows
-from fairweight.data.image.rows import ImageRows
-from fairweight.data.options import ImageOptions
-from fairweight.data.sets._local import Place, image_found, parquet_parts
+import numpy as np
 
-PAIRS = {
+from fairweight.data.files import read_bytes
+from fairweight.data.image.normalize import Pixels
+from fairweight.data.image.pixels import HeldPixels
+from fairweight.data.options import ImageOptions
+from fairweight.data.rows import ClassRows, Rows
+from fairweight.data.sets._local_set import ImageSet, parquet_parts
+from fairweight.errors import UnreadableFile
+
+_PAIRS = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
-NEEDS = tuple(f"{name}(.gz)" for pair in PAIRS.values() for name in pair)
 
 
-def find_idx(place: Place, names: tuple[str, ...], request: Request) -> Found:
-    """The two parts, from idx files or parquet."""
-    image = request.options.image or ImageOptions()
+class IdxSet(ImageSet):
+    """A set in MNIST's format."""
 
-    def read(folder: Path) -> dict[str, ImageRows] | None:
+    label = "label"
+    needs = tuple(f"{name}(.gz)" for pair in _PAIRS.values() for name in pair)
+    class_names: tuple[str, ...]
+
+    def read(self, folder: Path, image: ImageOptions) -> dict[str, Rows] | None:
         for where in (folder, folder / "raw", folder / "MNIST" / "raw", folder / "FashionMNIST" / "raw"):
-            files = {part: [_either(where, name) for name in pair] for part, pair in PAIRS.items()}
-            parts = {}
-            for part, (images, labels) in files.items():
-                if images is not None and labels is not None:
-                    parts[part] = idx_rows(images, labels, names)
-            if len(parts) == 2:
-                return parts
-        return parquet_parts(folder, image, {}, {"label": names})
-
-    return image_found(place.name, place.search(request, read), "label", image)
+            files = {part: [_either(where, name) for name in pair] for part, pair in _PAIRS.items()}
+            if all(path.is_file() for pair in files.values() for path in pair):
+                return {part: _rows(images, labels, self.class_names) for part, (images, labels) in files.items()}
+        return parquet_parts(folder, image, {}, {"label": self.class_names})
 
 
-def _either(folder: Path, name: str) -> Path | None:
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+def _either(folder: Path, name: str) -> Path:
+    """Name the file that is there, packed or not; the packed one where neither is."""
+    return folder / name if (folder / name).is_file() else folder / f"{name}.gz"
+
+
+def _rows(images: Path, labels: Path, names: tuple[str, ...]) -> Rows:
+    pixels, classes = _read_idx(images), _read_idx(labels)
+    if pixels.ndim != 3 or classes.ndim != 1 or len(pixels) != len(classes):
+        raise UnreadableFile(
+            f"{images.name} holds {len(pixels):,} images and {labels.name} {len(classes):,} labels; give a pair."
+        )
+    if len(classes) and int(classes.max()) >= len(names):
+        raise UnreadableFile(f"{labels} holds the label {classes.max()}, and there are {len(names)} classes.")
+    return ClassRows(HeldPixels(pixels[:, None]), {"label": classes.tolist()}, {"label": names})
+
+
+def _read_idx(path: Path) -> Pixels:
+    """Read an idx file of unsigned bytes: a header of big-endian sizes, then the bytes."""
+    content = read_bytes(path)
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
+        raise UnreadableFile(f"{path} is not an idx file of bytes; copy it again.")
+    dimensions = content[3]
+    start = 4 + 4 * dimensions
+    shape = struct.unpack(f">{dimensions}I", content[4:start]) if len(content) >= start else ()
+    if not shape or len(content) - start != math.prod(shape):
+        raise UnreadableFile(
+            f"{path} says {'x'.join(map(str, shape)) or 'nothing'} and holds {max(len(content) - start, 0):,} bytes; "
+            "it may be cut short: copy it again."
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)

@@ -5,42 +5,40 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairweight.data._found import Found, Request, digest
-from fairweight.data.sets._local import Place
-from fairweight.data.table.rows import FrameRows
+from fairweight.data.rows import Rows
+from fairweight.data.sets._local_set import LocalSet
+from fairweight.data.source import Found, Request
 from fairweight.errors import UnreadableFile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NEEDS = ("adult.data", "adult.test")
 _COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
     "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
 )  # fmt: skip
 
 
-class Adult:
+class Adult(LocalSet):
     """UCI Adult: whether a person earned more than 50,000 in 1994; groups by sex, 32,561 + 16,281 rows."""
 
+    name = "adult"
     label = "income"
     group = ("sex",)
-    needs = _NEEDS
-    place = Place("adult", _NEEDS)
+    needs = ("adult.data", "adult.test")
 
     def find(self, request: Request) -> Found:
-        """The published train and test files."""
-        parts = self.place.search(request, _read)
-        content = {name: digest(rows) for name, rows in parts.items()}
+        """Find the published train and test files."""
         note = "Left out: 'fnlwgt', which says how many people a row stands for, not who they are."
-        return Found("adult", parts, self.label, self.group, exclude=("fnlwgt",), notes=(note,), content=content)
+        parts = self.search(request, _read)
+        return Found(self.name, parts, self.label, self.group, exclude=("fnlwgt",), notes=(note,))
 
 
-def _read(folder: Path) -> dict[str, FrameRows] | None:
+def _read(folder: Path) -> dict[str, Rows] | None:
     files = {"train": folder / "adult.data", "test": folder / "adult.test"}
     if not all(path.is_file() for path in files.values()):
         return None
-    return {name: FrameRows(_frame(path)) for name, path in files.items()}
+    return {name: Rows(_frame(path)) for name, path in files.items()}
 
 
 def _frame(path: Path) -> pd.DataFrame:

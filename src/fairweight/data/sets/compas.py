@@ -4,45 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fairweight.data._found import Found, Request, digest
 from fairweight.data.options import GroupOptions
-from fairweight.data.sets._local import Place
-from fairweight.data.table.rows import FrameRows
+from fairweight.data.rows import Rows
+from fairweight.data.sets._local_set import LocalSet
+from fairweight.data.source import Found, Request
 from fairweight.errors import UnreadableFile
 
 _FILE = "compas-scores-two-years.csv"
 _INPUTS = (
-    "age",
-    "sex",
-    "race",
-    "juv_fel_count",
-    "juv_misd_count",
-    "juv_other_count",
-    "priors_count",
-    "c_charge_degree",
-)
+    "age", "sex", "race", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count", "c_charge_degree",
+)  # fmt: skip
 
 
-class Compas:
+class Compas(LocalSet):
     """COMPAS: whether a defendant was charged again within two years; African-American and Caucasian defendants."""
 
+    name = "compas"
     label = "two_year_recid"
     group = ("race",)
     needs = (_FILE,)
-    place = Place("compas", (_FILE,))
 
     def find(self, request: Request) -> Found:
-        """ProPublica's rows, as train: test rows are drawn."""
-        rows, notes = self.place.search(request, _read)
-        groups = GroupOptions(only=("African-American", "Caucasian"), rest="drop")
-        # Who is asked about another attribute compares all of its values.
-        own = groups if request.group is None else GroupOptions()
-        return Found(
-            "compas", {"train": rows}, self.label, self.group, groups=own, notes=notes, content={"train": digest(rows)}
-        )
+        """Find ProPublica's rows, as train: test rows are drawn."""
+        rows, note = self.search(request, _read)
+        groups = GroupOptions()  # of another attribute, all values are compared
+        if request.group is None:
+            groups = GroupOptions(only=("African-American", "Caucasian"), rest="drop")
+        return Found(self.name, {"train": rows}, self.label, self.group, groups=groups, notes=(note,))
 
 
-def _read(folder: Path) -> tuple[FrameRows, tuple[str, ...]] | None:
+def _read(folder: Path) -> tuple[Rows, str] | None:
     import pandas as pd
 
     path = folder / _FILE
@@ -63,4 +54,4 @@ def _read(folder: Path) -> tuple[FrameRows, tuple[str, ...]] | None:
     except (KeyError, ValueError, pd.errors.ParserError) as error:
         raise UnreadableFile(f"{path} is not ProPublica's published file; copy it again.") from error
     note = f"ProPublica's filter keeps {len(kept):,} of {len(frame):,} rows; rows are counted after it."
-    return FrameRows(kept), (note,)
+    return Rows(kept), note

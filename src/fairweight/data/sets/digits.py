@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fairweight.data._found import Found, Request, digest
-from fairweight.data.image.rows import ArrayStore, ImageRows
+from fairweight.data.image.pixels import HeldPixels
+from fairweight.data.rows import Rows
+from fairweight.data.source import Found, Request
 
 
 class Digits:
@@ -14,10 +15,10 @@ class Digits:
     needs = ("scikit-learn",)
 
     def find(self, request: Request) -> Found:
-        """All rows as train: test rows are drawn."""
+        """Find all rows, as train: test rows are drawn."""
+        import pandas as pd
         from sklearn.datasets import load_digits
 
         found = load_digits()
         pixels = (found.images[:, None] * 15).astype("uint8")  # 16 steps of grey over the range of a byte
-        rows = ImageRows(ArrayStore(pixels), {"label": [str(value) for value in found.target]})
-        return Found("digits", {"train": rows}, self.label, content={"train": digest(rows)})
+        return Found("digits", {"train": Rows(pd.DataFrame({"label": found.target}), HeldPixels(pixels))}, self.label)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.data._draw import stream
-from fairweight.data._found import Found, Request, digest
-from fairweight.data.split import Split
-from fairweight.data.table.rows import FrameRows
+from fairweight.data.draw import stream
+from fairweight.data.options import Split
+from fairweight.data.rows import Rows
+from fairweight.data.source import Found, Request
 from fairweight.types import Batch
 
 
@@ -30,7 +30,7 @@ class Synthetic:
     best_worst_accuracy = 0.75
 
     def find(self, request: Request) -> Found:
-        """Rows drawn with the request's seed."""
+        """Draw the rows with the request's seed."""
         import pandas as pd
 
         draw = stream(request.seed, "synthetic", "two groups")
@@ -46,14 +46,11 @@ class Synthetic:
                 "label": (axis > 0).long().numpy(),
             }
         )
-        rows = FrameRows(frame)
-        return Found(
-            "synthetic", {"train": rows}, self.label, self.group, split=Split(test=0.4), content={"train": digest(rows)}
-        )
+        return Found("synthetic", {"train": Rows(frame)}, self.label, self.group, split=Split(test=0.4))
 
     @staticmethod
     def ideal_weights(train: Batch) -> Tensor:
-        """The weights that make both groups count alike, mean 1."""  # [N]
+        """Compute the weights that make both groups count alike, mean 1."""  # [N]
         assert train.groups is not None
         sizes = torch.bincount(train.groups).double()
         return len(train) / (len(sizes) * sizes[train.groups])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.data._draw import stream
-from fairweight.data._found import Found, Request, digest
-from fairweight.data.split import Split
-from fairweight.data.table.rows import FrameRows
+from fairweight.data.draw import stream
+from fairweight.data.options import Split
+from fairweight.data.rows import Rows
+from fairweight.data.source import Found, Request
 
 
 class SyntheticNoise:
@@ -26,7 +26,7 @@ class SyntheticNoise:
     best_accuracy = 1.0
 
     def find(self, request: Request) -> Found:
-        """Rows drawn with the request's seed."""
+        """Draw the rows with the request's seed."""
         import pandas as pd
 
         draw = stream(request.seed, "synthetic", "noise")
@@ -36,12 +36,10 @@ class SyntheticNoise:
         radius = 0.5 * torch.rand(self.count, generator=draw, dtype=torch.float64).sqrt()
         points = corners[classes] + radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)  # [N, 2]
         frame = pd.DataFrame({"x1": points[:, 0].numpy(), "x2": points[:, 1].numpy(), "label": classes.numpy()})
-        rows = FrameRows(frame)
-        content = {"train": digest(rows)}
-        return Found("synthetic-noise", {"train": rows}, self.label, split=Split(test=0.4), content=content)
+        return Found("synthetic-noise", {"train": Rows(frame)}, self.label, split=Split(test=0.4))
 
     @staticmethod
     def ideal_weights(labels: Tensor, true_labels: Tensor) -> Tensor:
-        """Nothing for wrong labels and the same for all others, mean 1."""  # [N]
+        """Compute weights of 0 for wrong labels and the same for all others, mean 1."""  # [N]
         right = (labels == true_labels).double()
         return right / right.mean()

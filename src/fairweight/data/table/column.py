@@ -1,18 +1,29 @@
-"""What happens to one column: the numbers that were fixed on train rows, and how they are applied."""
+"""What becomes of each column: decided and measured on train rows alone, then applied to any rows."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairweight.data._texts import listing
-from fairweight.data.table.values import days, numbers, words
+import numpy as np
+
+from fairweight.data.options import TableOptions
+from fairweight.data.rows import Codes
+from fairweight.data.table.number_text import in_words
+from fairweight.data.table.values import Numbers, Seen, days, numbers, words
+from fairweight.data.texts import columns_are, listing
+from fairweight.errors import BadInput, MissingColumn, Sentence, option
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairweight.data.table.rows import Codes
-    from fairweight.data.table.values import Numbers
+_ID_NAME = re.compile(
+    r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I
+)
+_LEAST_ROWS = 20  # below this, "all different" says nothing
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class Column:
     missing: bool = False  # whether there is a place that says "was missing"
 
     def features(self) -> list[str]:
-        """The names of its inputs."""
+        """Name the inputs."""
         if self.kind == "category":
             names = [f"{self.name}={value}" for value in self.categories]
             names += [f"{self.name}=(other)"] if self.other else []
@@ -39,18 +50,14 @@ class Column:
         return names + ([f"{self.name}=(missing)"] if self.missing else [])
 
     def apply(self, values: pd.Series[Any], notes: list[str], where: str) -> Numbers:
-        """The inputs of these rows; what train never showed is named in a note."""  # [N, features]
-        import numpy as np
-
+        """Make the inputs of these rows; what train never showed is named in a note."""  # [N, features]
         if self.kind == "category":
             return self._one_hot(*words(values), notes, where)
         found = self.raw(values)
         lost = np.isnan(found)
         strange = int((lost & values.notna().to_numpy(dtype=bool)).sum())
         if strange:
-            notes.append(
-                f"Column {self.name!r}: {strange:,} entries of {where} are no {self.kind} and count as missing."
-            )
+            notes.append(f"Column {self.name!r}: {strange:,} entries of {where} are no {self.kind}: read as missing.")
         if lost.any() and not self.missing:
             notes.append(
                 f"Column {self.name!r} is missing in {int(lost.sum()):,} rows of {where} and never in train: "
@@ -60,21 +67,17 @@ class Column:
         return np.stack([scaled, lost.astype(np.float64)], axis=1) if self.missing else scaled[:, None]
 
     def raw(self, values: pd.Series[Any]) -> Numbers:
-        """The numbers or days before scaling, NaN where there are none."""  # [N]
+        """Read the numbers or days before scaling, NaN where there are none."""  # [N]
         return numbers(values, self.form) if self.kind == "number" else days(values, self.form)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Column:
-        """The column that to_dict described."""
         return cls(**{**values, "categories": tuple(values["categories"])})
 
     def _one_hot(self, codes: Codes, texts: list[str], notes: list[str], where: str) -> Numbers:
-        import numpy as np
-
         width = len(self.features())
         place = {value: index for index, value in enumerate(self.categories)}
         # One place beyond the last stands for "nowhere": new categories without a shared place are all zeros.
@@ -93,3 +96,97 @@ class Column:
                 f"Column {self.name!r} is missing in {lost:,} rows of {where} and never in train: all its inputs are 0."
             )
         return np.concatenate([np.eye(width), np.zeros((1, width))])[index]
+
+
+def fit_columns(
+    train: Mapping[str, Seen], options: TableOptions, exclude: Sequence[str], notes: list[str]
+) -> tuple[Column, ...]:
+    """Fit every column that carries something; the others are named in the notes."""
+    for name in (*options.numeric, *options.categorical, *options.drop, *options.keep):
+        if name not in train:
+            raise MissingColumn(f"there is no column {name!r}; {columns_are(name, list(train))}.")
+    if both := sorted(set(options.numeric) & set(options.categorical)):
+        raise BadInput(f"column {both[0]!r} cannot be both numeric and categorical; name it once.")
+    constant: list[str] = []
+    ids: list[str] = []
+    fitted: list[Column] = []
+    for name, seen in train.items():
+        if name in exclude or name in options.drop:
+            continue
+        kind, form = seen.kind
+        if name in options.numeric:
+            kind, form = "number", seen.number_form
+        elif name in options.categorical:
+            kind, form = "category", ""
+        forced = name in (*options.keep, *options.numeric, *options.categorical)
+        codes, distinct = seen.factors
+        if len(distinct) == 0 or (len(distinct) == 1 and bool((codes >= 0).all())):
+            constant.append(name)  # one value or nothing is a sign, and stays
+        elif not forced and _is_id(name, seen, kind):
+            ids.append(name)
+        elif kind == "category":
+            fitted.append(_fit_category(name, seen, options.max_categories, notes))
+        else:
+            fitted.append(_fit_number(Column(name, "date" if kind == "date" else "number", form), seen, notes))
+    if options.drop:
+        notes.append(f"Left out as asked: {listing(options.drop)}.")
+    if constant:
+        notes.append(f"Left out because they are constant or empty in train: {listing(constant)}.")
+    if ids:
+        said = f"Left out because they look like ids or free text: {listing(ids)}"
+        notes.append(Sentence(f"{said} (name those that are not in {option('table.keep')})."))
+    if filled := [column.name for column in fitted if column.missing]:
+        notes.append(f"Missing values filled and marked by an input of their own: {listing(filled)}.")
+    if not fitted:
+        raise BadInput("no column is left to learn from; name some to keep, or give a table with more columns.")
+    return tuple(fitted)
+
+
+def _is_id(name: str, seen: Seen, kind: str) -> bool:
+    codes, values = seen.factors
+    distinct = len(values)
+    if distinct < _LEAST_ROWS or kind == "date":
+        return False
+    if kind == "category":
+        # Nine in ten different: nothing that is learned about one value helps with the next.
+        return distinct >= 0.9 * int((codes >= 0).sum())
+    found = seen.numbers
+    if distinct < len(found) or not np.array_equal(found, np.floor(found)):
+        return False
+    dense = found.max() - found.min() + 1 <= 3 * len(found)
+    return bool(_ID_NAME.search(name)) or bool(dense and np.all(np.diff(found) > 0))
+
+
+def _fit_category(name: str, seen: Seen, most: int, notes: list[str]) -> Column:
+    codes, texts = words(seen.values)
+    counts = Counter({texts[code]: count for code, count in Counter(codes.tolist()).items() if code >= 0})
+    kept = sorted(sorted(counts, key=lambda value: (-counts[value], value))[:most])
+    if len(kept) < len(counts):
+        share = 1.0 - sum(counts[value] for value in kept) / counts.total()
+        notes.append(
+            f"Column {name!r} has {len(counts):,} categories: the {len(kept)} most frequent are kept, the others "
+            f"({share:.0%} of rows) share one input."
+        )
+    missing = bool((codes < 0).any())
+    return Column(name, "category", categories=tuple(kept), other=len(kept) < len(counts), missing=missing)
+
+
+def _fit_number(column: Column, seen: Seen, notes: list[str]) -> Column:
+    name, kind = column.name, column.kind
+    raw = seen.numbers if kind == "number" else column.raw(seen.values)
+    there = raw[~np.isnan(raw)]
+    if len(there) == 0:
+        raise BadInput(f"column {name!r} was named numeric, and no entry of it in train is a number.")
+    if strange := [str(value) for value in seen.values[np.isnan(raw)].dropna()]:
+        notes.append(
+            f"Column {name!r}: {len(strange):,} entries of train are no {kind} "
+            f"({listing(sorted(set(strange)), 3)}): read as missing."
+        )
+    if kind == "date":
+        notes.append(f"Column {name!r} holds dates: it is read as days since 1970.")
+    elif column.form:
+        notes.append(f"Column {name!r} is read as numbers: {in_words(column.form)}.")
+    fill = float(np.median(there))
+    whole = np.where(np.isnan(raw), fill, raw)
+    std = float(whole.std()) or 1.0
+    return replace(column, fill=fill, mean=float(whole.mean()), std=std, missing=len(there) < len(raw))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from fairweight.data.table.values import Seen
@@ -17,7 +18,7 @@ _WORDS = re.compile(r"[^0-9a-z<>=]+")
 def find_leaks(
     train: Mapping[str, Seen], answer: Tensor, names: Sequence[str], exclude: Sequence[str]
 ) -> dict[str, str]:
-    """Columns from which the answer can be read off, with how: a copy, a threshold, or its name in their text."""
+    """Find columns from which the answer can be read off, and how: a copy, a threshold, or its name in their text."""
     truth = answer.numpy()
     known = truth >= 0
     if known.sum() < 20:
@@ -39,15 +40,13 @@ def find_leaks(
 
 
 def _skill(right: float, counts: Any) -> bool:
-    """Whether so many right answers are almost all that could be gained over guessing."""
+    """True if so many right answers are almost all that could be gained over guessing."""
     total, guess = counts.sum(), counts.max()
     return bool(guess < total and (right - guess) / (total - guess) >= ALMOST)
 
 
 def _tells(codes: Any, truth: Any, answers: int) -> bool:
-    """Whether knowing the value is knowing the answer, over values that recur."""
-    import numpy as np
-
+    """True if knowing the value is knowing the answer, over values that recur."""
     pairs, counts = np.unique((codes + 1) * answers + truth, return_counts=True)  # missing is a value too
     values, first = np.unique(pairs // answers, return_index=True)
     # Values that occur once fit any answer; only a column that repeats itself is evidence.
@@ -57,9 +56,7 @@ def _tells(codes: Any, truth: Any, answers: int) -> bool:
 
 
 def _parts(values: Any, truth: Any) -> bool:
-    """Whether one threshold on a number separates two answers."""
-    import numpy as np
-
+    """True if one threshold on a number separates two answers."""
     there = ~np.isnan(values)
     values, truth = values[there], truth[there]
     if len(values) < 20 or len(np.unique(truth)) != 2:
@@ -73,42 +70,29 @@ def _parts(values: Any, truth: Any) -> bool:
 
 
 def _names_inside(codes: Any, texts: Any, truth: Any, names: Sequence[str]) -> bool:
-    """Whether the text of nearly every row holds its answer's name: anywhere, or as its first or last word."""
-    import numpy as np
-
+    """True if the text of nearly every row holds its answer's name: as its first or last word, or anywhere."""
+    plain = [name.lower() for name in names]
     few = np.unique(np.linspace(0, len(truth) - 1, 500).astype(int))  # enough to rule nearly all columns out
     for rows in (few, np.arange(len(truth))):
-        used = np.unique(codes[rows])
-        for say in _SAYINGS:
-            said = np.full(len(texts) + 1, -1)  # the last is for what is missing
-            for code in used[used >= 0]:
-                said[code] = say(str(texts[code]).strip().lower(), names)
-            if (said[codes[rows]] == truth[rows]).mean() >= ALMOST:
-                break
-        else:
+        said = np.full((len(texts) + 1, 3), -1)  # the last is for what is missing
+        for code in np.unique(codes[rows]):
+            if code >= 0:
+                said[code] = _names_said(str(texts[code]).strip().lower(), plain)
+        if (said[codes[rows]] == truth[rows][:, None]).mean(axis=0).max() < ALMOST:
             return False
     return True
 
 
-def _first_word(text: str, names: Sequence[str]) -> int:
-    return _whole(_WORDS.split(text)[0], text, names)
+def _names_said(text: str, names: Sequence[str]) -> tuple[int, int, int]:
+    """Find the name that is the first word, the last word, and the longest one inside ("female" holds "male").
 
-
-def _last_word(text: str, names: Sequence[str]) -> int:
-    return _whole(_WORDS.split(text)[-1], text, names)
-
-
-def _whole(word: str, text: str, names: Sequence[str]) -> int:
-    """The name that a word is; a text that is nothing but the name is a copy, not a text with the name in it."""
-    return next((place for place, name in enumerate(names) if name.lower() == word != text), -1)
-
-
-def _anywhere(text: str, names: Sequence[str]) -> int:
-    """The longest name inside a text: one may contain another, as "female" does "male"."""
+    A text that is nothing but the name is a copy, not a text with the name in it.
+    """
+    words = _WORDS.split(text)
+    first, last = (
+        next((place for place, name in enumerate(names) if name == word != text), -1) for word in (words[0], words[-1])
+    )
     if min(map(len, names)) < 2:
-        return -1  # a single letter or digit is in most texts by chance
-    inside = [place for place, name in enumerate(names) if name.lower() in text and name.lower() != text]
-    return max(inside, key=lambda place: len(names[place])) if inside else -1
-
-
-_SAYINGS = (_first_word, _last_word, _anywhere)
+        return first, last, -1  # a single letter or digit is in most texts by chance
+    inside = [place for place, name in enumerate(names) if name in text and name != text]
+    return first, last, max(inside, key=lambda place: len(names[place]), default=-1)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from fairweight.data._texts import to_number
+from fairweight.data.texts import to_number
 
+_NUMBER = re.compile(r"([^\d.]*)(\d[\d.,]*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)(\D*)", re.ASCII)
 _PLAIN = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
 _DECIMAL = re.compile(r"\d+,\d+")
@@ -16,18 +17,14 @@ _DOTTED = re.compile(r"\d{1,3}(\.\d{3})+")  # of an amount, more likely thousand
 _BRACKETS = "()"
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One number taken apart."""
-
+class _Entry(NamedTuple):
     mark: str  # "%", a currency sign or nothing
-    negative: bool
-    bracketed: bool
-    digits: str  # without sign, mark and brackets
+    sign: str  # "+", "-", "(" or nothing
+    digits: str
 
 
 def written_form(texts: Iterable[str]) -> str:
-    """How a column writes its numbers, in words such as "$ () thousands"; "" where some entry does not fit.
+    """Describe how a column writes its numbers, such as "$ () thousands"; "" where some entry does not fit.
 
     A column of plain numbers, or of a comma in each number at most, has no form here.
     """
@@ -42,7 +39,7 @@ def written_form(texts: Iterable[str]) -> str:
     if len(marks) != 1 or commas is None:
         return ""
     mark = marks.pop()
-    bracketed = any(entry.bracketed for entry in entries)
+    bracketed = any(entry.sign == "(" for entry in entries)
     grouped = commas == "thousands" and any(not _DECIMAL.fullmatch(e.digits) for e in entries if "," in e.digits)
     if not mark and not bracketed and not grouped:
         return ""
@@ -50,55 +47,51 @@ def written_form(texts: Iterable[str]) -> str:
 
 
 def read_written(text: str, form: str) -> float:
-    """The number that a text of this form stands for, NaN where it is none; an amount may lack its sign."""
-    entry, words = _apart(text), form.split()
-    mark = next((word for word in words if word not in (_BRACKETS, "decimal", "thousands")), "")
+    """Read a number of this form, NaN where it is none; an amount may lack its sign."""
+    entry, mark = _apart(text), _mark(form)
     if entry is None or (entry.mark != mark and (entry.mark or mark == "%")):
         return float("nan")
-    commas = "decimal" if "decimal" in words else "thousands"
-    if "," in entry.digits and not (_DECIMAL if commas == "decimal" else _GROUPED).fullmatch(entry.digits):
+    decimal = "decimal" in form
+    if "," in entry.digits and not (_DECIMAL if decimal else _GROUPED).fullmatch(entry.digits):
         return float("nan")
-    number = to_number(entry.digits.replace(",", "." if commas == "decimal" else ""))
-    return float("nan") if number is None else -number if entry.negative else number
+    number = to_number(entry.digits.replace(",", "." if decimal else ""))
+    return float("nan") if number is None else -number if entry.sign in ("-", "(") else number
 
 
 def in_words(form: str) -> str:
-    """The form for a note."""
-    words = form.split()
-    mark = next((word for word in words if word not in (_BRACKETS, "decimal", "thousands")), "")
+    """Say in words how numbers of this form are read."""
+    mark = _mark(form)
     said = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
-    said += ["brackets as a minus sign"] if _BRACKETS in words else []
-    said += ["the comma as a decimal point"] if "decimal" in words else []
-    said += ["commas as marks of thousands"] if "thousands" in words else []
+    said += ["brackets as a minus sign"] if _BRACKETS in form else []
+    said += ["the comma as a decimal point"] if "decimal" in form else []
+    said += ["commas as marks of thousands"] if "thousands" in form else []
     return ", ".join(said)
 
 
+def _mark(form: str) -> str:
+    return next((word for word in form.split() if word not in (_BRACKETS, "decimal", "thousands")), "")
+
+
 def _apart(text: str) -> _Entry | None:
-    """The parts of a number; None where there is more than one sign or mark, or what is left is no number."""
-    rest, sign, mark = text.strip(), "", ""
-    while rest and rest[0] not in "0123456789.":
-        first = rest[0]
-        if first in "+-" and not sign:
-            sign, rest = first, rest[1:].lstrip()
-        elif first == "(" and rest[-1] == ")" and not sign:
-            sign, rest = first, rest[1:-1].strip()
-        elif _is_currency(first) and not mark:
-            mark, rest = first, rest[1:].lstrip()
-        else:
-            return None
-    if rest and not mark and (rest[-1] == "%" or _is_currency(rest[-1])):
-        mark, rest = rest[-1], rest[:-1].rstrip()
-    if not any(shape.fullmatch(rest) for shape in (_PLAIN, _GROUPED, _DECIMAL)):
+    """Take a number apart; None where there is more than one sign or mark, or what is left is no number."""
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None or not any(shape.fullmatch(found[2]) for shape in (_PLAIN, _GROUPED, _DECIMAL)):
         return None
-    return _Entry(mark, sign in ("-", "("), sign == "(", rest)
-
-
-def _is_currency(letter: str) -> bool:
-    return unicodedata.category(letter) == "Sc"
+    before, after = ("".join(found[side].split()) for side in (1, 3))
+    sign = next((letter for letter in before if letter in "+-("), "")
+    before = before.replace(sign, "", 1)
+    if sign == "(":
+        if not after.endswith(")"):
+            return None
+        after = after[:-1]
+    marks = before + after
+    if marks and not (len(marks) == 1 and (after == "%" or unicodedata.category(marks) == "Sc")):
+        return None
+    return _Entry(marks, sign, found[2])
 
 
 def _commas(digits: list[str], amounts: bool) -> str | None:
-    """What commas are in these numbers: "decimal", "thousands" or "" for none; None where they do not agree."""
+    """Tell what commas are: "decimal", "thousands" or "" for none; None where the numbers do not agree."""
     with_comma = [text for text in digits if "," in text]
     if not with_comma:
         return None if amounts and any(_DOTTED.fullmatch(text) for text in digits) else ""

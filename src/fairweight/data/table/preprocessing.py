@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairweight.data._meaning import Meaning, New
-from fairweight.data._texts import listing
+from fairweight.data.meaning import Meaning, New
 from fairweight.data.options import TableOptions
-from fairweight.data.table.column import Column
-from fairweight.data.table.fit import fit_columns
+from fairweight.data.parts import Parts
+from fairweight.data.rows import Rows
+from fairweight.data.table.column import Column, fit_columns
+from fairweight.data.table.leaks import find_leaks
 from fairweight.data.table.read import check_frame, read_frame, table_files
-from fairweight.data.table.rows import FrameRows
 from fairweight.data.table.values import Seen
+from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn
+from fairweight.types import Batch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,18 +36,6 @@ class TablePreprocessing:
     meaning: Meaning
     options: TableOptions = field(default_factory=TableOptions)
 
-    @classmethod
-    def fit(
-        cls,
-        train: Mapping[str, Seen],
-        meaning: Meaning,
-        options: TableOptions,
-        exclude: Sequence[str],
-        notes: list[str],
-    ) -> TablePreprocessing:
-        """Learn from train rows what becomes of each column."""
-        return cls(fit_columns(train, options, exclude, notes), meaning, options)
-
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the inputs, in order."""
@@ -52,13 +43,10 @@ class TablePreprocessing:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one sample."""
         return (len(self.feature_names),)
 
     def transform(self, frame: pd.DataFrame, notes: list[str], where: str = "the table") -> Tensor:
-        """The inputs of these rows."""  # [N, features] float32
-        import numpy as np
-
+        """Make the inputs of these rows."""  # [N, features] float32
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
             many = len(lost) > 1
             raise MissingColumn(
@@ -69,7 +57,7 @@ class TablePreprocessing:
         return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32))
 
     def read(self, source: str | Path | pd.DataFrame) -> New:
-        """The inputs of a new file or frame, with labels and groups where it has them."""
+        """Read a new file or frame, with labels and groups where it has them."""
         notes: list[str] = []
         where = "the table"
         if isinstance(source, str | Path):
@@ -77,7 +65,7 @@ class TablePreprocessing:
             frame, notes = read_frame(table_files(str(source)), self.options)
         else:
             frame = check_frame(source, where, notes)
-        rows = FrameRows(frame)
+        rows = Rows(frame)
         inputs = self.transform(frame, notes, where)
         used = {column.name for column in self.columns}
         if extra := [name for name in rows.names() if name not in used | {self.meaning.label, *self.meaning.group}]:
@@ -85,11 +73,10 @@ class TablePreprocessing:
         return New(inputs, self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes))
 
     def input_module(self) -> nn.Module:
-        """What a model puts before its first layer: nothing, as the inputs are ready."""
+        """Make what a model puts before its first layer: nothing, as the inputs are ready."""
         return nn.Identity()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {
             "kind": self.kind,
             "columns": [column.to_dict() for column in self.columns],
@@ -100,9 +87,54 @@ class TablePreprocessing:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TablePreprocessing:
-        """The preprocessing that to_dict described."""
         return cls(
             tuple(Column.from_dict(column) for column in values["columns"]),
             Meaning.from_dict(values["meaning"]),
             TableOptions(delimiter=values["delimiter"], encoding=values["encoding"]),
         )
+
+
+def table_samples(
+    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: TableOptions, exclude: Sequence[str]
+) -> tuple[dict[str, Batch], TablePreprocessing, list[str]]:
+    """Make the samples of every part, with what was fixed on train; also gives notes."""
+    notes: list[str] = []
+    frames = {name: rows[parts.origin[name]].frame.iloc[part.rows.numpy()] for name, part in parts.marked.items()}
+    seen = {str(name): Seen(frames["train"][name]) for name in frames["train"].columns}
+    train = parts.marked["train"]
+    never = list(exclude)
+    if leaks := find_leaks(seen, train.labels, meaning.label_names, never):
+        named = "; ".join(f"{name!r} ({how})" for name, how in leaks.items())
+        done = "they were dropped" if options.drop_leaks else "drop them unless they are known when you predict"
+        notes.append(f"Warning: columns that give the label {meaning.label!r} away: {named}; {done}.")
+        never += list(leaks) if options.drop_leaks else []
+    if meaning.group and not options.group_in_inputs:
+        group = ",".join(meaning.group)
+        if train.groups is not None:
+            copies = find_leaks(seen, train.groups, meaning.group_names, [*never, *options.drop])
+            named = ", ".join(repr(name) for name in copies)
+            notes += [f"Warning: the group {group!r} can be read off {named}, which stays an input."] if copies else []
+        notes.append(f"The group {group!r} is kept out of the inputs.")
+    plan = TablePreprocessing(fit_columns(seen, options, never, notes), meaning, options)
+    columns, numbers = len(plan.columns), len(plan.feature_names)
+    notes.append(f"Inputs: {columns} column{'s' * (columns > 1)} became {numbers} number{'s' * (numbers > 1)} per row.")
+    notes += _copies(frames["train"], frames["test"])
+    samples = {}
+    for name, part in parts.marked.items():
+        # What there is to say of train was said when it was fitted.
+        inputs = plan.transform(frames[name], notes if name != "train" else [], f"{name} rows")
+        samples[name] = Batch(inputs, part.labels, part.groups, shares=part.shares)
+    return samples, plan, notes
+
+
+def _copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
+    """Count the test rows that equal a row of train in every column: a model may know them by heart."""
+    from pandas.util import hash_pandas_object
+
+    columns = [name for name in train.columns if name in test.columns]
+    try:
+        known, asked = (hash_pandas_object(frame[columns], index=False) for frame in (train, test))
+    except TypeError:  # lists and the like, which have no hash
+        return []
+    count = int(asked.isin(set(known)).sum())
+    return [f"{count:,} of {len(test):,} test rows are equal to a row of train in every column."] if count else []

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import glob
-import gzip
 import io
 import warnings
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairweight.data._optional import need
-from fairweight.data._texts import listing, to_number
+from fairweight.data.files import read_bytes, read_parquet
 from fairweight.data.options import TableOptions
-from fairweight.errors import MissingColumn, MissingData, UnreadableFile
+from fairweight.data.texts import listing, to_number
+from fairweight.errors import MissingColumn, MissingData, UnreadableFile, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,18 +24,18 @@ MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # byte order marks that 
 
 
 def kind_of(path: Path) -> str:
-    """A file's last suffix, looking through .gz."""
+    """Give a file's last suffix, looking through .gz."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file's name says that it holds a table."""
-    return kind_of(path) in DELIMITERS or kind_of(path) in PARQUET
+    """True if a file's name says that it holds a table."""
+    return kind_of(path) in (*DELIMITERS, *PARQUET)
 
 
 def table_files(pattern: str) -> list[Path]:
-    """The files that a path or a glob names, in order."""
+    """List the files that a path or a glob names, in order."""
     if Path(pattern).exists():
         return [Path(pattern)]
     found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))  # noqa: PTH207 -- may be absolute
@@ -47,8 +45,7 @@ def table_files(pattern: str) -> list[Path]:
 
 
 def read_frame(paths: Sequence[Path], options: TableOptions) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of all files under one header, columns of text for CSV and TSV, and notes."""
-    need("pandas", "reading a table", "pandas")
+    """Read the rows of all files under one header, columns of text for CSV and TSV; also gives notes."""
     import pandas as pd
 
     notes: list[str] = []
@@ -68,7 +65,7 @@ def read_frame(paths: Sequence[Path], options: TableOptions) -> tuple[pd.DataFra
 
 
 def check_frame(frame: pd.DataFrame, where: str, notes: list[str]) -> pd.DataFrame:
-    """The frame with plain column names and each column once."""
+    """Give a frame plain column names and each column once."""
     if len(frame) == 0:
         raise UnreadableFile(f"{where} has column names and no rows; give a table with rows.")
     given = list(frame.columns)
@@ -94,45 +91,24 @@ def check_frame(frame: pd.DataFrame, where: str, notes: list[str]) -> pd.DataFra
 
 
 def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFrame:
-    if path.is_dir():
-        raise UnreadableFile(f"{path} is a folder; name the file inside it that holds the table.")
-    if not path.exists():
-        raise MissingData(f"there is no file {str(path)!r}; check the path.")
-    if path.stat().st_size == 0:
-        raise UnreadableFile(f"{path} is empty; give a file with a header line and rows.")
     kind = kind_of(path)
-    try:
-        if kind in PARQUET:
-            frame = _read_parquet(path)
-        elif kind in DELIMITERS or options.delimiter is not None:
-            frame = _read_text(path, options.delimiter or DELIMITERS[kind], options.encoding, notes)
-        else:
-            raise UnreadableFile(
-                f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or say which "
-                "delimiter it has."
-            )
-    except PermissionError as error:
-        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
+    if kind in PARQUET:
+        frame = read_parquet(path).to_pandas()
+    elif kind in DELIMITERS or options.delimiter is not None:
+        frame = _read_text(path, options.delimiter or DELIMITERS[kind], options.encoding)
+    else:
+        raise UnreadableFile(
+            f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or give its "
+            f"{option('table.delimiter')}."
+        )
     return check_frame(frame, path.name, notes)
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    arrow = need("pyarrow", "reading parquet", "pyarrow")
-    try:
-        return pd.read_parquet(path)
-    except (arrow.ArrowException, OSError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        raise UnreadableFile(f"{path} is not a whole parquet file; it may be cut short: copy it again.") from error
-
-
-def _read_text(path: Path, delimiter: str, encoding: str, notes: list[str]) -> pd.DataFrame:
+def _read_text(path: Path, delimiter: str, encoding: str) -> pd.DataFrame:
     import pandas as pd
 
     text = _decode(path, encoding)
-    header = _check_header(path, text, delimiter)
+    header, lines = _header(path, text, delimiter)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -141,11 +117,10 @@ def _read_text(path: Path, delimiter: str, encoding: str, notes: list[str]) -> p
                 sep=delimiter,
                 header=None,
                 names=list(range(len(header))),
-                skiprows=_header_rows(text, delimiter),
+                skiprows=lines,
                 dtype=str,
                 index_col=False,
                 skipinitialspace=True,
-                skip_blank_lines=True,
                 na_values=["?"],
             )
     except pd.errors.EmptyDataError as error:
@@ -155,34 +130,30 @@ def _read_text(path: Path, delimiter: str, encoding: str, notes: list[str]) -> p
         raise UnreadableFile(
             f"{path.name} does not have {len(header)} columns in every line ({what}); mend that line or its quotes."
         ) from error
-    frame.columns = pd.Index(header)
-    return frame
+    return frame.set_axis(header, axis=1)
 
 
 def _decode(path: Path, encoding: str) -> str:
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise UnreadableFile(f"{path} is not a whole gzip file; it may be cut short: copy it again.") from error
+    content = read_bytes(path)
     if content[:4] == b"PAR1":
         raise UnreadableFile(f"{path} holds parquet, not text; rename it to .parquet.")
     mark = MARKS.get(content[:2])
     if mark and encoding == "utf-8":
-        raise UnreadableFile(f"{path.name} is written in {mark}, not utf-8; give encoding={mark}.")
+        raise UnreadableFile(f"{path.name} is written in {mark}, not utf-8; give {option('table.encoding', mark)}.")
     try:
         # utf-8-sig is utf-8 that also takes the byte order mark which spreadsheets write.
         text = content.decode("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UnreadableFile(
-            f"{path.name} is not written in {encoding} (line {line}); give its encoding, often latin-1 or cp1252."
+            f"{path.name} is not written in {encoding} (line {line}); give its {option('table.encoding')}, often "
+            "latin-1 or cp1252."
         ) from error
     except LookupError as error:
         raise UnreadableFile(f"there is no encoding {encoding!r}; try utf-8, latin-1 or cp1252.") from error
     if "\0" in text:
-        raise UnreadableFile(f"{path.name} holds bytes that are no text; it is not a table, or give its encoding.")
+        how = f"it is not a table, or give its {option('table.encoding')}"
+        raise UnreadableFile(f"{path.name} holds bytes that are no text; {how}.")
     if "\n" not in text:
         text = text.replace("\r", "\n")  # what spreadsheets call CSV (Macintosh)
     if not text.strip():
@@ -190,19 +161,14 @@ def _decode(path: Path, encoding: str) -> str:
     return text
 
 
-def _header_rows(text: str, delimiter: str) -> int:
-    """How many rows end with the header: itself and blank ones before it; pandas skips a quoted line break with it."""
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-    return 1 + next(place for place, row in enumerate(reader) if any(cell.strip() for cell in row))
-
-
-def _check_header(path: Path, text: str, delimiter: str) -> list[str]:
+def _header(path: Path, text: str, delimiter: str) -> tuple[list[str], int]:
+    """Read the column names, and how many rows end with them: blank ones may come before."""
     if len(delimiter) != 1:
-        raise UnreadableFile(f"the delimiter {delimiter!r} is not one character; give one, such as ';'.")
+        raise UnreadableFile(f"{option('table.delimiter')} {delimiter!r} is not one character; give one, such as ';'.")
+    rows = enumerate(csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True), start=1)
     try:
-        rows = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-        header = next(row for row in rows if any(cell.strip() for cell in row))
-        first = next((row for row in rows if row), [])
+        lines, header = next((number, row) for number, row in rows if any(cell.strip() for cell in row))
+        first = next((row for _, row in rows if row), [])
     except csv.Error as error:
         raise UnreadableFile(f"{path.name} cannot be read as a table ({error}); check its quotes.") from error
     if len(header) == 1:
@@ -211,7 +177,7 @@ def _check_header(path: Path, text: str, delimiter: str) -> list[str]:
         if other is not None:
             raise UnreadableFile(
                 f"{path.name} seems to be separated by {other!r} ({others[other]}), not {delimiter!r}; "
-                "give its delimiter."
+                f"give its {option('table.delimiter')}."
             )
     if all(to_number(cell.strip()) is not None for cell in header):
         raise UnreadableFile(f"the first line of {path.name} holds numbers, not column names; add a header line.")
@@ -219,4 +185,4 @@ def _check_header(path: Path, text: str, delimiter: str) -> list[str]:
         raise UnreadableFile(
             f"{path.name} has {len(header)} column names and {len(first)} values in the first row; mend the header."
         )
-    return [cell.strip() or f"column {position}" for position, cell in enumerate(header)]
+    return [cell.strip() or f"column {position}" for position, cell in enumerate(header)], lines

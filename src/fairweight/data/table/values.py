@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fairweight.data._texts import canonical
+import numpy as np
+from numpy.typing import NDArray
+
+from fairweight.data.rows import Codes, coded, factors
 from fairweight.data.table.number_text import read_written, written_form
-from fairweight.data.table.rows import coded, factors
+from fairweight.data.texts import canonical
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
-    from fairweight.data.table.rows import Codes
 
-    Numbers = np.ndarray[Any, np.dtype[np.float64]]
-
+Numbers: TypeAlias = NDArray[np.float64]
 # Day and month are told apart by trying; ISO 8601 comes first because nothing else looks like it.
 DATE_FORMATS = ("ISO8601", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%Y/%m/%d")
 _DATE_LIKE = re.compile(r"\s*(\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2})")
@@ -28,19 +28,19 @@ _MOST = 0.95  # nineteen in twenty: a few stray words do not make a column of nu
 
 
 class Seen:
-    """A column of the train rows, with what has been found out about it; each thing is worked out once."""
+    """A column of the train rows, and what it holds; each thing is worked out once."""
 
     def __init__(self, values: pd.Series[Any]) -> None:
         self.values = values
 
     @cached_property
     def numbers(self) -> Numbers:
-        """Its entries as numbers."""  # [N]
+        """Entries as numbers."""  # [N]
         return numbers(self.values, self.number_form)
 
     @cached_property
     def number_form(self) -> str:
-        """How its numbers are written: with "decimal" or "thousands" commas, as in written.py, or plainly."""
+        """How numbers are written: "" for plainly, "decimal" or "thousands" commas, or a form of number_text."""
         if self.values.dtype.kind in "biufcmM":
             return ""
         texts = [str(value) for value in self.factors[1]]
@@ -59,8 +59,7 @@ class Seen:
 
     @cached_property
     def kind(self) -> tuple[str, str]:
-        """What it holds ("number", "date" or "category"), and the form of its numbers or dates."""
-        import numpy as np
+        """What the column holds ("number", "date" or "category"), and the form of its numbers or dates."""
         import pandas as pd
 
         kind = self.values.dtype
@@ -85,8 +84,7 @@ class Seen:
 
 
 def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
-    """The column as float64, NaN where an entry is missing, infinite or no number."""  # [N]
-    import numpy as np
+    """Read a column as float64, NaN where an entry is missing, infinite or no number."""  # [N]
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
@@ -104,8 +102,7 @@ def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
 
 
 def days(values: pd.Series[Any], form: str) -> Numbers:
-    """The column as days since 1970, NaN where an entry is missing or no date of that form."""  # [N]
-    import numpy as np
+    """Read a column as days since 1970, NaN where an entry is missing or no date of that form."""  # [N]
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
@@ -118,9 +115,7 @@ def days(values: pd.Series[Any], form: str) -> Numbers:
 
 
 def words(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
-    """The distinct texts with one spelling per number, and each entry's place among them: -1 where there is none."""
-    import numpy as np
-
+    """Find each entry's place among the distinct texts (-1: missing), with one spelling per number, and those."""
     codes, texts = coded(values)
     place: dict[str, int] = {}
     table = [place.setdefault(canonical(text), len(place)) for text in texts]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def stream(seed: int, *purpose: str) -> torch.Generator:
-    """A generator that depends on the seed and on what it is for, and on nothing else."""
+    """Make a generator that depends on the seed and on what it is for, and on nothing else."""
     digest = hashlib.sha256("/".join([str(seed), *purpose]).encode()).digest()
     generator = torch.Generator()
     generator.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
@@ -17,19 +17,19 @@ def stream(seed: int, *purpose: str) -> torch.Generator:
 
 
 def tally(strata: Tensor) -> tuple[Tensor, Tensor]:
-    """The strata that occur, in order, and how often; they are small numbers, which need no sorting."""
+    """Count each stratum that occurs, in order; they are small numbers, which need no sorting."""
     counts = torch.bincount(strata)
     values = counts.nonzero().flatten()
     return values, counts[values]
 
 
 def choose(count: int, size: int, generator: torch.Generator) -> Tensor:
-    """So many of the first `count` integers, without replacement, in ascending order."""  # [size]
+    """Draw so many of the first `count` integers, without replacement, in ascending order."""  # [size]
     return torch.randperm(count, generator=generator)[:size].sort().values
 
 
 def by_stratum(strata: Tensor, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
-    """Positions of the given number of members of each stratum, in ascending order."""
+    """Draw the given number of members of each stratum; gives positions in ascending order."""
     order = strata.argsort(stable=True)
     values, counts = tally(strata)
     ends = counts.cumsum(0).tolist()
@@ -41,7 +41,7 @@ def by_stratum(strata: Tensor, sizes: dict[int, int], generator: torch.Generator
 
 
 def proportional(strata: Tensor, share: float, parts: int) -> dict[int, int]:
-    """How many members of each stratum make up a share of all, by largest remainder.
+    """Size a share of all rows by stratum, by largest remainder.
 
     A stratum with at least `parts` members gives at least one, and none gives its last.
     """

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-    Sums = np.ndarray[Any, np.dtype[np.int64]]
+Pixels: TypeAlias = NDArray[np.uint8]
+Sums: TypeAlias = NDArray[np.int64]
 
 
 class Normalize(nn.Module):
-    """Takes uint8 images [B, C, H, W] to floats of mean 0 and deviation 1 per channel, as a model's first layer."""
+    """Brings uint8 images [B, C, H, W] to floats of mean 0 and deviation 1 per channel, as a model's first layer."""
 
     mean: Tensor
     std: Tensor
@@ -29,15 +28,13 @@ class Normalize(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(-1, 1, 1), persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Floats are taken to be scaled to 0..1 already."""
+        """Scale and centre; floats are taken to be scaled to 0..1 already."""
         scaled = inputs.to(self.mean.dtype) / 255 if inputs.dtype == torch.uint8 else inputs
         return (scaled - self.mean) / self.std
 
 
 def pixel_sums(pixels: Pixels, workers: int | None = None, at_once: int = 256) -> Sums:
-    """Each image's sum and sum of squares per channel: whole numbers, so that any set of rows has exact statistics."""
-    import numpy as np
-
+    """Sum each image and its squares per channel: whole numbers, so that any set of rows has exact statistics."""
     sums = np.empty((len(pixels), 2, pixels.shape[1]), dtype=np.int64)  # [N, 2, C]
     squares = (np.arange(256) ** 2).astype(np.uint16)  # looking a square up is quicker than making it
 
@@ -47,15 +44,12 @@ def pixel_sums(pixels: Pixels, workers: int | None = None, at_once: int = 256) -
         sums[start : start + at_once, 1] = squares[block].sum(axis=(2, 3), dtype=np.int64)
 
     with ThreadPoolExecutor(workers or os.cpu_count() or 1, thread_name_prefix="fairweight-sum") as pool:
-        for _ in pool.map(work, range(0, len(pixels), at_once)):
-            pass
+        list(pool.map(work, range(0, len(pixels), at_once)))  # raises what a thread raised
     return sums
 
 
 def statistics(sums: Sums, pixels_per_image: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel on the scale 0..1, from the sums of the images."""
-    import numpy as np
-
+    """Compute mean and deviation of each channel on the scale 0..1, from the sums of the images."""
     mean, square = sums.sum(axis=0) / (len(sums) * pixels_per_image)  # [C] each
     std = np.sqrt(np.maximum(square - mean**2, 0.0)) / 255
     return tuple((mean / 255).tolist()), tuple(np.where(std > 0, std, 1.0).tolist())

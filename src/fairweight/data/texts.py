@@ -6,7 +6,7 @@ import difflib
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,12 +14,8 @@ from fairweight.errors import BadInput
 
 Texts: TypeAlias = "list[str | None]"
 
-_COMPARE: dict[str, tuple[Callable[[float, float], bool], str]] = {
-    ">=": (operator.ge, "<"),
-    "<=": (operator.le, ">"),
-    ">": (operator.gt, "<="),
-    "<": (operator.lt, ">="),
-}
+_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_OPPOSITE = {">=": "<", "<=": ">", ">": "<=", "<": ">="}
 
 
 @dataclass(frozen=True)
@@ -31,13 +27,13 @@ class Threshold:
     value: float
 
     def names(self) -> tuple[str, str]:
-        """What "no" and "yes" are called."""
-        return f"{self.column}{_COMPARE[self.sign][1]}{self.value:g}", f"{self.column}{self.sign}{self.value:g}"
+        """Name the answers "no" and "yes"."""
+        return f"{self.column}{_OPPOSITE[self.sign]}{self.value:g}", f"{self.column}{self.sign}{self.value:g}"
 
     def answer(self, texts: Texts) -> Texts:
-        """The name of the answer for each row."""
+        """Name the answer of each row."""
         no, yes = self.names()
-        compare = _COMPARE[self.sign][0]
+        compare = _COMPARE[self.sign]
         answers: dict[str | None, str | None] = {None: None}
         for text in set(texts) - {None}:
             number = to_number(text)
@@ -48,7 +44,7 @@ class Threshold:
 
 
 def threshold(text: str) -> Threshold | None:
-    """The threshold that a text such as age>=30 stands for, if it is one."""
+    """Read a threshold such as age>=30; None where the text is none."""
     found = re.fullmatch(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)", text.strip())
     if found is None:
         return None
@@ -57,7 +53,7 @@ def threshold(text: str) -> Threshold | None:
 
 
 def to_number(text: str | None) -> float | None:
-    """The finite number that a text spells, if it does."""
+    """Read the finite number that a text spells; None where it spells none."""
     if text is None or "_" in text:  # Python reads 12_1 as 121; nobody else does
         return None
     try:
@@ -68,12 +64,12 @@ def to_number(text: str | None) -> float | None:
 
 
 def all_numbers(texts: Iterable[str | None]) -> bool:
-    """Whether every entry that is there spells a number."""
+    """True if every entry that is there spells a number."""
     return all(to_number(text) is not None for text in texts if text is not None)
 
 
 def canonical(text: str) -> str:
-    """One spelling for a number: 1, 1.0 and 01 are the same."""
+    """Spell a number in one way: 1, 1.0 and 01 are the same."""
     number = to_number(text)
     if number is None:
         return text
@@ -81,15 +77,13 @@ def canonical(text: str) -> str:
 
 
 def in_order(texts: Iterable[str]) -> list[str]:
-    """Sorted as numbers where all are numbers, otherwise as text."""
+    """Sort as numbers where all are numbers, otherwise as text."""
     values = list(texts)
-    if all_numbers(values):
-        return sorted(values, key=float)
-    return sorted(values)
+    return sorted(values, key=float) if all_numbers(values) else sorted(values)
 
 
 def unify(parts: dict[str, Texts]) -> dict[str, Texts]:
-    """The same columns with one spelling per number, where all entries of all parts are numbers."""
+    """Spell each number in one way, where all entries of all parts are numbers."""
     distinct = {text for texts in parts.values() for text in texts}
     if not all_numbers(distinct):
         return parts
@@ -98,7 +92,7 @@ def unify(parts: dict[str, Texts]) -> dict[str, Texts]:
 
 
 def twins(names: Iterable[str], what: str) -> list[str]:
-    """A warning where names differ by capitals alone: one value that was typed in two ways, most likely."""
+    """Warn where names differ by capitals alone: one value that was typed in two ways, most likely."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.casefold(), []).append(name)
@@ -110,15 +104,14 @@ def twins(names: Iterable[str], what: str) -> list[str]:
 
 
 def columns_are(asked: str, names: Sequence[str]) -> str:
-    """What there is instead of the column that was asked for, for a sentence."""
+    """Say which columns there are instead of the one that was asked for."""
     close = difflib.get_close_matches(asked.lower(), [name.lower() for name in names], n=1)
     meant = next((name for name in names if close and name.lower() == close[0]), None)
     return f"the columns are {listing(names, 12)}" + (f" (did you mean {meant!r}?)" if meant else "")
 
 
 def listing(values: Iterable[str], most: int = 6) -> str:
-    """The first few, for a sentence."""
+    """Name the first few."""
     found = list(values)
-    return ", ".join(repr(value) for value in found[:most]) + (
-        f" and {len(found) - most} more" if len(found) > most else ""
-    )
+    rest = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(repr(value) for value in found[:most]) + rest

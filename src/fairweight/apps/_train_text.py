@@ -1,12 +1,12 @@
-"""What `fairweight train` says before it trains and after."""
+"""What a training says for people, before and after."""
 
 from __future__ import annotations
 
 import shutil
 import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fairweight.cli._words import in_flags
 from fairweight.runs.defaults import in_words
 
 if TYPE_CHECKING:
@@ -14,27 +14,28 @@ if TYPE_CHECKING:
     from fairweight.apps.train import Prepared, Trained
 
 
-def opening(prepared: Prepared, device: str) -> str:
+Spelling = Callable[[str], str]  # how a sentence spells the options that it names
+
+
+def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     """What was found in the data, and every setting that was chosen or given."""
     dataset = prepared.dataset
-    lines = [f"Data: {dataset.name}"]
-    lines += [
-        _wrapped(in_flags(note), "  ") for note in sorted(dataset.notes, key=lambda n: not n.startswith("Warning: "))
-    ]
-    lines.append("Settings")
+    notes = sorted(dataset.notes, key=lambda note: not note.startswith("Warning: "))
+    lines = [f"Data: {dataset.name}", *(_wrapped(spelled(note), "  ") for note in notes), "Settings"]
     settings = {**in_words(prepared.spec, dataset), "device": device}
     settings["network"] += f" ({prepared.parameters:,} parameters)"
     lines += [_wrapped(f"{name:10s} {value}", "  ", hang=11) for name, value in settings.items()]
     return "\n".join(lines) + "\n"
 
 
-def closing(done: Trained, seconds: float) -> str:
+def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     """The last screen: the table by group, plain training beside it, and what changed in words."""
     parts = [f"{done.result.spec.title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
     if done.differences is not None:
         heads = ("points [95 %]", "uniform", done.result.spec.title, "difference")
         parts.append(_columns([heads, *done.differences.rows()]))
-        parts.append("\n".join(_wrapped(s) for s in (done.differences.sentence(), *done.differences.notes())))
+        sentences = (done.differences.sentence(), *done.differences.notes())
+        parts.append("\n".join(_wrapped(spelled(sentence)) for sentence in sentences))
     folder = done.result.folder.path
     found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
     reused = f" ({' and '.join(found)} found finished)" if found else ""

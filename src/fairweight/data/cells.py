@@ -1,0 +1,152 @@
+"""Cells with too few rows to compare: refused, merged, dropped or kept, as the user says, and always reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from fairweight.data.groups import OTHER
+from fairweight.data.labels import classes
+from fairweight.data.options import GroupOptions
+from fairweight.data.rows import Encoded
+from fairweight.data.texts import listing
+from fairweight.errors import OneGroup, SmallCell, option
+
+Mended: TypeAlias = "tuple[Encoded, Encoded | None, list[str]]"
+
+
+def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions) -> Mended:
+    """Remove cells of train below the floor, or keep them where the user says so."""
+    if groups is None:
+        return _class_floor(labels, options)
+    # Where train has no group labels, the exemplar set is the smallest place that must have them.
+    known = [part for part in ("train", "exemplar") if part in groups.codes and bool((groups.codes[part] >= 0).any())]
+    if not known:
+        return labels, groups, []
+    part, floor = known[0], options.floor
+    counts, small, cells = _look(labels, groups, floor, part)
+    if not bool(small.any()):
+        return labels, groups, []
+    if options.below == "keep":
+        return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {floor})."]
+    tried = {"merge": _merged(labels, groups, floor, part), "drop": _without(labels, groups, floor, part)}
+    if (done := tried.get(options.below)) is not None:
+        return done
+    ways = [way for way, made in tried.items() if made is not None]  # only what helps is named
+    least = int(counts[:, counts.sum(dim=0) > 0].min())
+    lower = f", lower {option('groups.floor')} to {least}" if least >= 1 else ""  # a floor is at least 1
+    advice = f"set {option('groups.below')} to {', '.join(ways)}{' or ' * bool(ways)}keep{lower}, or give more rows."
+    if options.below == "refuse":
+        raise SmallCell(f"too few rows of {part} to compare ({cells}; the floor is {floor}): {advice}")
+    raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
+
+
+def _look(labels: Encoded, groups: Encoded, floor: int, part: str) -> tuple[Tensor, Tensor, str]:
+    """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
+    stays = labels.keep[part] & groups.keep[part] & (groups.codes[part] >= 0)
+    shape = len(labels.names), len(groups.names)
+    cells = labels.codes[part][stays] * shape[1] + groups.codes[part][stays]
+    counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
+    small = (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)  # a group that is not there has no cell to fill
+    named = [
+        f"{counts[k, g]} with {labels.names[k]!r} in {groups.names[g]!r}"
+        for g in small.nonzero().flatten().tolist()
+        for k in range(shape[0])
+        if counts[k, g] < floor
+    ]
+    return counts, small, _first_few(named, "cells")
+
+
+def _merged(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
+    """Make small groups one; None where no two groups would be left."""
+    notes: list[str] = []
+    while True:
+        counts, small, cells = _look(labels, groups, floor, part)
+        if not bool(small.any()):
+            return labels, groups, notes
+        notes.append(
+            f"Groups {listing(_masked(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
+        )
+        new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
+        if new.count(OTHER) == 1:
+            # One small group alone would only change its name: it takes the next smallest along.
+            sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
+            new[int(sizes.argmin())] = OTHER
+        before, groups = groups, _renamed(groups, new)
+        if len(groups.names) < 2 or len(groups.names) == len(before.names):  # the others have no row in this part
+            return None
+
+
+def _without(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
+    """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
+    counts = _look(labels, groups, floor, part)[0]
+    there = counts.sum(dim=0) > 0  # [G]
+    filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
+    # First as few labels as possible, then also those that only some groups have enough of.
+    for rare in (filled == 0, filled < int(there.sum())):
+        if len(labels.names) - int(rare.sum()) < 2:
+            continue
+        kept, lost = _drop(labels, rare)
+        notes = []
+        if bool(rare.any()):
+            rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
+            gone = listing(_masked(labels.names, rare))
+            notes = [f"Warning: {rows} dropped for the label {gone}, of which too few groups have {floor} rows."]
+            notes.append(f"Labels that are left: {classes(kept.names)}.")
+        _, small, cells = _look(kept, groups, floor, part)
+        if not bool(small.any()):
+            return kept, groups, notes
+        fewer, _ = _drop(groups, small)
+        if len(fewer.names) >= 2:
+            return kept, fewer, [*notes, f"Groups with fewer than {floor} rows in a cell were dropped: {cells}."]
+    return None
+
+
+def _class_floor(labels: Encoded, options: GroupOptions) -> Mended:
+    counts = torch.bincount(labels.codes["train"][labels.keep["train"]], minlength=len(labels.names))
+    small = counts < options.floor
+    if not bool(small.any()):
+        return labels, None, []
+    named = [f"{counts[k]} with {labels.names[k]!r}" for k in small.nonzero().flatten().tolist()]
+    cells = _first_few(named, "labels")
+    if options.below == "keep":
+        return labels, None, [f"Warning: rare labels were kept: {cells} (the floor is {options.floor})."]
+    enough = len(labels.names) - int(small.sum()) >= 2
+    if options.below != "drop" or not enough:
+        raise SmallCell(
+            f"too few rows of train to learn from ({cells}; the floor is {options.floor}): set "
+            f"{option('groups.below')} to {'drop or ' * enough}keep, lower {option('groups.floor')} to "
+            f"{int(counts.min())}, or give more rows."
+        )
+    kept, _ = _drop(labels, small)
+    dropped = f"Labels with fewer than {options.floor} rows were dropped: {cells}."
+    return kept, None, [f"Labels that are left: {classes(kept.names)}.", dropped]
+
+
+def _first_few(cells: list[str], what: str) -> str:
+    return "; ".join(cells[:5]) + (f"; and {len(cells) - 5} more {what}" if len(cells) > 5 else "")
+
+
+def _masked(names: Sequence[str], mask: Tensor) -> list[str]:
+    return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
+
+
+def _drop(encoded: Encoded, mask: Tensor) -> tuple[Encoded, int]:
+    """Leave out the rows of these names; also counts them."""
+    gone = {part: torch.isin(codes, mask.nonzero().flatten()) for part, codes in encoded.codes.items()}
+    lost = sum(int((gone[part] & keep).sum()) for part, keep in encoded.keep.items())
+    keep = {part: keep & ~gone[part] for part, keep in encoded.keep.items()}
+    new = [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)]
+    return _renamed(replace(encoded, keep=keep), new), lost
+
+
+def _renamed(encoded: Encoded, new: Sequence[str | None]) -> Encoded:
+    """Rename; those that share a name become one, and None has no code."""
+    names = sorted(dict.fromkeys(name for name in new if name is not None), key=lambda name: name == OTHER)
+    table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
+    codes = {part: table[codes] for part, codes in encoded.codes.items()}
+    return replace(encoded, names=tuple(names), codes=codes)

@@ -1,0 +1,237 @@
+"""A data set, and the line that every source takes to become one: classes and groups, parts, corruption, inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fairweight.data.cells import apply_floor
+from fairweight.data.corrupt import corrupt_parts, to_dict
+from fairweight.data.draw import by_stratum, proportional, stream
+from fairweight.data.groups import encode_groups
+from fairweight.data.image.preprocessing import ImagePreprocessing, image_samples
+from fairweight.data.image.stream import Streamed
+from fairweight.data.labels import check_positive, encode_labels
+from fairweight.data.meaning import Meaning
+from fairweight.data.options import ImageOptions, Options
+from fairweight.data.parts import Marked
+from fairweight.data.rows import Encoded, source_column
+from fairweight.data.source import Found, Request, find, folders
+from fairweight.data.split import by_column, divide
+from fairweight.data.table.preprocessing import TablePreprocessing, table_samples
+from fairweight.errors import BadInput, UnreadableImage, option
+from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Preprocessing: TypeAlias = TablePreprocessing | ImagePreprocessing
+Part: TypeAlias = Batch | Streamed  # both are Samples
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples for training, selection, exemplars and test, and what they mean.
+
+    A sample's row in train counts from 0 within train, as scores do; `rows` says where it stands in the source.
+    """
+
+    name: str
+    kind: str  # "table" or "image"
+    train: Part
+    validation: Part | None
+    exemplar: Part
+    test: Part
+    label_names: tuple[str, ...]
+    group_names: tuple[str, ...]  # empty: the label stands for the group
+    preprocessing: Preprocessing  # fixed on train rows; goes to JSON and back
+    rows: Mapping[str, Tensor]  # by part: [N] each sample's row in the source, header not counted
+    true_labels: Tensor | None  # [N] of train, where a corruption was applied
+    notes: tuple[str, ...]  # what was found and done, as sentences
+    spec: Mapping[str, Any]  # what determines all of it, as plain values
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The notes that somebody should act on."""
+        return tuple(note for note in self.notes if note.startswith("Warning: "))
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one sample: (features,) or (channels, height, width)."""
+        return self.preprocessing.input_shape
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name for what determines this data."""
+        return hashlib.sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def load(
+    source: str | Path | pd.DataFrame,
+    *,
+    label: Hashable | None = None,
+    group: Hashable | Sequence[Hashable] | None = None,
+    data_dir: str | Path | None = None,
+    download: bool = False,
+    seed: int = 0,
+    options: Options | None = None,
+) -> Dataset:
+    """Load a Dataset from a named set, a path or glob, a folder of images, or a frame.
+
+    label: a column, or a threshold on one, such as "age>=30"; a named set has its usual one.
+    group: a column or several ("sex,race"), crossed; "" or "none" for no group.
+    Columns of a frame that are not called by text, such as 13, are known by their names' text, here and in options.
+    """
+    wanted = None if label is None else str(label)
+    request = Request(wanted, _group_columns(group), folders(data_dir), download, seed, options or Options())
+    return _assemble(find(source, request), request)
+
+
+def preprocessing_from(values: Mapping[str, Any]) -> Preprocessing:
+    """Make the preprocessing that to_dict described, as read back from JSON."""
+    kinds: dict[str, Any] = {"table": TablePreprocessing, "image": ImagePreprocessing}
+    if values.get("kind") not in kinds:
+        raise BadInput(f"no preprocessing is of the kind {values.get('kind')!r}; it was written by another version.")
+    made: Preprocessing = kinds[values["kind"]].from_dict(dict(values))
+    return made
+
+
+def _group_columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ...] | None:
+    if group is None:
+        return None
+    if isinstance(group, str):
+        return () if group.strip().lower() in ("", "none") else tuple(name.strip() for name in group.split(","))
+    return tuple(str(name) for name in group) if isinstance(group, Iterable) else (str(group),)
+
+
+def _assemble(found: Found, request: Request) -> Dataset:
+    """Turn rows into samples, in an order that lets no part leak into another."""
+    options = request.options
+    if found.kind == "table" and options.image is not None:
+        raise BadInput(
+            f"{_changed(options.image)} is for images, and {found.name} is a table; leave it out, or name the column "
+            f"of image files with {option('image.file_column')}."
+        )
+    group_options, split = options.groups or found.groups, options.split or found.split
+    exemplar = options.exemplar or found.exemplar
+    label = found.label if request.label is None else request.label
+    columns = _whole(found.group if request.group is None else request.group, found.parts["train"].names())
+    if label in columns:
+        raise BadInput(f"{label!r} is named as label and as group; leave the group out to compare the classes.")
+    labels = encode_labels(found.parts, label, options.labels)
+    groups = encode_groups(found.parts, columns, group_options) if columns else None
+    notes = [*found.notes, *labels.notes, *(() if groups is None else groups.notes)]
+    labels, groups, more = apply_floor(labels, groups, group_options)
+    check_positive(labels.names, label, options.labels)
+    notes += more
+    if groups is not None:
+        notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")
+    names = labels.names, () if groups is None else groups.names
+
+    given = _given(found, labels, groups, options.limit, request.seed, notes)
+    parts = divide(by_column(given, found.parts["train"], split), split, exemplar, request.seed, names)
+    parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed)
+    notes += parts.notes
+
+    meaning = Meaning(label, names[0], columns, names[1])
+    if found.kind == "image":
+        made: tuple[Any, Any, list[str]] = image_samples(found.parts, parts, meaning, found.image)
+    else:
+        exclude = sorted({*found.exclude, *_never_inputs(found, meaning, split.column, options)})
+        made = table_samples(found.parts, parts, meaning, options.table, exclude)
+    samples, preprocessing, more = made
+    cells = [f"{count:,} with {name}" for name, count in parts.marked["train"].cells(*names).items()]
+    notes += more + ([f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else [])
+    if "validation" in parts.marked and not bool(parts.marked["validation"].known().any()):
+        notes.append("Warning: no validation row has a group label: the best epoch has the lowest mean loss.")
+    notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.marked.items()) + ".")
+    settled = replace(options, groups=group_options, split=split.settled(), exemplar=exemplar, image=found.image)
+    spec = {
+        "source": found.name,
+        "content": {name: rows.digest() for name, rows in found.parts.items()},
+        "label": label,
+        "group": list(columns),
+        "seed": request.seed,
+        "options": _plain(settled),
+        "corruptions": [to_dict(corruption) for corruption in options.corruptions],
+    }
+    rows = {name: part.rows for name, part in parts.marked.items()}
+    samples = {"validation": None, **samples}
+    return Dataset(
+        found.name,
+        found.kind,
+        **samples,
+        label_names=names[0],
+        group_names=names[1],
+        preprocessing=preprocessing,
+        rows=rows,
+        true_labels=true_labels,
+        notes=tuple(notes),
+        spec=spec,
+    )
+
+
+def _changed(options: ImageOptions) -> str:
+    """Name the first option that differs from its default."""
+    usual = ImageOptions()
+    names = [entry.name for entry in fields(options) if getattr(options, entry.name) != getattr(usual, entry.name)]
+    return option(f"image.{names[0]}") if names else f"an option such as {option('image.memory_gb')}"
+
+
+def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+    """Take a name with commas in it for one column, where the names between them are no columns."""
+    if len(columns) < 2 or all(source_column(names, column) in names for column in columns):
+        return columns
+    asked = ",".join(columns)
+    found = next((name for name in names if ",".join(part.strip() for part in name.split(",")) == asked), None)
+    return columns if found is None else (found,)
+
+
+def _never_inputs(found: Found, meaning: Meaning, part_column: str | None, options: Options) -> set[str]:
+    names = found.parts["train"].names()
+    groups = () if options.table.group_in_inputs else meaning.group
+    never = {source_column(names, column) for column in (meaning.label, *groups)}
+    return never | ({part_column} if part_column is not None else set())
+
+
+def _given(
+    found: Found, labels: Encoded, groups: Encoded | None, limit: int | None, seed: int, notes: list[str]
+) -> dict[str, Marked]:
+    given: dict[str, Marked] = {}
+    for name, rows in found.parts.items():
+        keep = labels.keep[name] if groups is None else labels.keep[name] & groups.keep[name]
+        if rows.pixels is not None and (bad := rows.pixels.unreadable()):
+            keep = keep.clone()
+            keep[torch.tensor(list(bad))] = False
+            notes.append(f"Warning: {len(bad):,} images of {name} cannot be decoded or are not there: left out.")
+        part = Marked(torch.arange(len(rows)), labels.codes[name], None if groups is None else groups.codes[name])
+        part = part.take(keep)
+        if limit is not None and limit < len(part):
+            sizes = proportional(part.strata(), limit / len(part), parts=4)
+            part = part.take(by_stratum(part.strata(), sizes, stream(seed, "limit", name)))
+            notes.append(f"Only {len(part):,} of {len(rows):,} rows of {name} are used, stratified by cell (limit).")
+        given[name] = part
+    if len(given["train"]) == 0:
+        raise UnreadableImage("no row of train is left to learn from; see what was left out and why.")
+    return given
+
+
+def _plain(options: Options) -> dict[str, Any]:
+    """Keep of the options what determines the samples; where and how quickly they are read does not."""
+    values = asdict(replace(options, corruptions=()))
+    values.pop("corruptions")
+    for name in ("cache", "cache_dir", "workers", "memory_gb", "root"):
+        values["image"].pop(name)
+    # Rows from files of their own are in the content; where those files lie is not part of it.
+    for part, name in (("split", "test"), ("split", "validation"), ("exemplar", "source")):
+        if isinstance(values[part][name], str):
+            values[part][name] = Path(values[part][name]).name
+    plain: dict[str, Any] = json.loads(json.dumps(values))
+    return plain

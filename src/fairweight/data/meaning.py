@@ -1,0 +1,63 @@
+"""What a model's classes and groups are called, and how new rows are read under those names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fairweight.data.groups import OTHER, crossed
+from fairweight.data.rows import Rows, read_column, to_codes
+from fairweight.data.texts import Texts, canonical
+
+
+@dataclass(frozen=True)
+class New:
+    """Samples to predict for; labels and groups where the source has them, -1 where a row's is not known."""
+
+    inputs: Tensor
+    labels: Tensor | None  # [N]
+    groups: Tensor | None  # [N]
+    notes: tuple[str, ...]
+    files: Texts | None = None  # of images that are files
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The names of classes and groups, and the columns that they were read from."""
+
+    label: str
+    label_names: tuple[str, ...]
+    group: tuple[str, ...] = ()
+    group_names: tuple[str, ...] = ()
+
+    def labels(self, rows: Rows) -> Tensor | None:
+        """Encode each row's class, where the rows have the label column."""  # [N]
+        texts = read_column(rows, self.label)
+        if texts is None:
+            return None
+        plain = [text if text is None or text in self.label_names else canonical(text) for text in texts]
+        return to_codes(plain, self.label_names)
+
+    def groups(self, rows: Rows) -> Tensor | None:
+        """Encode each row's group, where the rows have the group columns."""  # [N]
+        found = [texts for column in self.group if (texts := read_column(rows, column)) is not None]
+        if not found or len(found) < len(self.group):
+            return None
+        plain = crossed([[text if text is None else canonical(text) for text in texts] for texts in found])
+        known = set(self.group_names)
+        best = [text if text in known else spare for text, spare in zip(crossed(found), plain, strict=True)]
+        if OTHER in known:
+            best = [text if text is None or text in known else OTHER for text in best]
+        return to_codes(best, self.group_names)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Meaning:
+        return cls(values["label"], tuple(values["label_names"]), tuple(values["group"]), tuple(values["group_names"]))

@@ -1,0 +1,84 @@
+"""Rows of the parts that a data set has, with their labels and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from fairweight.data.draw import tally
+
+# How people spell the parts, in a column or as a folder's name.
+PART_NAMES = {
+    "train": "train", "training": "train", "tr": "train",
+    "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation", "eval": "validation",
+    "test": "test", "testing": "test", "te": "test", "holdout": "test",
+    "exemplar": "exemplar", "exemplars": "exemplar", "meta": "exemplar",
+}  # fmt: skip
+
+
+Names: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]  # of labels and groups
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Rows of a given part, with their labels and groups."""
+
+    rows: Tensor  # [N] positions in the given part
+    labels: Tensor  # [N]
+    groups: Tensor | None  # [N], -1 where not known
+    shares: Tensor | None = None  # [N] of exemplars: weights such that cells have their natural shares, mean 1
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, index: Tensor) -> Marked:
+        """Select the rows at these positions, or where the mask is true."""
+        groups = None if self.groups is None else self.groups[index]
+        shares = None if self.shares is None else self.shares[index]
+        return Marked(self.rows[index], self.labels[index], groups, shares)
+
+    def without(self, index: Tensor) -> Marked:
+        """Leave out the rows at these positions."""
+        stays = torch.ones(len(self), dtype=torch.bool)
+        stays[index] = False
+        return self.take(stays)
+
+    def joined(self, other: Marked) -> Marked:
+        """Add other rows of the same part; in the order of their numbers."""
+        groups = None if self.groups is None or other.groups is None else torch.cat([self.groups, other.groups])
+        rows = torch.cat([self.rows, other.rows])
+        return Marked(rows, torch.cat([self.labels, other.labels]), groups).take(rows.argsort())
+
+    def known(self) -> Tensor:
+        """Mask the rows whose group is known; all are where the label stands for the group."""  # [N]
+        return torch.ones(len(self), dtype=torch.bool) if self.groups is None else self.groups >= 0
+
+    def strata(self) -> Tensor:
+        """Number the cells; rows whose group is not known form cells of their own."""  # [N]
+        return self.labels if self.groups is None else self.labels * self._width() + self.groups + 1
+
+    def cells(self, label_names: Sequence[str], group_names: Sequence[str]) -> dict[str, int]:
+        """Count each cell's rows, by its name; those whose group is not known are not counted."""
+        named = {}
+        values, counts = tally(self.strata()[self.known()])
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            label, group = (value, None) if self.groups is None else divmod(value, self._width())
+            end = "" if group is None else f", group={group_names[group - 1]}"
+            named[f"label={label_names[label]}{end}"] = count
+        return named
+
+    def _width(self) -> int:
+        return 1 if self.groups is None or len(self) == 0 else int(self.groups.max()) + 2
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Each part's rows, and the given part that they come from."""
+
+    marked: dict[str, Marked]
+    origin: dict[str, str]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,163 @@
+"""What a source is, by looking at it: a named set, a frame, a table, a list of images, parquet or a folder."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from fairweight import catalog
+from fairweight.data.image.folder import class_folders, file_column, folder_parts, list_in, listed_files
+from fairweight.data.image.parquet import holds_images, parquet_rows, shards
+from fairweight.data.options import Exemplar, GroupOptions, ImageOptions, Options, Split
+from fairweight.data.rows import Rows
+from fairweight.data.table.read import check_frame, is_table, read_frame, table_files
+from fairweight.data.texts import listing
+from fairweight.errors import BadInput, MissingColumn, MissingData, option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SETS = "data.sets"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked of a source, with the folders that it may lie in."""
+
+    label: str | None
+    group: tuple[str, ...] | None  # None: the source's own; empty: none
+    folders: tuple[Path, ...]  # to look in, first to last
+    download: bool
+    seed: int
+    options: Options
+
+
+@dataclass(frozen=True)
+class Found:
+    """A source's given parts and its own defaults."""
+
+    name: str
+    parts: dict[str, Rows]
+    label: str
+    group: tuple[str, ...] = ()
+    groups: GroupOptions = field(default_factory=GroupOptions)
+    split: Split = field(default_factory=Split)
+    exemplar: Exemplar = field(default_factory=Exemplar)
+    image: ImageOptions = field(default_factory=ImageOptions)  # those that the images were read with
+    exclude: tuple[str, ...] = ()  # columns that are not inputs
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Tell rows of a table from images."""
+        return "table" if self.parts["train"].pixels is None else "image"
+
+
+class NamedSet(Protocol):
+    """A named data set: one file in data/sets, one public class."""
+
+    label: str  # its usual label
+    group: tuple[str, ...]  # its usual groups; empty: the label stands for the group
+    needs: Sequence[str]  # the files that it is read from, for people
+
+    def find(self, request: Request) -> Found:
+        """Read its parts from the folders of the request."""
+        ...
+
+
+def named_set(name: str) -> NamedSet:
+    """Make the named data set."""
+    made: NamedSet = catalog.load(SETS, name)()
+    return made
+
+
+def folders(data_dir: str | Path | None) -> tuple[Path, ...]:
+    """List the folders to look in; FAIRWEIGHT_DATA may name several, separated as in PATH."""
+    if data_dir is None:
+        return tuple(Path(entry) for entry in os.environ.get("FAIRWEIGHT_DATA", "").split(os.pathsep) if entry)
+    if Path(data_dir).is_file():
+        raise MissingData(f"the data folder {str(data_dir)!r} is a file; name the folder that the sets lie in.")
+    return (Path(data_dir),)
+
+
+def find(source: str | Path | pd.DataFrame, request: Request) -> Found:
+    """Find the parts of a source, with those that the options take from files of their own."""
+    if isinstance(source, str) and source.replace("_", "-") in catalog.names(SETS):
+        found = named_set(source).find(request)
+    elif isinstance(source, str | Path):
+        found = _from_path(str(source), request)
+    elif hasattr(source, "columns") and hasattr(source, "iloc"):
+        found = _from_frame(source, request)
+    else:
+        raise BadInput(f"a source is a name, a path or a pandas frame, not {type(source).__name__}.")
+    return _with_own_files(found, request)
+
+
+def _from_frame(source: pd.DataFrame, request: Request) -> Found:
+    image = request.options.image or ImageOptions()
+    notes: list[str] = []
+    frame = check_frame(source, "the frame", notes)
+    rows = Rows(frame) if image.file_column is None else listed_files(frame, Path(), image)
+    return _found("frame", {"train": rows}, request, notes, image)
+
+
+def _from_path(source: str, request: Request) -> Found:
+    image = request.options.image or ImageOptions()
+    notes: list[str] = []
+    path = Path(source)
+    if not path.exists() and not any(mark in source for mark in "*?["):
+        close = difflib.get_close_matches(source, catalog.names(SETS), n=1)
+        hint = f"did you mean {close[0]!r}" if close else f"named sets are {', '.join(catalog.names(SETS))}"
+        raise MissingData(f"there is no file or folder {source!r}; check the path, or {hint}.")
+    if not path.is_dir():
+        parts = {"train": _file_rows(table_files(source), request, image, notes)}
+    elif (listed := list_in(path)) is not None:
+        parts = {"train": _file_rows([listed], request, image, notes)}
+    elif found := shards(path):
+        if "train" not in found:
+            raise MissingData(f"{path} holds parquet files for {listing(found)} and none for train; add it.")
+        parts = {name: _file_rows(files, request, image, notes) for name, files in found.items()}
+    else:
+        parts = {name: class_folders(sub, image) for name, sub in folder_parts(path).items()}
+    return _found(path.name, parts, request, notes, image)
+
+
+def _file_rows(paths: Sequence[Path], request: Request, image: ImageOptions, notes: list[str]) -> Rows:
+    """Read files that hold one table, one list of images, or encoded images."""
+    if holds_images(paths):
+        return parquet_rows(paths, image)
+    frame, more = read_frame(paths, request.options.table)
+    notes += more
+    return Rows(frame) if file_column(frame, image) is None else listed_files(frame, paths[0].parent, image)
+
+
+def _found(name: str, parts: dict[str, Rows], request: Request, notes: list[str], image: ImageOptions) -> Found:
+    names = parts["train"].names()
+    if request.label is None and "label" not in names:
+        raise MissingColumn(f"name the label column with {option('label')}; the columns are {listing(names, 12)}.")
+    return Found(name, parts, request.label or "label", notes=tuple(notes), image=image)
+
+
+def _with_own_files(found: Found, request: Request) -> Found:
+    """Add the parts that come from files of their own."""
+    split, exemplar = request.options.split or found.split, request.options.exemplar or found.exemplar
+    files = {name: getattr(split, name) for name in ("test", "validation") if isinstance(getattr(split, name), str)}
+    if exemplar.source not in ("train", "validation"):
+        files["exemplar"] = exemplar.source
+    parts, notes = dict(found.parts), list(found.notes)
+    for name, file in files.items():
+        path = Path(file)
+        if path.is_dir():
+            parts[name] = class_folders(path, found.image)
+        elif path.exists() and not is_table(path) and request.options.table.delimiter is None:
+            raise BadInput(f"the {name} rows are to come from {file!r}, which is not a table or a folder of images.")
+        else:
+            parts[name] = _file_rows(table_files(file), request, found.image, notes)
+        if (parts[name].pixels is None) != (parts["train"].pixels is None):
+            raise BadInput(f"the {name} rows of {file!r} are of another kind than the train rows; give both alike.")
+        notes.append(f"{name.capitalize()} rows come from {path.name}.")
+    return replace(found, parts=parts, notes=tuple(notes))
