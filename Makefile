@@ -38,6 +38,7 @@ unit: $(STAMP) browser
 
 docs: $(STAMP)
 	$(BIN)/python -m fairweight.paper.records
+	$(BIN)/python benchmarks/record_blocks.py
 	$(BIN)/python benchmarks/choices.py page
 	$(BIN)/python benchmarks/tabular.py --page
 	$(BIN)/python benchmarks/performance.py

@@ -14,8 +14,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from class_fairness_page import newest, section
+from class_fairness_page import section
 from class_refit_page import section as refit_section
+from newest_record import newest
 
 ROOT = Path(__file__).parents[1]
 RECORD = "2026-11-15_score_step"
@@ -147,7 +148,7 @@ def page(record: dict[str, Any]) -> str:
 def whole() -> str:
     """The page from the records as they are."""
     first = page(json.loads((ROOT / "records" / RECORD / "record.json").read_text()))
-    name, record = newest(ROOT / "records")
+    name, record = newest(ROOT / "records", "class_fairness")
     return "\n".join([first, *section(record, name), *refit_section(ROOT / "records")])
 
 

@@ -62,9 +62,9 @@ from fairweight.paper.records import keep
 from fairweight.runs.build import network_for, optimizer_for, scheduler_for
 from fairweight.runs.build_method import method_from
 from fairweight.runs.provenance import provenance
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.statistics import Mean
 from fairweight.training.predict import logits
 
 ROOT = Path(__file__).parents[1]
@@ -98,7 +98,6 @@ CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
     "tied .01, 3 variance": tied(0.01, "mean + 3 * variance"),
     "tied .01, 0.3 variance": tied(0.01, "mean + 0.3 * variance"),
     "tied .01, max discrepancy": tied(0.01, "mean + max-discrepancy"),
-    "tied .01, memory .9": tied(0.01, direction_memory=0.9),
     "tied and own .03": ("forml", {"tie": "label", **adaptive(0.03)}),
     "agreeing own .3": ("agreeing", {"rate": 0.3}),
     "agreeing tied .03": ("agreeing", {"rate": 0.03, "tie": "label", "own": False}),

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
-from pathlib import Path
 from typing import Any
 
-from fairweight.runs.seed_mean import Mean
+from fairweight.runs.statistics import Mean
 
 CLOSE = 0.1  # points of accuracy that the aim allows
 ALLOWED = 0.2  # points of accuracy that may be lost where labels are wrong
 LATER = ("agreeing own .3", "agreeing^2 own .3", "both 1", "both 2", "both 4", "heeding")  # under a rule of their own
 MORE_TPRD = 1.0  # points of TPRD that such a one may have above the default's where labels are wrong
 HEADS = ("setting", "accuracy", "beside Uniform", "recall std ↓", "TPRD ↓", "worst recall ↑", "n")
-
-
-def newest(records: Path) -> tuple[str, dict[str, Any]]:
-    """The name of its folder, and the record."""
-    path = sorted(records.glob("*_class_fairness/record.json"))[-1]
-    return path.parent.name, json.loads(path.read_text())
 
 
 def trained(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairweight import FORML
-from fairweight.metagradient import Displacement, ForwardPass, exemplar_point, pull, tangent
+from fairweight.metagradient import ForwardPass, Mode, Rates, exemplar_point, pull
 from fairweight.methods._agreement import halves
 from fairweight.methods.score_step import AdaptiveStep
 from fairweight.types import Batch
@@ -35,27 +35,20 @@ class AgreeingFORML(FORML):
     When the settings named "agreeing" and "both" were run, a step heard a look before it moved, not after.
     """
 
-    def _agreement(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor | None:
-        if not self._looks:
-            return None
-        first, second = (self._pull(done, exemplar.take(half), displacement) for half in halves(exemplar))
+    def _look(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor:
+        first, second = (self._pull(done, exemplar.take(half), rates, mode) for half in halves(exemplar))
         labels = done.batch.labels
-        self._by_label = _cosine(by_label(first, labels), by_label(second, labels))
-        return _cosine(first, second).to(done.losses.dtype)
+        agreed = _cosine(first, second).to(done.losses.dtype)
+        self.score_step.hear(agreed)
+        if self._ties is not None:
+            self._ties.step.hear(_cosine(by_label(first, labels), by_label(second, labels)))
+        return agreed
 
-    def _hear(self, agreed: Tensor | None) -> None:
-        if agreed is not None:
-            self.score_step.hear(agreed)
-            if self._ties is not None:
-                self._ties.step.hear(self._by_label)
-
-    def _pull(self, done: ForwardPass, exemplar: Batch, displacement: Displacement) -> Tensor:
+    def _pull(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor:
         """The batch's centred pull from these exemplars."""  # [B]
-        assert self._mode is not None
-        moving = displacement.scale.keys()
-        point = exemplar_point(done, done.parameters, exemplar, self.objective, moving=moving, check=False)
-        moved = tangent(done, displacement.along(point.direction), self._mode)
-        found = pull(done.logits.detach(), moved, done.batch.labels, done.loss).double()
+        here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
+        point = exemplar_point(done, here, exemplar, self.objective, by={name: here[name] for name in rates})
+        found = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, mode).double()
         return found - found.mean()
 
 

@@ -27,8 +27,8 @@ from fairweight.apps.refit import with_exemplars_inside
 from fairweight.methods.given import Given
 from fairweight.paper.records import keep
 from fairweight.runs.provenance import provenance
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.statistics import Mean
 
 SEEDS = (0, 1, 2, 10, 11, 12, 13)
 SHARES = (0.5, 1.0, 2.0)

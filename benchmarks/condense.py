@@ -10,11 +10,11 @@ random, over seeds that the choice has not seen. Rules, share and seeds are fixe
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
+from newest_record import newest, placed
 
 from fairweight.apps.condense import ARMS, NUMBERS, condense_run, retrain
 from fairweight.paper.records import keep
@@ -23,7 +23,6 @@ from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
 
 RULES = ("weighted-loss", "recall-quotas")  # the paper's, and quotas by recall
-START, END = "<!-- condense -->\n", "<!-- /condense -->"
 
 
 def measured(rule: str, chooser: Path, asked: argparse.Namespace) -> dict[str, Any]:
@@ -58,11 +57,8 @@ def table(record: dict[str, Any]) -> str:
 
 def fill(page: Path, records: Path) -> None:
     """Replace what stands between the marks by the newest record's table."""
-    newest = sorted(records.glob("*_condense/record.json"))[-1]
-    before, _, rest = page.read_text(encoding="utf-8").partition(START)
-    _, mark, after = rest.partition(END)
-    made = table(json.loads(newest.read_text(encoding="utf-8")))
-    page.write_text(f"{before}{START}{made}\n{mark}{after}", encoding="utf-8")
+    made = placed(page.read_text(encoding="utf-8"), "condense", table(newest(records, "condense")[1]))
+    page.write_text(made, encoding="utf-8")
 
 
 def main() -> None:

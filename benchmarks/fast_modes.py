@@ -21,6 +21,7 @@ import copy
 import json
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from torch import Tensor, nn
 
 from fairweight.apps.bench import Way, measure
 from fairweight.data.augment import Chain, Flip, Shift
-from fairweight.metagradient import Displacement, Mode, Scope, classification_loss, solve, virtual_forward
+from fairweight.metagradient import Mode, Scope, classification_loss, solve, virtual_forward
 from fairweight.metagradient.scope import in_scope
 from fairweight.metagradient.weight_form import Softmax
 from fairweight.methods import Reweighter
@@ -115,19 +116,16 @@ class Probe(Observer):
 
     def _pull(self, mode: str, batch: Batch, exemplar: Batch) -> Tensor:
         options = MODES[mode]
-        scope, chosen = None, Mode("forward")
+        scope = None
         if "scope" in options:
             scope = Scope(self.model, self.setting.block if options["scope"] == "block" else options["scope"])
             scope.settle(self.model, batch, classification_loss)
-            chosen = chosen if scope.layer is None else Mode("head", layer=scope.layer)
-        done = virtual_forward(self.model, batch, layer=chosen.layer)
-        lr = float(self.optimizer.param_groups[0]["lr"])
-        displacement = Displacement.of(done.parameters, lr).within(in_scope(done.parameters, scope))
+        done = replace(virtual_forward(self.model, batch), check=False)
+        rates = dict.fromkeys(in_scope(done.parameters, scope), float(self.optimizer.param_groups[0]["lr"]))
         scores = self.method.scores[batch.rows].to(done.losses.dtype)
         rest = options.get("look_ahead", 0) is None
-        found = solve(
-            done, exemplar, scores, self.method.objective, displacement, chosen, Softmax(), at_rest=rest, check=False
-        )
+        mode = Mode("forward")
+        found = solve(done, exemplar, scores, self.method.objective, rates, mode, Softmax(), at_rest=rest)
         assert found.pull is not None
         return found.pull
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.errors import BadInput
-from fairweight.runs.seed_mean import Mean
+from fairweight.runs.statistics import Mean
 
 LEVEL = 0.05
 TEST = (

@@ -124,7 +124,6 @@ def make(method: dict[str, Any], model: torch.nn.Module, n: int) -> Reweighter:
         LookAhead(reverse=method.get("reverse", False)),
         step,
         tie=method.get("tie"),
-        direction_memory=method.get("direction_memory", 0.0),
         agreement_every=method.get("agreement_every", 200),
     )
 

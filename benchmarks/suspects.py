@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from newest_record import newest, placed
 from sklearn.metrics import roc_auc_score
 
 from fairweight import FitOptions, Uniform, fit
@@ -33,9 +34,9 @@ from fairweight.runs.build import network_for, optimizer_for
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.statistics import Mean
 from fairweight.training.predict import logits
 from fairweight.types import Batch
 
@@ -158,11 +159,7 @@ def fill(page: Path, records: Path) -> None:
     """Replace what stands between each pair of marks by the table of the record that they name."""
     text = page.read_text(encoding="utf-8")
     for name in ("suspects", "suspects_digits", "suspects_digits_long"):
-        newest = sorted(records.glob(f"*_{name}/record.json"))[-1]
-        before, start, rest = text.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition(f"<!-- /{name} -->")
-        made = table(json.loads(newest.read_text(encoding="utf-8")))
-        text = f"{before}{start}{made}\n{end}{after}"
+        text = placed(text, name, table(newest(records, name)[1]))
     page.write_text(text, encoding="utf-8")
 
 

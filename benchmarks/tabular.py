@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from newest_record import newest, placed
 from tabular_sources import SETTINGS
 
 from fairweight.data import Dataset
@@ -32,8 +33,8 @@ from fairweight.runs.build import network_for, optimizer_for
 from fairweight.runs.build_method import method_from
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.provenance import provenance
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import Mean
 from fairweight.training.callbacks import EarlyStopping
 from fairweight.training.fit import fit
 from fairweight.training.options import FitOptions
@@ -199,14 +200,10 @@ def with_records(text: str, records: Path) -> str:
     import tabular_choice
 
     for name in ("tabular_choice", "tabular_other_test", "tabular"):
-        newest = sorted(records.glob(f"????-??-??_{name}/record.json"))[-1]
-        record = json.loads(newest.read_text())
-        source = f"From `records/{newest.parent.name}/record.json` ({record['device']}, commit {record['commit']})."
+        folder, record = newest(records, name)
+        source = f"From `records/{folder}/record.json` ({record['device']}, commit {record['commit']})."
         made = tabular_choice.page(record) if name == "tabular_choice" else page(record)
-        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-        before, _, rest = text.partition(start)
-        _, _, after = rest.partition(end)
-        text = f"{before}{start}{made}\n\n{source}\n{end}{after}"
+        text = placed(text, name, f"{made}\n\n{source}")
     return text
 
 

@@ -30,8 +30,8 @@ from fairweight.runs.build_method import method_from
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.method_defaults import STRENGTH, TIED_RATE, comparing_term
 from fairweight.runs.provenance import provenance
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import Mean
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = range(20, 25)

@@ -56,7 +56,7 @@ def broken(how, batch, exemplar):
     "how", ["nan input", "nan exemplar", "labels", "exemplar labels", "rows", "one group", "no exemplar"]
 )
 def test_a_refused_step_moves_nothing(how, mode):
-    model, forml, optimizer, batch, exemplar = setting(mode, direction_memory=0.5 if mode == "forward" else 0.0)
+    model, forml, optimizer, batch, exemplar = setting(mode)
     forml.step(batch, exemplar, optimizer)
     before = everything(model, forml, optimizer)
     memory = copy.deepcopy(forml.state_dict())
@@ -66,9 +66,6 @@ def test_a_refused_step_moves_nothing(how, mode):
     again = forml.state_dict()
     assert again["steps"] == memory["steps"]
     assert torch.equal(again["score_step"]["running"], memory["score_step"]["running"])
-    if "memory" in memory:
-        for name, kept in memory["memory"]["sums"].items():
-            assert torch.equal(again["memory"]["sums"][name], kept)
 
 
 def test_a_loss_that_is_not_finite_names_the_rows():

@@ -12,8 +12,20 @@ if TYPE_CHECKING:
     from fairweight import data, metagradient, metrics, objectives
     from fairweight.integrations.sklearn import FairweightClassifier
     from fairweight.methods import Reweighter
+    from fairweight.methods.class_balanced import ClassBalanced
+    from fairweight.methods.class_difficulty import ClassDifficulty
+    from fairweight.methods.focal import Focal
     from fairweight.methods.forml import FORML
+    from fairweight.methods.given import Given
+    from fairweight.methods.group_dro import GroupDRO
+    from fairweight.methods.jtt import JTT
+    from fairweight.methods.l2rw import L2RW
+    from fairweight.methods.label_bias import LabelBias
     from fairweight.methods.look_ahead import LookAhead
+    from fairweight.methods.meta_weight_net import MetaWeightNet
+    from fairweight.methods.moew import MOEW
+    from fairweight.methods.proportion import Proportion
+    from fairweight.methods.random import Random
     from fairweight.methods.score_step import AdaptiveStep, PlainStep
     from fairweight.methods.uniform import Uniform
     from fairweight.metrics import GroupTable, group_table
@@ -22,6 +34,7 @@ if TYPE_CHECKING:
     from fairweight.objectives import Objective
     from fairweight.objectives.equal_odds import EqualOddsLoss
     from fairweight.objectives.equal_opportunity import EqualOpportunityLoss
+    from fairweight.objectives.equal_opportunity_rate import EqualOpportunityRate
     from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
     from fairweight.objectives.mean import MeanLoss
     from fairweight.objectives.mean_discrepancy import MeanLossDiscrepancy
@@ -41,25 +54,38 @@ _HOME = {
     "AdaptiveStep": "methods.score_step",
     "Batch": "types",
     "Cells": "types",
+    "ClassBalanced": "methods.class_balanced",
+    "ClassDifficulty": "methods.class_difficulty",
     "Dynamics": "training.history",
     "EarlyStopping": "training.callbacks",
     "EqualOddsLoss": "objectives.equal_odds",
     "EqualOpportunityLoss": "objectives.equal_opportunity",
+    "EqualOpportunityRate": "objectives.equal_opportunity_rate",
     "ExemplarSampler": "sampling",
     "FORML": "methods.forml",
     "FairweightClassifier": "integrations.sklearn",
     "FitOptions": "training.options",
+    "Focal": "methods.focal",
+    "Given": "methods.given",
+    "GroupDRO": "methods.group_dro",
     "GroupTable": "metrics",
+    "JTT": "methods.jtt",
+    "L2RW": "methods.l2rw",
+    "LabelBias": "methods.label_bias",
     "LookAhead": "methods.look_ahead",
     "LossVariance": "objectives.variance",
     "MLP": "models.mlp",
+    "MOEW": "methods.moew",
     "MaxLossDiscrepancy": "objectives.max_discrepancy",
     "MeanLoss": "objectives.mean",
     "MeanLossDiscrepancy": "objectives.mean_discrepancy",
+    "MetaWeightNet": "methods.meta_weight_net",
     "Objective": "objectives",
     "Observer": "training.callbacks",
     "PlainStep": "methods.score_step",
     "Progress": "training.callbacks",
+    "Proportion": "methods.proportion",
+    "Random": "methods.random",
     "ResNet18": "models.resnet",
     "Reweighter": "methods",
     "RunRecord": "types",
@@ -77,27 +103,40 @@ _MODULES = ("data", "metagradient", "metrics", "objectives")
 
 __all__ = [
     "FORML",
+    "JTT",
+    "L2RW",
     "MLP",
+    "MOEW",
     "AdaptiveStep",
     "Batch",
     "Cells",
+    "ClassBalanced",
+    "ClassDifficulty",
     "Dynamics",
     "EarlyStopping",
     "EqualOddsLoss",
     "EqualOpportunityLoss",
+    "EqualOpportunityRate",
     "ExemplarSampler",
     "FairweightClassifier",
     "FitOptions",
+    "Focal",
+    "Given",
+    "GroupDRO",
     "GroupTable",
+    "LabelBias",
     "LookAhead",
     "LossVariance",
     "MaxLossDiscrepancy",
     "MeanLoss",
     "MeanLossDiscrepancy",
+    "MetaWeightNet",
     "Objective",
     "Observer",
     "PlainStep",
     "Progress",
+    "Proportion",
+    "Random",
     "ResNet18",
     "Reweighter",
     "RunRecord",

@@ -1,43 +1,28 @@
 """One training step: losses, weights, update. The file to read first.
 
-l       per-sample losses at θ                            the real forward pass, graph kept
+l       per-sample losses at θ                            `Reweighter.forward`: one forward pass, graph kept
 p       what the method makes of them                     `Reweighter.weigh`
 θ       the user's optimizer on Σ p_i l_i                 backward over the same graph
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite
-from fairweight.metagradient._context import taken_back
-from fairweight.metagradient.choose import Mode
-from fairweight.metagradient.passes import ForwardPass, forward, predicted
-from fairweight.types import Batch, Loss, StepRecord, Weighing
+from fairweight.metagradient._context import restored_on_error
+from fairweight.metagradient.passes import ForwardPass, predicted
+from fairweight.types import Batch, StepRecord, Weighing
 
-
-class Weigher(Protocol):
-    """What a step asks of a method."""
-
-    model: nn.Module
-    loss: Loss
-
-    def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode: ...
-
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing: ...
-
-    def whole(
-        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
-    ) -> StepRecord | None: ...
+if TYPE_CHECKING:
+    from fairweight.methods import Reweighter
 
 
 def backward(
-    weigher: Weigher,
+    method: Reweighter,
     batch: Batch,
     exemplar: Batch | None,
     optimizer: torch.optim.Optimizer,
@@ -49,34 +34,23 @@ def backward(
 
     check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
-    mode = weigher.prepare(batch, exemplar, optimizer, check)
-    record = weigher.whole(batch, exemplar, optimizer, scale, check)
-    if record is not None:
-        return record
-    twice = mode.name not in ("none", "head")  # the others find the slope of the loss before they find the weights
-    done = forward(
-        weigher.model,
-        batch,
-        weigher.loss,
-        plain_kernels=mode.plain_kernels,
-        twice=twice,
-        check=check,
-        layer=mode.layer,
-    )
-    assert done.buffers is not None
-    with torch.enable_grad(), taken_back(done.model, done.buffers, done.random):
+    method.check(batch, exemplar, values=check)
+    done = method.forward(batch, exemplar, optimizer, check=check)
+    with torch.enable_grad(), restored_on_error(done.model, done.buffers, done.random):
         if check:
-            check_finite(done.losses, batch)
-        made = weigher.weigh(done, exemplar, optimizer, check)
-        total = made.total if made.total is not None else (made.weights * done.losses).sum()
+            _check_finite(done.losses, batch)
+        made = method.weigh(done, exemplar, optimizer)
+        weights, total = _weighted(method, done, made)
         scaled = total * scale
-    if scaled.requires_grad:
-        scaled.backward()  # type: ignore[no-untyped-call]
+        agreement = made.look() if made.look is not None and done.keeps_graph else None
+    done.backward(scaled)
+    if made.look is not None and not done.keeps_graph:
+        agreement = made.look()  # with the memory that backward has freed
     logits = done.logits.detach()
     return StepRecord(
         loss=total.detach(),
         losses=done.losses.detach(),
-        weights=made.weights.detach(),
+        weights=weights.detach(),
         correct=predicted(logits) == batch.labels,
         logits=logits,
         labels=batch.labels,
@@ -85,7 +59,7 @@ def backward(
         exemplar_groups=None if exemplar is None else exemplar.compared(),
         pull=made.pull,
         gradient=made.gradient,
-        agreement=made.agreement,
+        agreement=agreement,
         mode=made.mode,
     )
 
@@ -100,7 +74,7 @@ def update(optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> 
 
 
 def take_step(
-    weigher: Weigher,
+    method: Reweighter,
     batch: Batch,
     exemplar: Batch | None,
     optimizer: torch.optim.Optimizer,
@@ -111,7 +85,7 @@ def take_step(
     """One whole step: gradients cleared, weights found, parameters moved once."""
     _check_optimizer(optimizer)
     optimizer.zero_grad()
-    record = backward(weigher, batch, exemplar, optimizer, check=check)
+    record = backward(method, batch, exemplar, optimizer, check=check)
     update(optimizer, clip_norm)
     return record
 
@@ -121,8 +95,19 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
         raise BadInput("LBFGS evaluates the loss many times a step; choose another optimizer, such as SGD or Adam.")
 
 
-def check_finite(losses: Tensor, batch: Batch) -> None:
-    """Refuse losses that are NaN or infinite, naming their rows."""
+def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor]:
+    """The weights and the loss to step on, with the user's own weights where there are any; not scaled anew."""
+    plain = (made.weights * done.losses).sum()
+    if method.sample_weight is None:
+        return made.weights, plain if made.total is None else made.total
+    if made.total is not None and not torch.isclose(made.total.detach(), plain.detach(), rtol=1e-3, atol=1e-6):
+        raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
+    own = method.sample_weight[method.rows(done.batch)].to(made.weights.dtype)
+    weights = made.weights * own
+    return weights, (weights * done.losses).sum()
+
+
+def _check_finite(losses: Tensor, batch: Batch) -> None:
     bad = ~torch.isfinite(losses)
     if bool(bad.any()):
         where = torch.nonzero(bad).flatten()

@@ -16,7 +16,7 @@ Inputs: TypeAlias = "Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]"
 # Per-sample loss: (logits [B, ...], labels [B]) -> losses [B].
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 # What counts on the exemplar batch: (losses [E], groups [E]) -> scalar.
-Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+ObjectiveFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 def map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -181,7 +181,7 @@ class Weighing:
     exemplar_losses: Tensor | None = None  # [E]
     pull: Tensor | None = None  # [B]
     gradient: Tensor | None = None  # [B]
-    agreement: Tensor | None = None  # []
+    look: Callable[[], Tensor | None] | None = None  # a look at agreement, taken where memory allows; gives []
     mode: str | None = None
 
 

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from fairweight.apps._compare_text import text_of
-from fairweight.apps.compare import Protocol, _command, compare, costs, prepare
+from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, text_of
 from fairweight.errors import BadInput, UnknownName
-from fairweight.paper._gains import method_lines, methods_text
+from fairweight.paper.methods_page import method_lines, methods_text
 from fairweight.runs.spec_data import dataset_for
 
 DATA = {"limit": 500, "split": {"test": 0.3, "validation": 0.2}, "corruptions": ["one-class:label=2,fraction=0.2"]}

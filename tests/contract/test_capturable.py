@@ -20,10 +20,10 @@ HOST = {"tensor", "as_tensor", "item", "tolist", "cpu", "numpy", "__float__", "_
 TRACED = [
     pytest.param("forml", options, id=f"forml-{'-'.join(options)}")
     for options in (
-        {"trace": True},
-        {"trace": True, "tie": "label"},
-        {"trace": True, "scope": "head"},
-        {"trace": True, "gradient": "forward", "agreement_every": 1, "score_step": AdaptiveStep(heed=1.0)},
+        {"compile": "eager"},
+        {"compile": "eager", "tie": "label"},
+        {"compile": "eager", "scope": "head"},
+        {"compile": "eager", "gradient": "forward", "agreement_every": 1, "score_step": AdaptiveStep(heed=1.0)},
         {"gradient": "forward", "every": 2},
         {"gradient": "forward", "agreement_every": 1},
         {"gradient": "difference"},

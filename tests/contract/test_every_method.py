@@ -75,7 +75,11 @@ class Run:
     def __init__(self, name, options, *, dtype=torch.float32, groups=True, exemplar=True, begin=True) -> None:
         self.model = network(dtype)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        options = dict(options)
+        backend = options.pop("compile", None)
         self.method = catalog.load("methods", name)(self.model, N, **options)
+        if backend is not None:
+            self.method.compile(backend)
         self.train = whole_set(dtype=dtype, groups=groups)
         self.exemplar = whole_set(18, seed=2, dtype=dtype) if exemplar else None
         if begin:

@@ -56,6 +56,15 @@ def _deterministic() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def made(case: Case, net: torch.nn.Module) -> fw.Reweighter:
+    options = dict(case.options)
+    backend = options.pop("compile", None)
+    method = methods()[case.method](net, TRAIN, **options)
+    if backend is not None:
+        method.compile(backend)
+    return method
+
+
 def record(case: Case) -> dict[str, Any]:
     """The run's numbers, as they would be read back from its file."""
     with _deterministic():
@@ -68,7 +77,7 @@ def _own_loop(case: Case) -> dict[str, Any]:
     net = model(case.net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     train, exemplar = samples(case.net, TRAIN, 1), samples(case.net, EXEMPLARS, 2)
-    method = methods()[case.method](net, TRAIN, **case.options)
+    method = made(case, net)
     method.begin(train, exemplar)
     draw = torch.Generator().manual_seed(4)
     per_epoch, steps = TRAIN // BATCH, []
@@ -90,7 +99,7 @@ def _in_fit(case: Case) -> dict[str, Any]:
     net = model(case.net)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)
-    method = methods()[case.method](net, TRAIN, **case.options)
+    method = made(case, net)
     steps: list[dict[str, Any]] = []
 
     class Kept(fw.Observer):
@@ -171,11 +180,11 @@ def differences(found: Any, kept: Any, rtol: float, where: str = "") -> list[str
 DIFFERENCE = 1e-6
 # These draw or embed in float32, whose last digit depends on the processor's instructions.
 SINGLE = {("random", ""): 1e-6, ("random", "redrawn"): 1e-6, ("moew", "autoencoder"): 1e-6}
+TRACED = {"compile": "eager"}  # the passes of a step as one graph
 FORML = [
     ("plain-step", {"score_step": fw.PlainStep(scale=50.0)}),
     ("reverse-plain-step", {"score_step": fw.PlainStep(scale=50.0, reverse=True)}),
     ("reverse", {"look_ahead": fw.LookAhead(reverse=True)}),
-    ("optimizer-direction", {"look_ahead": fw.LookAhead(direction="optimizer")}),
     ("running-statistics", {"look_ahead": fw.LookAhead(lr=0.3, statistics="running")}),
     ("at-rest", {"look_ahead": None}),
     ("tie-label", {"tie": "label"}),
@@ -185,8 +194,7 @@ FORML = [
     ("difference", {"gradient": "difference"}),
     ("double-backward", {"gradient": "double-backward"}),
     ("every-5", {"every": 5}),
-    ("traced", {"trace": True}),
-    ("direction-memory", {"direction_memory": 0.5}),
+    ("traced", TRACED),
     ("logit-scale", {"form": "logit-scale"}),
     ("inverse-square", {"form": "inverse-square"}),
     ("raw-mean", {"form": "raw-mean"}),
@@ -202,7 +210,7 @@ ON_OTHER_NETS = [
     ("conv", "difference", {"gradient": "difference"}),
     ("conv", "scope", {"scope": "3,7"}),
     ("conv", "scope-head", {"scope": "head"}),
-    ("conv", "traced", {"trace": True}),
+    ("conv", "traced", TRACED),
     ("conv", "heed", {"score_step": fw.AdaptiveStep(heed=1.0), "agreement_every": 3}),  # exemplars agree on this net
     ("transformer", "forward", {"gradient": "forward"}),
     ("transformer", "difference", {"gradient": "difference"}),

@@ -1,4 +1,4 @@
-"""Writes every golden file anew: .venv/bin/python -m tests.golden.write [part of a curve's name ...]."""
+"""Writes every golden file anew: .venv/bin/python -m tests.golden.write [part of a curve's name ... | snapshots]."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def write(parts: list[str]) -> None:
     for case in CASES:
         if not parts or any(part in case.name for part in parts):
             file_of(case).write_text(as_text(record(case)))
+    if not parts or parts == ["snapshots"]:
+        for path, made in snapshots.SNAPSHOTS.items():
+            path.write_text(made())
     if not parts:
         for path in set(FOLDER.glob("*")) - {file_of(case) for case in CASES}:
             path.unlink()
-        for path, made in snapshots.SNAPSHOTS.items():
-            path.write_text(made())
 
 
 if __name__ == "__main__":

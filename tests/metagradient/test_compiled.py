@@ -142,5 +142,5 @@ def test_the_wrapper_is_seen_through() -> None:
 
 
 def test_an_unknown_word_is_refused() -> None:
-    with pytest.raises(BadInput, match="compile"):
-        FORML(net(), 8, trace="fast")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="eager"):
+        FORML(net(), 8).compile("fast")

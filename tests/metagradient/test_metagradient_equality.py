@@ -14,9 +14,13 @@ from tests import oracle
 from torch import nn
 
 from fairweight.metagradient import score_gradient
-from fairweight.metagradient.weight_form import InverseSquare, LogitScale, RawMean, Sigmoid, Softmax, WeightForm
+from fairweight.metagradient.weight_form import Softmax, WeightForm
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.objectives.variance import LossVariance
+from fairweight.paper.weight_forms.inverse_square import InverseSquare
+from fairweight.paper.weight_forms.logit_scale import LogitScale
+from fairweight.paper.weight_forms.raw_mean import RawMean
+from fairweight.paper.weight_forms.sigmoid import Sigmoid
 from fairweight.types import Batch
 
 BOUND = 1e-10

@@ -8,7 +8,7 @@ from tests import networks as net
 from torch import nn
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, LossNotFinite, NoLogits, RowsOutOfRange
-from fairweight.metagradient import DirectionMemory, score_gradient
+from fairweight.metagradient import score_gradient
 from fairweight.metagradient.passes import classification_loss, logits_of, predicted, unwrap
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
@@ -171,22 +171,6 @@ def test_wrappers_in_wrappers_are_unwrapped():
     inner = net.mlp()
     assert unwrap(nn.DataParallel(torch.compile(nn.DataParallel(inner), backend="eager"))) is inner
     assert unwrap(inner) is inner
-
-
-def test_direction_memory_is_an_average_without_the_bias_of_its_start():
-    memory = DirectionMemory(0.9)
-    seen = [torch.randn(3).double() for _ in range(4)]
-    for v in seen:
-        found = memory.update({"a": v})["a"]
-    weights = [0.9**k for k in (3, 2, 1, 0)]
-    expected = sum(w * v for w, v in zip(weights, seen, strict=True)) / sum(weights)
-    torch.testing.assert_close(found, expected)
-    other = DirectionMemory(0.9)
-    other.load_state_dict(memory.state_dict())
-    kept = memory.state_dict()["sums"]["a"]
-    nxt = torch.randn(3).double()
-    assert torch.equal(other.update({"a": nxt})["a"], memory.update({"a": nxt})["a"])
-    assert not torch.equal(memory.sums["a"], kept)  # what was saved stays as it was
 
 
 def test_the_gradient_is_linear_in_the_objective():

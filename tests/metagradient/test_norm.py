@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 import fairweight as fw
-from fairweight.fast.traced_step import TracedStep
-from fairweight.metagradient._batch_norm import NormTangents
+from fairweight.fast.batch_norm_tangent import NormTangents
+from fairweight.fast.step_graph import TracedStep
 from fairweight.metagradient.forward import _load_tables
 from fairweight.objectives.mean import MeanLoss
 
@@ -73,7 +73,8 @@ def test_a_traced_step_normalises_once_for_train_and_once_for_exemplars() -> Non
         held,
         _loss,
         MeanLoss(),
-        compiling=lambda graph: graphs.append(graph) or graph,
+        [name for name, _ in model.named_parameters()],
+        lambda graph: graphs.append(graph) or graph,
     )
     counted = sum(n.target is torch.ops.aten.native_batch_norm.default for g in graphs for n in g.graph.nodes)
     assert counted == 4  # two layers, train and exemplars: the tangents and the second backward add none

@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import fairweight as fw
-from fairweight.fast.traced_step import TracedStep
+from fairweight.fast.step_graph import TracedStep
 from fairweight.metagradient import choose, classification_loss
 from fairweight.metagradient.passes import trainable
 from fairweight.objectives.mean import MeanLoss
@@ -69,8 +69,8 @@ def test_the_second_graph_is_handed_no_more_than_autograd_would_save(bf16):
         classification_loss(model(batch.inputs), batch.labels).sum()
     by_autograd = sum(storage.nbytes() for storage in saved.values())
     with setting(bf16):
-        step = TracedStep(model, trainable(model), batch, held, classification_loss, MeanLoss())
-        rates = [torch.tensor(0.1) for _ in step.moving]
+        rates = dict.fromkeys(trainable(model), 0.1)
+        step = TracedStep(model, trainable(model), batch, held, classification_loss, MeanLoss(), list(rates))
         rest = step.solve(trainable(model), torch.zeros(SIZE), rates, batch, held).rest
     handed = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in rest}
     assert len(handed) == len(rest)  # nothing twice
@@ -83,7 +83,8 @@ def stepping(agreement_every):
     batch = fw.Batch(batch.inputs, batch.labels, rows=torch.arange(SIZE))
     held = fw.Batch(batch.inputs[:8], batch.labels[:8] % 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    forml = fw.FORML(model, SIZE, gradient="forward", trace=True, agreement_every=agreement_every)
+    forml = fw.FORML(model, SIZE, gradient="forward", agreement_every=agreement_every)
+    forml.compile("eager")
     return forml, lambda: forml.step(batch, held, optimizer)
 
 
@@ -101,5 +102,5 @@ def test_a_look_at_agreement_takes_no_more_memory_than_the_step_it_belongs_to(bf
 def test_the_first_traced_step_which_is_compared_with_its_passes_takes_little_more_than_the_next(bf16, tmp_path):
     forml, step_once = stepping(agreement_every=0)
     first, second = (peak(step_once, tmp_path, bf16) for _ in range(2))
-    assert forml._graphs.refusal is None
+    assert forml._traced.refusal is None
     assert first < 1.1 * second

@@ -68,7 +68,9 @@ def pair(name, **options):
         optimizer = torch.optim.SGD(
             [{"params": [p], "lr": 0.05 + 0.01 * k} for k, p in enumerate(net.parameters())], momentum=0.9
         )
-        forml = fw.FORML(net, 40, gradient="forward", trace=trace, **{"agreement_every": 0, **options})
+        forml = fw.FORML(net, 40, gradient="forward", **{"agreement_every": 0, **options})
+        if trace:
+            forml.compile("eager")
         records = [forml.step(b, e, optimizer) for b, e in zip(batches, held, strict=True)]
         runs.append((net, forml, records))
     return runs
@@ -89,8 +91,8 @@ def pair(name, **options):
 )
 def test_traced_equals_one_by_one(name, options):
     (a, forml_a, records_a), (b, forml_b, records_b) = pair(name, **options)
-    assert forml_b._graphs.refusal is None
-    assert forml_b._graphs.traces == 1
+    assert forml_b._traced.refusal is None
+    assert forml_b._traced.traces == 1
     assert all(record.mode.startswith("forward, traced") for record in records_b)  # looks at agreement too
     for x, y in zip(records_a, records_b, strict=True):
         for key in (
@@ -114,7 +116,7 @@ def test_traced_equals_one_by_one(name, options):
 def test_fewer_operations_than_one_by_one():
     """The forward pass stands once in the graph, not once more in the tangent's."""
     (_, _, _), (_, forml, _) = pair("conv")
-    convolutions = sum("convolution.default" in str(n.target) for n in forml._graphs._step._first.graph.nodes)
+    convolutions = sum("convolution.default" in str(n.target) for n in forml._traced.step.first.graph.nodes)
     # two layers: forward 2, exemplar 2, tangent 2 per layer = 4
     assert convolutions == 8
 
@@ -131,7 +133,7 @@ def test_a_named_scope_traced_equals_one_by_one(name, scope):
 
 def test_the_head_needs_no_convolution_beyond_the_two_forward_passes():
     (_, _, _), (_, forml, _) = pair("conv", scope="head")
-    names = [str(n.target) for n in forml._graphs._step._first.graph.nodes]
+    names = [str(n.target) for n in forml._traced.step.first.graph.nodes]
     assert sum("convolution.default" in n for n in names) == 4  # two layers, train and exemplar
     assert not any("convolution_backward" in n for n in names)
 
@@ -140,14 +142,15 @@ def test_another_shape_runs_one_by_one():
     torch.manual_seed(0)
     model = fw.MLP(7, 4, (9,))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    forml = fw.FORML(model, 40, gradient="forward", trace=True, agreement_every=0)
+    forml = fw.FORML(model, 40, gradient="forward", agreement_every=0)
+    forml.compile("eager")
     held = fw.Batch(torch.randn(8, 7), torch.arange(8) % 4)
     modes = []
     for size in (12, 12, 5, 12):
         batch = fw.Batch(torch.randn(size, 7), torch.arange(size) % 4, rows=torch.arange(size))
         modes.append(forml.step(batch, held, optimizer).mode)
     assert modes == ["forward, traced", "forward, traced", "forward", "forward, traced"]
-    assert forml._graphs.traces == 1
+    assert forml._traced.traces == 1
 
 
 @pytest.mark.parametrize(
@@ -155,8 +158,7 @@ def test_another_shape_runs_one_by_one():
     [
         (lambda: nn.Sequential(nn.Linear(7, 8), nn.Dropout(0.3), nn.Linear(8, 4)), {}, "random numbers"),
         (lambda: nn.Linear(7, 4), {"form": "logit-scale"}, "softmax weights"),
-        (lambda: nn.Linear(7, 4), {"look_ahead": fw.LookAhead(statistics="running")}, "bare look-ahead"),
-        (lambda: nn.Linear(7, 4), {"direction_memory": 0.5}, "no memory"),
+        (lambda: nn.Linear(7, 4), {"look_ahead": fw.LookAhead(statistics="running")}, "the batch's statistics"),
         (
             lambda: nn.Linear(7, 4),
             {"objective": lambda losses, groups: losses[groups == groups.unique()[0]].mean()},
@@ -168,9 +170,10 @@ def test_what_cannot_be_traced_falls_back_and_says_so_once(model, options, reaso
     torch.manual_seed(0)
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    forml = fw.FORML(net, 12, gradient="forward", trace=True, agreement_every=0, **options)
+    forml = fw.FORML(net, 12, gradient="forward", agreement_every=0, **options)
     batch = fw.Batch(torch.randn(12, 7), torch.arange(12) % 4)
     with caplog.at_level(logging.INFO, "fairweight"):
+        forml.compile("eager")
         for _ in range(2):
             assert forml.step(batch, batch, optimizer).mode == "forward"
     said = [r for r in caplog.records if "one by one" in r.getMessage()]
@@ -184,7 +187,8 @@ def test_nothing_moves_when_the_loss_is_not_finite():
     torch.manual_seed(0)
     net = conv()
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    forml = fw.FORML(net, 12, gradient="forward", trace=True, agreement_every=0)
+    forml = fw.FORML(net, 12, gradient="forward", agreement_every=0)
+    forml.compile("eager")
     good = fw.Batch(images(12), torch.arange(12) % 4)
     forml.step(good, good, optimizer)
     before = copy.deepcopy(net.state_dict()), forml.scores.clone()
@@ -194,3 +198,39 @@ def test_nothing_moves_when_the_loss_is_not_finite():
     assert torch.equal(forml.scores, before[1])
     for key, value in net.state_dict().items():
         assert torch.equal(value, before[0][key])
+
+
+def test_the_old_spelling_still_works_and_says_what_to_call():
+    with pytest.warns(DeprecationWarning, match="compile"):
+        forml = fw.FORML(nn.Linear(7, 4), 12, gradient="forward", trace=True, agreement_every=0)
+    batch = fw.Batch(torch.randn(12, 7), torch.arange(12) % 4)
+    assert forml.step(batch, batch, torch.optim.SGD(forml.model.parameters(), 0.1)).mode == "forward, traced"
+
+
+def test_the_readable_function_is_what_a_step_does():
+    """The pure function of whole_map against one real step of FORML, batch norm and all."""
+    from torch.func import functional_call
+
+    from fairweight.metagradient.whole_map import whole_map
+
+    torch.manual_seed(0)
+    model = conv()
+    batch, held = (fw.Batch(images(n), torch.arange(n) % 4, rows=torch.arange(n)) for n in (12, 8))
+    forml = fw.FORML(model, 12, gradient="forward", score_step=fw.PlainStep(40.0), agreement_every=0)
+    parameters = {name: p.detach().clone() for name, p in model.named_parameters()}
+    buffers = {name: b.clone() for name, b in model.named_buffers()}
+
+    def net(at, samples):
+        return functional_call(model, (at, {name: b.clone() for name, b in buffers.items()}), (samples.inputs,))
+
+    def reweigh(gradient, weights):
+        return torch.softmax(-40.0 * 0.1 * gradient, dim=0)
+
+    loss = fw.metagradient.classification_loss
+    rates = dict.fromkeys(parameters, 0.1)
+    told = whole_map(net, loss, forml.objective, parameters, forml.scores, batch, held, rates, reweigh)
+    record = forml.backward(batch, held, torch.optim.SGD(model.parameters(), 0.1))
+    torch.testing.assert_close(told.gradient, record.gradient, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(told.pull, record.pull, rtol=1e-10, atol=1e-14)
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(told.slope[name], p.grad, rtol=1e-9, atol=1e-13)

@@ -143,7 +143,9 @@ def compare(make, drawn, **options):
         net = copy.deepcopy(model)
         moving = [p for p in net.parameters() if p.requires_grad]
         optimizer = torch.optim.SGD(moving, lr=0.3, momentum=0.9, weight_decay=0.1)
-        forml = fw.FORML(net, 30, trace=trace, agreement_every=0, score_step=fw.PlainStep(30.0), **options)
+        forml = fw.FORML(net, 30, agreement_every=0, score_step=fw.PlainStep(30.0), **options)
+        if trace:
+            forml.compile("eager")
         records = [forml.step(batch, held, optimizer) for batch, held in drawn]
         runs.append((net, forml, records))
     (a, one_by_one, records_a), (b, traced, records_b) = runs
@@ -162,14 +164,14 @@ def test_models(kind):
     torch.manual_seed(0)
     make, as_graph = KINDS[kind]
     traced = compare(make, batches())
-    assert (traced._graphs.refusal is None) == as_graph, traced._graphs.refusal
+    assert (traced._traced.refusal is None) == as_graph, traced._traced.refusal
 
 
 def test_what_backward_holds_constant_is_seen_by_the_graph_itself_too():
     """The mode was asked for, so nobody has compared forward mode with backward before."""
     torch.manual_seed(0)
     traced = compare(HeldConstant, batches(), gradient="double-backward")
-    assert "no_grad" in traced._graphs.refusal
+    assert "no_grad" in traced._traced.refusal
 
 
 def test_a_loss_that_holds_a_tensor():
@@ -205,7 +207,7 @@ def words(size, length=5):
 def test_batches_that_differ_from_step_to_step(inputs):
     torch.manual_seed(0)
     traced = compare(Words, batches(inputs))
-    assert traced._graphs.traces == 1
+    assert traced._traced.traces == 1
 
 
 def test_groups_at_times():
@@ -220,7 +222,8 @@ def test_labels_beyond_the_logits_after_the_trace(which):
     torch.manual_seed(0)
     model = Mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    forml = fw.FORML(model, 30, gradient="forward", trace=True)
+    forml = fw.FORML(model, 30, gradient="forward")
+    forml.compile("eager")
     pair = batches()[0]
     forml.step(*pair, optimizer)
     pair[which].labels[2] = 3

@@ -10,17 +10,24 @@ from hypothesis import strategies as st
 from tests import oracle
 
 from fairweight.errors import UnknownName
-from fairweight.metagradient.passes import classification_loss
-from fairweight.metagradient.weight_form import (
-    InverseSquare,
-    LogitScale,
-    RawMean,
-    Sigmoid,
-    Softmax,
-    WeightForm,
-    pull,
-    weight_form,
-)
+from fairweight.metagradient.passes import ForwardPass, classification_loss
+from fairweight.metagradient.passes import pull_by_tangent as _pull
+from fairweight.metagradient.weight_form import Softmax, WeightForm, weight_form
+from fairweight.paper.weight_forms.inverse_square import InverseSquare
+from fairweight.paper.weight_forms.logit_scale import LogitScale
+from fairweight.paper.weight_forms.raw_mean import RawMean
+from fairweight.paper.weight_forms.sigmoid import Sigmoid
+from fairweight.types import Batch
+
+
+def done(logits, labels) -> ForwardPass:
+    """A pass that gave these logits."""
+    batch = Batch(logits, labels)
+    return ForwardPass(torch.nn.Identity(), {}, batch, classification_loss, logits, torch.empty(0), None).at(logits)
+
+
+def pull(logits, moved, labels):
+    return _pull(done(logits, labels), moved)
 
 
 def drawn(seed: int, size: int = 7, classes: int = 4):
@@ -35,9 +42,10 @@ def drawn(seed: int, size: int = 7, classes: int = 4):
 @settings(max_examples=25, deadline=None)
 def test_closed_form_of_softmax_equals_its_generic_twin(seed):
     scores, logits, moved, labels = drawn(seed)
-    fast = Softmax().gradient(scores, logits, moved, labels, classification_loss)
-    slow = WeightForm.gradient(Softmax(), scores, logits, moved, labels, classification_loss)
-    assert oracle.error(fast, slow) < 1e-13
+    at, pulled = done(logits, labels), pull(logits, moved, labels)
+    fast = Softmax().gradient(scores, at.losses, pulled)
+    assert oracle.error(fast, WeightForm.gradient(Softmax(), scores, at.losses, pulled)) < 1e-13
+    assert oracle.error(fast, WeightForm.gradient_by_tangent(Softmax(), scores, at, moved)) < 1e-13
 
 
 @pytest.mark.parametrize("form", [Softmax(), LogitScale(), InverseSquare(penalty=0.1), RawMean(), Sigmoid()])
@@ -49,13 +57,16 @@ def test_gradient_is_minus_the_mixed_derivative_of_the_total(form):
     def value(w):
         def total(t):
             z = logits - t * moved
-            return float(form.total(w, z, classification_loss(z, labels), labels, classification_loss))
+            return float(form.train_loss(w, done(z, labels)))
 
         penalty = 0.1 * float(w.abs().sum()) if isinstance(form, InverseSquare) else 0.0
         return oracle.derivative(total, widest=0.05) + penalty
 
     expected = oracle.gradient(value, scores)
-    assert oracle.error(form.gradient(scores, logits, moved, labels, classification_loss), expected) < 1e-9
+    at = done(logits, labels)
+    assert oracle.error(form.gradient_by_tangent(scores, at, moved), expected) < 1e-9
+    if not form.sees_logits:
+        assert oracle.error(form.gradient(scores, at.losses, pull(logits, moved, labels)), expected) < 1e-9
 
 
 def test_softmax_weights():
@@ -77,7 +88,7 @@ def test_logit_scale():
     scores = torch.tensor([1.0, 2.0, 0.5])
     logits = torch.randn(3, 4)
     labels = torch.tensor([0, 3, 1])
-    found = form.total(scores, logits, classification_loss(logits, labels), labels, classification_loss)
+    found = form.train_loss(scores, done(logits, labels))
     expected = sum(F.cross_entropy(logits[i : i + 1] * scores[i], labels[i : i + 1]) for i in range(3)) / 3
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(form.weights(scores), scores / 3.5)
@@ -87,7 +98,7 @@ def test_logit_scale():
 def test_logit_scale_of_one_logit():
     logits, labels = torch.randn(3), torch.tensor([0, 1, 1])
     scores = torch.tensor([1.0, 2.0, 0.5])
-    found = LogitScale().total(scores, logits, torch.zeros(3), labels, classification_loss)
+    found = LogitScale().train_loss(scores, done(logits, labels))
     torch.testing.assert_close(found, F.binary_cross_entropy_with_logits(logits * scores, labels.float()))
 
 
@@ -102,13 +113,13 @@ def test_pull_is_the_directional_derivative_of_each_loss():
         ],
         dtype=torch.float64,
     )
-    assert oracle.error(pull(logits, moved, labels, classification_loss), expected) < 1e-11
+    assert oracle.error(pull(logits, moved, labels), expected) < 1e-11
 
 
 def test_pull_of_bfloat16_logits_is_float32s():
     _, logits, moved, labels = drawn(5, classes=200)
-    found = pull(logits.bfloat16(), moved.float(), labels, classification_loss)
-    expected = pull(logits.bfloat16().double(), moved.float().double(), labels, classification_loss)
+    found = pull(logits.bfloat16(), moved.float(), labels)
+    expected = pull(logits.bfloat16().double(), moved.float().double(), labels)
     assert found.dtype == torch.float32
     assert oracle.error(found, expected) < 1e-5
 
@@ -122,16 +133,14 @@ def test_forms_by_name():
 
 
 def test_forms_that_do_not_sum_to_one_start_at_the_plain_mean():
-    losses, none = torch.tensor([1.0, 2.0, 6.0]), torch.empty(0)
+    losses = torch.tensor([1.0, 2.0, 6.0])
     for form in (RawMean(), Sigmoid()):
         start = torch.full((3,), form.start)
-        torch.testing.assert_close(form.total(start, none, losses, none, classification_loss), torch.tensor(3.0))
+        torch.testing.assert_close(form.total(start, losses), torch.tensor(3.0))
         torch.testing.assert_close(form.weights(start), torch.full((3,), 1 / 3))
-    assert float(Sigmoid().total(torch.tensor([-50.0, 50.0, 50.0]), none, losses, none, classification_loss)) == (
-        pytest.approx(16 / 3)
-    )
+    assert float(Sigmoid().total(torch.tensor([-50.0, 50.0, 50.0]), losses)) == pytest.approx(16 / 3)
     torch.testing.assert_close(RawMean().limit(torch.tensor([-3.0, 2.0])), torch.tensor([0.05, 2.0]))
     mine = InverseSquare(penalty=1.0)
     assert weight_form(mine) is mine
-    with pytest.raises(UnknownName, match="choose from: softmax, logit-scale, inverse-square"):
+    with pytest.raises(UnknownName, match="choose from: softmax, inverse-square, logit-scale"):
         weight_form("raw")

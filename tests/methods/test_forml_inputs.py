@@ -86,10 +86,9 @@ def test_one_group_is_enough_where_none_are_compared():
     ("options", "error", "sentence"),
     [
         ({"tie": "sex"}, UnknownName, "choose 'label', 'group', 'cell', or None"),
-        ({"form": "raw"}, UnknownName, "softmax, logit-scale, inverse-square, raw-mean, sigmoid"),
+        ({"form": "raw"}, UnknownName, "softmax, inverse-square, logit-scale, raw-mean, sigmoid"),
         ({"gradient": "exact"}, UnknownName, "auto, forward, difference, double-backward"),
         ({"own": False}, BadInput, "give tie='label' or tie='group'"),
-        ({"direction_memory": 1.0}, BadInput, "below 1"),
         ({"num_samples": 0}, BadInput, "give the number of training samples"),
         ({"model": net.mlp().requires_grad_(False)}, BadInput, "unfreeze at least one layer"),
     ],
@@ -99,7 +98,7 @@ def test_bad_settings_get_a_sentence(options, error, sentence):
         FORML(**{"model": net.mlp(), "num_samples": 10, **options})
 
 
-@pytest.mark.parametrize("options", [{"lr": 0.0}, {"lr": -1.0}, {"direction": "adam"}, {"statistics": "none"}])
+@pytest.mark.parametrize("options", [{"lr": 0.0}, {"lr": -1.0}, {"statistics": "none"}])
 def test_bad_look_aheads_get_a_sentence(options):
     with pytest.raises(BadInput, match=r"LookAhead\("):
         LookAhead(**options)

@@ -26,13 +26,11 @@ OPTIONS = {
     "plain": {},
     "reverse": {"look_ahead": fw.LookAhead(reverse=True)},
     "at rest": {"look_ahead": None},
-    "adam's direction": {"look_ahead": fw.LookAhead(direction="optimizer")},
     "running statistics": {"look_ahead": fw.LookAhead(statistics="running")},
     "tied": {"tie": "cell"},
     "every second": {"every": 2},
     "inverse square": {"form": "inverse-square"},
     "logit scale": {"form": "logit-scale"},
-    "memory": {"direction_memory": 0.5},
     "agreement": {"agreement_every": 1},
 }
 

@@ -10,7 +10,6 @@ from tests import networks as net
 from tests import oracle
 
 from fairweight.errors import ScoresMismatch
-from fairweight.metagradient import score_gradient
 from fairweight.methods._agreement import halves
 from fairweight.methods.forml import FORML
 from fairweight.methods.score_step import AdaptiveStep, PlainStep
@@ -28,12 +27,10 @@ SETTINGS = {
     "plain": {"score_step": PlainStep(10.0)},
     "tied": {"tie": "cell"},
     "tied alone": {"tie": "label", "own": False},
-    "memory": {"direction_memory": 0.9, "gradient": "forward"},
     "difference": {"gradient": "difference"},
     "inverse square": {"form": "inverse-square"},
     "head": {"scope": "head"},
     "head, every second": {"scope": "head", "every": 2, "look_ahead": None, "tie": "label"},
-    "head with memory": {"scope": "head", "direction_memory": 0.5},
     "block": {"scope": "2", "gradient": "forward"},
 }
 
@@ -93,7 +90,7 @@ def test_a_saved_state_does_not_move_on():
 
 def test_a_state_holds_tensors_and_plain_values_alone():
     model = net.mlp()
-    forml = FORML(model, 12, tie="cell", direction_memory=0.5)
+    forml = FORML(model, 12, tie="cell")
     run(forml, torch.optim.SGD(model.parameters(), 0.1), 0, 1)
 
     def look(value):
@@ -126,7 +123,6 @@ def test_a_state_holds_tensors_and_plain_values_alone():
         ({}, {"scope": "head"}, "another scope"),
         ({}, {"score_step": PlainStep()}, "another score_step"),
         ({"score_step": PlainStep()}, {}, "another score_step"),
-        ({}, {"direction_memory": 0.5}, "another direction_memory"),
         ({"form": "inverse-square"}, {}, "another form"),
     ],
 )
@@ -234,17 +230,3 @@ def test_a_look_at_agreement_changes_nothing():
         found.append((forml.scores, model[0].weight.detach().clone(), torch.get_rng_state()))
     for a, b in zip(*found, strict=True):
         assert torch.equal(a, b)
-
-
-def test_an_average_of_the_direction_is_what_it_says():
-    """With memory the gradient is that along the mean of the objectives' slopes so far."""
-    model = net.mlp().double()
-    train = Batch(TRAIN.inputs.double(), TRAIN.labels)
-    one, two = net.vectors(9, seed=5), net.vectors(9, seed=6)
-    forml = FORML(model, 12, LossVariance(), None, PlainStep(1.0), "forward", direction_memory=0.5)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-12)  # θ stays, so that both slopes are taken at one point
-    forml.backward(train, one, optimizer)
-    found = forml.backward(train, two, optimizer).gradient
-    w = torch.zeros(12).double()
-    parts = [score_gradient(model, train, e, w, LossVariance(), 1e-12) for e in (one, two)]
-    assert oracle.error(found, (0.5 * parts[0] + parts[1]) / 1.5) < 1e-6

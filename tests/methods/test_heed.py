@@ -71,7 +71,10 @@ def train(exemplar, heed, *, blank=False, steps=40, tie=None, trace=False, resum
 
     def made():
         step = fw.AdaptiveStep(heed=heed)
-        return fw.FORML(model, n, score_step=step, gradient="forward", tie=tie, agreement_every=4, trace=trace)
+        made = fw.FORML(model, n, score_step=step, gradient="forward", tie=tie, agreement_every=4)
+        if trace:
+            made.compile("eager")
+        return made
 
     forml = made()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4 if blank else 0.1)
@@ -110,7 +113,7 @@ def test_scores_stay_where_exemplars_say_nothing_and_move_where_they_do():
 @pytest.mark.parametrize("tie", [None, "label"])
 def test_traced_heeds_as_one_by_one(tie):
     one_by_one, traced = (train(telling, 2.0, tie=tie, trace=trace) for trace in (False, True))
-    assert traced._graphs.traces == 1
+    assert traced._traced.traces == 1
     torch.testing.assert_close(one_by_one.scores, traced.scores, rtol=1e-9, atol=1e-12)
 
 

@@ -82,7 +82,7 @@ def test_the_gradient_is_that_of_double_backward(mode, bound, case, normalised, 
     ours, theirs = OBJECTIVES[objective]
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     method = MetaWeightNet(model, len(batch), ours, gradient=mode, hidden=13, normalised=normalised, detached=detached)
-    chosen = method.prepare(batch, exemplar, optimizer, True)
+    chosen = method.settled(batch)
     expected = by_double_backward(model, batch, exemplar, method.net, 13, normalised, detached, theirs)
     done = forward(model, batch, plain_kernels=chosen.plain_kernels)
     found = method.net_gradient(done, exemplar, optimizer).gradient
@@ -187,7 +187,7 @@ def test_the_look_ahead_s_rate_may_be_given():
     model = make().double()
     optimizer = torch.optim.SGD(model.parameters(), lr=7.0)
     method = MetaWeightNet(model, 9, look_ahead=LookAhead(lr=LR), hidden=13, gradient="forward")
-    method.prepare(batch, exemplar, optimizer, True)
+    method.settled(batch)
     expected = by_double_backward(model, batch, exemplar, method.net, 13, True, True, OBJECTIVES["mean"][1])
     found = method.net_gradient(forward(model, batch), exemplar, optimizer).gradient
     assert oracle.error(found, expected) < 1e-10

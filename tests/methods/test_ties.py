@@ -107,27 +107,27 @@ def test_forms_that_start_at_one_stay_where_they_are_defined(form):
 
 def test_unknown_groups_share_a_score_of_their_own():
     ties = TiedScores("group", 12, PlainStep(), CPU)
-    assert ties.of(TRAIN, True).tolist() == (GROUP + 1).tolist()
+    assert ties.of(TRAIN).tolist() == (GROUP + 1).tolist()
     odd = Batch(TRAIN.inputs, TRAIN.labels, GROUP.clone().masked_fill(GROUP < 0, -7))
-    assert torch.equal(ties.of(odd, True), ties.of(TRAIN, True))
-    cells = TiedScores("cell", 12, PlainStep(), CPU).of(TRAIN, True)
+    assert torch.equal(ties.of(odd), ties.of(TRAIN))
+    cells = TiedScores("cell", 12, PlainStep(), CPU).of(TRAIN)
     assert len(cells.unique()) == len(key_of("cell").unique())
 
 
 def test_cells_do_not_run_into_each_other():
     """The last group of one label is not the first of the next."""
     wide = Batch(torch.zeros(4), [0, 1, 0, 1], [GROUPS - 2, -1, -1, GROUPS - 2])
-    assert len(TiedScores("cell", 4, PlainStep(), CPU).of(wide, True).unique()) == 4
+    assert len(TiedScores("cell", 4, PlainStep(), CPU).of(wide).unique()) == 4
     too_many = Batch(torch.zeros(2), [0, 1], [GROUPS - 1, 0])
     with pytest.raises(BadInput, match="tells 63 groups apart; merge groups"):
-        TiedScores("cell", 2, PlainStep(), CPU).of(too_many, True)
+        TiedScores("cell", 2, PlainStep(), CPU).check(too_many)
 
 
 @pytest.mark.parametrize("tie", ["label", "group", "cell"])
 def test_too_many_values(tie):
     many = Batch(torch.zeros(2), [0, WIDTH], [0, WIDTH if tie == "group" else 0])
     with pytest.raises(BadInput, match=f"tie='{tie}' tells .* apart; merge"):
-        TiedScores(tie, 2, PlainStep(), CPU).of(many, True)
+        TiedScores(tie, 2, PlainStep(), CPU).check(many)
 
 
 @pytest.mark.parametrize("tie", ["group", "cell"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairweight.errors import BadInput, MissingGroups, UnknownName
-from fairweight.metagradient.displacement import evaluate
+from fairweight.metagradient.solve import evaluate
 from fairweight.objectives import _groups
 from fairweight.objectives._groups import group_losses
 from fairweight.objectives.equal_odds import EqualOddsLoss

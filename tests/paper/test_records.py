@@ -11,7 +11,7 @@ from fairweight.paper import records
 from fairweight.paper._table_text import share_text
 from fairweight.paper.pages import block, filled, main, pages, results
 from fairweight.paper.plan import planned
-from fairweight.paper.summary import with_statistics
+from fairweight.paper.verdict import with_statistics
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -178,17 +178,6 @@ def test_marked_places_are_replaced_and_nothing_else():
     assert filled(somebody_elses, lambda name: block(name, {})) == somebody_elses
 
 
-def test_what_a_history_costs_is_a_table_of_the_latest_record():
-    row = {"epoch_ms_per_step": 0.75, "history_ms": 0.0133, "n": 41}
-    row |= {"share_of_epoch": 0.0176, "share_of_epoch_quartiles": [0.017, 0.0185]}
-    row |= {"share_by_difference": 0.022, "share_by_difference_quartiles": [-0.003, 0.053]}
-    about = {"kind": "dynamics_cost", "device": "CPU", "command": "python b.py", "commit": "abc"}
-    table = block("history-cost", {"a": {**about, "rows": {"MLP": row}}})
-    assert "| MLP | 0.75 | 0.0133 | 1.76 % (1.70 to 1.85) | 2.20 % (-0.30 to 5.30) | 41 |" in table
-    assert table.endswith("CPU; `python b.py`; commit abc.")
-    assert "dynamics_cost.py" in block("history-cost", {})
-
-
 def test_methods_show_what_they_cost_and_gave():
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 96.0, 1: 98.0}})}
     table = block("methods", found)
@@ -266,21 +255,6 @@ def test_the_pages_of_this_repository_are_up_to_date():
     for path, text in pages(ROOT).items():
         assert path.is_file(), f"{path} is missing: make docs"
         assert path.read_text(encoding="utf-8") == text, f"{path} is out of date: make docs"
-
-
-def test_label_bias_stands_beside_its_notebook():
-    accuracy = {"mean": 96.0, "standard_error": 0.1, "n": 5, "sd": 0.22, "least": 95.7, "most": 96.3}
-    at = {"training": 1, "multiplier": {**accuracy, "mean": 0.0, "sd": 0.0}, "test_accuracy": accuracy}
-    published = {"test_accuracy": 94.07, "multiplier": 0.0, "p": 0.476}
-    run = {"settings": {"rate": 1.0}, "n": 5, "remark": "They agree."}
-    first = {**at, "test_tprd": accuracy, "published": published}
-    second = {**at, "training": 2, "test_tprd": accuracy}
-    log = {"kind": "label bias", "what": "LB", "device": "a device", "commits": ["abc"], "test": "a test"}
-    text = block("label-bias-notebook", {"x": {**log, "runs": [{**run, "trainings": [first, second]}]}})
-    assert "| 1 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | 0.000 | 94.07 | 0.48 |" in text
-    assert "| 2 | 0.000 (0.000) | 96.00 (0.22) | 96.00 (0.22) | – | – | – |" in text
-    assert "Rate 1, 5 seeds. They agree." in text
-    assert "No record yet" in block("label-bias-notebook", {})
 
 
 def test_no_record_names_a_folder_of_the_machine_it_was_made_on():

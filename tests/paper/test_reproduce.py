@@ -122,8 +122,7 @@ def test_the_record_is_kept_while_runs_go_on(out, monkeypatch):
     from fairweight.paper import reproduce as module
 
     kept = []
-    original = module._Keeping.__init__
-    monkeypatch.setattr(module._Keeping, "__init__", lambda self, *given: original(self, *given, every=0))
+    monkeypatch.setattr(module, "KEEP_EVERY", 0)
     what = planned("mnist", size="quick", seeds=2, rows=["uniform"], epochs=1)
     last = reproduce(what, out, jobs=1, keep=kept.append)
     assert [row_of(record, "uniform")["means"]["accuracy"]["n"] for record in kept] == [1, 2]
@@ -143,16 +142,16 @@ def test_loss_ratio_is_of_the_same_runs(out, record):
 
 
 def test_a_failed_row_is_reported_and_the_others_stand(out, monkeypatch):
-    from fairweight.runs import _job as _engine
+    from fairweight.runs import _job
 
-    original = _engine.run
+    original = _job.run
 
     def failing(spec, place, **options):
         if spec.method == "forml":
             raise ValueError("no luck")
         return original(spec, place, **options)
 
-    monkeypatch.setattr(_engine, "run", failing)
+    monkeypatch.setattr(_job, "run", failing)
     what = planned("mnist", size="quick", seeds=1, rows=["uniform", "forml"], epochs=1)
     found = reproduce(what, out, jobs=1)
     assert row_of(found, "forml")["failed"]["0"].startswith("ValueError: no luck")

@@ -13,7 +13,7 @@ from tests import audits
 from fairweight.metrics import group_table
 from fairweight.report import html
 from fairweight.report.page import inside_script
-from fairweight.report.why import levels
+from fairweight.report.sample_cards import levels
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 

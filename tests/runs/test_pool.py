@@ -1,23 +1,24 @@
 """Many runs: failures stay alone, finished ones are not repeated, killed ones go on, in every engine."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 import types
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
 
 from fairweight.errors import BadInput, FolderRefused, MissingData, MissingDependency
-from fairweight.runs import _job as _engine
-from fairweight.runs import _processes
+from fairweight.runs import _job
 from fairweight.runs import pool as parallel
 from fairweight.runs._job import Settings, Watcher, claimed, perform
-from fairweight.runs.pool import run_all
+from fairweight.runs.pool import run_all, run_each
 
 SCRIPT = Path(__file__).with_name("run_many.py")
 
@@ -69,7 +70,7 @@ def test_a_failure_that_nobody_foresaw_leaves_its_trace(tiny, tmp_path, monkeypa
     def broken(*arguments, **options):
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(_engine, "run", broken)
+    monkeypatch.setattr(_job, "run", broken)
     found = run_all([tiny], tmp_path, jobs=1)[tiny.fingerprint]
     assert found.error.startswith("ZeroDivisionError: of all things")
     assert "Traceback" in (tmp_path / tiny.folder_name / "error.txt").read_text()
@@ -119,8 +120,15 @@ def test_a_killed_worker_is_one_failure_and_the_same_command_goes_on(tiny, tmp_p
     assert '"event": "epoch"' in log  # its work is kept
 
 
+@pytest.mark.slow
+def test_a_pool_that_is_left_early_stops_its_workers(tiny, tmp_path):
+    with closing(run_each([tiny, tiny.with_(epochs=1_000_000)], tmp_path, jobs=2)) as outcomes:
+        assert next(outcomes).spec == tiny
+    assert _children() == []
+
+
 def _children() -> list[int]:
-    return [p.pid for p in _processes.multiprocessing.active_children()]
+    return [p.pid for p in multiprocessing.active_children()]
 
 
 def _at_work_on(pid: int, folder: Path) -> bool:
@@ -157,10 +165,11 @@ def _epochs_until_killed(folder: Path, least: int) -> dict[str, list[int]]:
     began = time.monotonic()
     while (len(epochs()) < 2 or min(map(len, epochs().values())) < least) and time.monotonic() - began < 120:
         time.sleep(0.05)
-    children = [int(p) for p in Path(f"/proc/{victim.pid}/task/{victim.pid}/children").read_text().split()]
+    tasks = Path(f"/proc/{victim.pid}/task").glob("*/children")  # workers are started by threads
+    children = [int(p) for task in tasks for p in task.read_text().split()]
     victim.kill()
     victim.wait()
-    assert children
+    assert len(children) >= 2
     while any(_alive(p) for p in children) and time.monotonic() - began < 180:
         time.sleep(0.05)
     assert not any(_alive(p) for p in children)
@@ -250,7 +259,6 @@ def _stand_in(lose: int) -> types.SimpleNamespace:
         init=lambda **options: calls.update(init=calls["init"] + 1),
         shutdown=lambda: calls.update(shutdown=calls["shutdown"] + 1),
         remote=remote,
-        wait=lambda pending, num_returns: (pending[:num_returns], pending[num_returns:]),
         get=get,
         cancel=lambda *_, **__: None,
         exceptions=types.SimpleNamespace(RayError=_Lost),
@@ -262,7 +270,7 @@ def test_ray_engine_hands_over_plain_values_and_survives_a_lost_task(tiny, tmp_p
     ray = _stand_in(lose=1)
     monkeypatch.setitem(sys.modules, "ray", ray)
     specs = [tiny.with_(seed=seed) for seed in range(3)]
-    found = run_all(specs, tmp_path, engine="ray")
+    found = run_all(specs, tmp_path, engine="ray", jobs=1)  # the stand-in numbers tasks as they come
     assert [found[spec.fingerprint].error is None for spec in specs] == [True, False, True]
     assert "Ray lost it" in found[specs[1].fingerprint].error
     assert ray.calls == {"init": 1, "shutdown": 1}

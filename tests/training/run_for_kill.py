@@ -34,7 +34,7 @@ def main(folder: Path, seconds: float) -> None:
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5)
-    forml = fw.FORML(model, n, tie="label", direction_memory=0.5, agreement_every=4)
+    forml = fw.FORML(model, n, tie="label", agreement_every=4)
     dynamics = fw.Dynamics(n)
     folder.mkdir(parents=True, exist_ok=True)
     record = fw.fit(

@@ -86,7 +86,8 @@ def test_traced_steps_are_captured_anew_where_the_learning_rate_falls(options):
     for captured in (False, True):
         model = copy.deepcopy(start)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-        forml = fw.FORML(model, n, trace=True, agreement_every=0, **options)
+        forml = fw.FORML(model, n, agreement_every=0, **options)
+        forml.compile("eager")
         take = CapturedStep(forml, optimizer)
         for step in range(18):
             optimizer.param_groups[0]["lr"] = 0.05 / (1 + step // 6)

@@ -14,10 +14,9 @@ from fairweight.data import Dataset
 from fairweight.errors import BadInput, FairweightError, MissingData
 from fairweight.metrics import compare, group_table
 from fairweight.report import Audit, Baseline, Trained
-from fairweight.report.extremes import worth_a_picture
+from fairweight.report.sample_cards import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection, suspicion
-from fairweight.report.tables import SUMMARY
-from fairweight.report.thumbnails import thumbnails
+from fairweight.report.table_rows import SUMMARY
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for

@@ -1,4 +1,4 @@
-"""Time and memory of one step: plain training, FORML in each of its ways, and double backward, side by side."""
+"""Measure time and memory of one step: plain training, FORML in each of its ways, and double backward."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from fairweight.apps import peers
 from fairweight.errors import FairweightError
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform
+from fairweight.models.mlp import MLP
 from fairweight.types import Batch
 
 Make = Callable[[nn.Module, int], Reweighter]
+SAMPLES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+BATCHES = (32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,14 @@ class Timing:
         return asdict(self)
 
 
-def _forml(**options: Any) -> Make:
-    return lambda model, n: FORML(model, n, agreement_every=0, **options)
+def _forml(backend: str | None = None, **options: Any) -> Make:
+    def make(model: nn.Module, n: int) -> FORML:
+        method = FORML(model, n, agreement_every=0, **options)
+        if backend is not None:
+            method.compile(backend)
+        return method
 
-
-def _by(peer: type[FORML]) -> Make:
-    return lambda model, n: peer(model, n, agreement_every=0)
+    return make
 
 
 def ways(device: str) -> list[Way]:
@@ -67,21 +72,20 @@ def ways(device: str) -> list[Way]:
         Way("plain", Uniform, "eager"),
         Way("double backward", _forml(gradient="double-backward"), "eager"),
         Way("forward", _forml(gradient="forward"), "eager"),
-        Way("forward, traced", _forml(gradient="forward", trace=True), "eager"),
+        Way("forward, traced", _forml("eager", gradient="forward"), "eager"),
         Way("difference", _forml(gradient="difference"), "eager", exact=False),
         Way("forward at θ (look_ahead=None)", _forml(gradient="forward", look_ahead=None), "eager", exact=False),
         Way("every=5, forward", _forml(gradient="forward", every=5), "eager", exact=False),
     ]
-    found += [Way(f"double backward by {peer.library}", _by(peer), "eager") for peer in peers.installed()]
     if device.startswith("cuda"):
         found += [
             Way("plain", Uniform, "graph"),
             Way("double backward", _forml(gradient="double-backward"), "graph"),
             Way("forward", _forml(gradient="forward"), "graph"),
-            Way("forward, traced", _forml(gradient="forward", trace=True), "graph"),
+            Way("forward, traced", _forml("eager", gradient="forward"), "graph"),
             Way("plain", Uniform, "compiled"),
-            Way("forward, traced", _forml(gradient="forward", trace="compile"), "compiled"),
-            Way("every=5, traced", _forml(gradient="forward", trace="compile", every=5), "compiled", exact=False),
+            Way("forward, traced", _forml("inductor", gradient="forward"), "compiled"),
+            Way("every=5, traced", _forml("inductor", gradient="forward", every=5), "compiled", exact=False),
         ]
     return found
 
@@ -93,14 +97,12 @@ def bench(
     *,
     repeats: int = 30,
     bf16: bool = False,
-    only: Sequence[str] = (),
+    more: Sequence[Way] = (),
     tell: Callable[[Timing], None] = lambda _: None,
 ) -> list[Timing]:
-    """Measure every way on copies of the model; the model itself stays as it is."""
+    """Measure every way, and more of them, on copies of the model; the model itself stays as it is."""
     results = []
-    for way in ways(batch.labels.device.type):
-        if only and way.name not in only and way.regime not in only:
-            continue
+    for way in [*ways(batch.labels.device.type), *more]:
         try:
             found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16)
         except (FairweightError, RuntimeError) as error:
@@ -127,7 +129,7 @@ class Ready:
 
 
 def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: bool) -> Ready:
-    """A step taken this way on a copy of the model, after its first ones."""
+    """Take the first steps this way on a copy of the model."""
     device = batch.labels.device
     on_gpu = device.type == "cuda"
     twin = copy.deepcopy(model)
@@ -158,14 +160,14 @@ def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: b
         torch.cuda.synchronize()
     warm_up = time.perf_counter() - started
     refusal = captured.refusal if captured is not None else None
-    graphs = getattr(reweighter, "_graphs", None)
+    graphs = getattr(reweighter, "_traced", None)
     refusal = refusal or (graphs.refusal if graphs is not None else None)
     peak = (torch.cuda.max_memory_allocated() - before) / 2**20 if on_gpu else None
     return Ready(step, every, warm_up, peak, refusal)
 
 
 def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int, bf16: bool) -> Timing:
-    """The median time of a step taken this way."""
+    """Median time of a step; the mean if steps differ in kind."""
     ready = warmed(way, model, batch, exemplar, bf16=bf16)
     times = ready.times(repeats)
     middle = statistics.median(times) if ready.every == 1 else statistics.mean(times)
@@ -174,7 +176,6 @@ def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeat
 
 
 def _timed(step: Callable[[], None], on_gpu: bool) -> float:
-    """Milliseconds of one call."""
     if not on_gpu:
         started = time.perf_counter()
         step()
@@ -189,7 +190,7 @@ def _timed(step: Callable[[], None], on_gpu: bool) -> float:
 
 
 def text(results: Sequence[Timing]) -> str:
-    """A table for people: each way in multiples of the plain step of its regime."""
+    """Table for a terminal: each way in multiples of the plain step of its regime."""
     plain = {r.regime: r for r in results if r.name == "plain" and r.median_ms is not None}
     lines = [f"{'':46s}{'regime':10s}{'ms':>10s}{'least':>10s}{'n':>5s}{'× plain':>9s}{'memory ×':>10s}"]
     for r in results:
@@ -203,3 +204,55 @@ def text(results: Sequence[Timing]) -> str:
         least = "–" if r.low_ms is None else f"{r.low_ms:.2f}"
         lines.append(f"{name:46s}{r.regime:10s}{r.median_ms:10.2f}{least:>10s}{r.n:5d}{times:>9s}{memory:>10s}")
     return "\n".join([*lines, "ms: the median of n steps; of ways whose steps differ in kind, the mean."])
+
+
+def growth(device: str, *, repeats: int = 40, samples: tuple[int, ...] = SAMPLES) -> dict[str, list[dict[str, Any]]]:
+    """Median step time by number of scores at batch 128, and by batch at 10,000 scores."""
+    return {
+        "samples": [_growth_time(device, n, 128, repeats) for n in samples],
+        "batch": [_growth_time(device, 10_000, b, repeats) for b in BATCHES],
+    }
+
+
+def _growth_time(device: str, samples: int, size: int, repeats: int) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = MLP(64, 10, (256, 256)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    forml = FORML(model, samples, gradient="forward", agreement_every=0)
+    labels = torch.arange(size, device=device) % 10
+    inputs = torch.randn(size, 64, device=device)
+    exemplar = Batch(torch.randn(100, 64, device=device), torch.arange(100, device=device) % 10)
+    times = []
+    for k in range(repeats + 3):
+        rows = torch.randint(0, samples, (size,), device=device)
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        forml.step(Batch(inputs, labels, rows=rows), exemplar, optimizer, check=False)
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        if k >= 3:
+            times.append(1000 * (time.perf_counter() - started))
+    low, middle, high = statistics.quantiles(times, n=4)
+    spread = {"median_ms": middle, "quartiles_ms": [low, high], "n": repeats}
+    return {"samples": samples, "batch": size, **spread, "score_bytes": 4 * samples}
+
+
+def draw_growth(found: dict[str, list[dict[str, Any]]], path: Path) -> Path:
+    """Draw two panels: time against scores, time against batch."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    for axes, key, name in ((left, "samples", "scores"), (right, "batch", "training samples in a batch")):
+        axes.plot([f[key] for f in found[key]], [f["median_ms"] for f in found[key]], "o-", color="#2a6f97")
+        axes.set(xlabel=name, ylabel="median time of a step, ms")
+        axes.set_ylim(0, 1.1 * max(f["median_ms"] for f in found[key]))
+        axes.spines[["top", "right"]].set_visible(False)
+    left.set_xscale("log")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+    return path

@@ -1,10 +1,11 @@
-"""Methods under one protocol: the same rows, exemplars, network and epochs, the epoch chosen on validation alone."""
+"""Compare methods under one protocol: same rows, exemplars, network and epochs; the epoch is chosen on validation."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import statistics
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +16,15 @@ from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.errors import BadInput
 from fairweight.methods import Reweighter
-from fairweight.paper import run_numbers as numbers
-from fairweight.paper.summary import with_statistics
-from fairweight.paper.tables import ACCURACY, MAX_FNR, TPRD
-from fairweight.runs._job import Outcome, Watcher
+from fairweight.runs._job import Outcome
 from fairweight.runs.defaults import knows_groups, with_defaults
 from fairweight.runs.folder import RUN, RunFolder
-from fairweight.runs.pool import EngineName, run_all
+from fairweight.runs.pool import run_all
 from fairweight.runs.provenance import of_runs, provenance
 from fairweight.runs.run_search import search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.statistics import ACCURACY, MAX_FNR, PAIRED_TEST, TPRD, mean_text, numbers_of, with_means
 
 BASELINE = "uniform"
 WITH_EXEMPLARS = "uniform-all"
@@ -79,10 +78,10 @@ def prepare(
     download: bool = False,
 ) -> Prepared:
     """Read the data, settle the protocol on it, and see which methods (None: all) have what they need."""
-    known = catalog.names("methods")
     for name in methods or ():
         catalog.load("methods", name)  # refused where there is none
-    chosen = list(dict.fromkeys([BASELINE, *(name.replace("_", "-") for name in methods or known)]))
+    asked = methods or catalog.names("methods")
+    chosen = list(dict.fromkeys([BASELINE, *(name.replace("_", "-") for name in asked)]))
     first = Spec(
         protocol.source,
         protocol.label,
@@ -96,8 +95,7 @@ def prepare(
     specs: dict[str, Spec] = {}
     left_out: dict[str, str] = {}
     for name in chosen:
-        kind = cast(type[Reweighter], catalog.load("methods", name))
-        reason = lacks(kind, dataset)
+        reason = lacks(cast(type[Reweighter], catalog.load("methods", name)), dataset)
         if reason is None:
             specs[name] = _spec(first.with_(method=name, search=search_of(name, {})), dataset, protocol, device)
         else:
@@ -139,63 +137,46 @@ def compare(
     *,
     seeds: int = 5,
     first_seed: int = 0,
-    engine: EngineName = "processes",
-    jobs: int | None = None,
     device: str = "cpu",
-    data_dir: str | Path | None = None,
-    download: bool = False,
-    watcher: Watcher | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Train every method over seeds; a record with means, paired differences from Uniform and costs."""
+    """Train every method over seeds; return a record with means, paired differences from Uniform and costs.
+
+    options: engine, jobs, data_dir, download and watcher, as for runs.pool.run_each.
+    """
     if seeds < 1:
         raise BadInput(f"seeds is {seeds}; run at least 1.")
     which = range(first_seed, first_seed + seeds)
     pool = Path(out) / f"runs_{_content(prepared.dataset)}"
     started = time.monotonic()
     specs = [spec.with_(seed=seed) for seed in which for spec in prepared.specs.values()]
-    outcomes = run_all(
-        specs,
-        pool,
-        engine=engine,
-        jobs=jobs,
-        device=device,
-        data_dir=data_dir,
-        download=download,
-        watcher=watcher,
-    )
-    rows = [_row(key, spec, which, pool, outcomes) for key, spec in prepared.specs.items()]
+    outcomes = run_all(specs, pool, device=device, **options)
+    numbers = [vars(number) for number in (TPRD, MAX_FNR, ACCURACY)]
+    rows = with_means([_row(key, spec, which, outcomes) for key, spec in prepared.specs.items()], numbers)
     found = provenance(device)
-    folders = [RunFolder(pool / outcome.spec.folder_name) for outcome in outcomes.values()]
-    record = with_statistics(
-        {
-            "kind": "compare",
-            "name": f"compare-{Path(prepared.protocol.source).stem}",
-            "source": prepared.dataset.name,
-            "protocol": _words(prepared),
-            "seeds": list(which),
-            "rows": rows,
-            "left_out": dict(prepared.left_out),
-            "numbers": [vars(number) for number in (TPRD, MAX_FNR, ACCURACY)],
-            "printed": False,
-            "notes": list(prepared.dataset.notes),
-            "wall_seconds": round(time.monotonic() - started, 1),
-            "command": _command(found["command"]),
-            "date": found["date"],
-            **of_runs(folder.read(RUN) for folder in folders if folder.finished),
-        }
-    )
-    return {**record, "cost": costs(record["rows"])}
+    folders = [RunFolder(outcome.folder) for outcome in outcomes.values()]
+    return {
+        "kind": "compare",
+        "name": f"compare-{Path(prepared.protocol.source).stem}",
+        "source": prepared.dataset.name,
+        "protocol": _describe(prepared),
+        "seeds": list(which),
+        "rows": rows,
+        "left_out": dict(prepared.left_out),
+        "numbers": numbers,
+        "printed": False,
+        "notes": list(prepared.dataset.notes),
+        "wall_seconds": round(time.monotonic() - started, 1),
+        "command": _command(found["command"]),
+        "date": found["date"],
+        **of_runs(folder.read(RUN) for folder in folders if folder.finished),
+        "paired_test": PAIRED_TEST,
+        "cost": costs(rows),
+    }
 
 
-def _row(key: str, spec: Spec, seeds: range, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    found: dict[str, dict[str, float]] = {}
-    failed: dict[str, str] = {}
-    for seed in seeds:
-        outcome = outcomes[spec.with_(seed=seed).fingerprint]
-        if outcome.error is not None:
-            failed[str(seed)] = outcome.error
-        else:
-            found[str(seed)] = numbers.of_run(RunFolder(pool / outcome.spec.folder_name))
+def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    became = {str(seed): outcomes[spec.with_(seed=seed).fingerprint] for seed in seeds}
     return {
         "key": key,
         "title": TITLES.get(key, key),
@@ -203,8 +184,8 @@ def _row(key: str, spec: Spec, seeds: range, pool: Path, outcomes: Mapping[str, 
         "printed_row": None,
         "against": [] if key == BASELINE else [BASELINE],
         "spec": spec.to_dict(),
-        "seeds": found,
-        "failed": failed,
+        "seeds": {seed: numbers_of(RunFolder(o.folder)) for seed, o in became.items() if o.error is None},
+        "failed": {seed: outcome.error for seed, outcome in became.items() if outcome.error is not None},
     }
 
 
@@ -213,22 +194,16 @@ def costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
     A sum would count the warm-up of the first run, which is Uniform's, and every busy moment of the machine.
     """
-    plain = next((row for row in rows if row["key"] == BASELINE), None)
-    if plain is None:
-        return {}
+    plain: Mapping[str, Any] = next((row["seeds"] for row in rows if row["key"] == BASELINE), {})
     found = {}
     for row in rows:
-        pairs = [
-            (ours["seconds"], plain["seeds"][seed]["seconds"])
-            for seed, ours in row["seeds"].items()
-            if seed in plain["seeds"]
-        ]
-        if ratios := [own / plain_own for own, plain_own in pairs if plain_own > 0]:
+        pairs = [(ours["seconds"], plain[seed]["seconds"]) for seed, ours in row["seeds"].items() if seed in plain]
+        if ratios := [ours / theirs for ours, theirs in pairs if theirs > 0]:
             found[row["key"]] = statistics.median(ratios)
     return found
 
 
-def _words(prepared: Prepared) -> str:
+def _describe(prepared: Prepared) -> str:
     spec = prepared.specs[BASELINE]
     chosen = (
         f"the epoch with the best {spec.early_stopping['metric']} on validation counts"
@@ -262,3 +237,36 @@ def _content(dataset: Dataset) -> str:
     """What is in the source: a file that has changed is another source."""
     text = json.dumps(dict(dataset.spec).get("content"), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def text_of(record: Mapping[str, Any]) -> str:
+    """The record for a terminal: mean ± standard error, the paired test against Uniform, and the cost."""
+    rows, numbers = record["rows"], record["numbers"]
+    width = max(len(title) for title in ("method", *(row["title"] for row in rows))) + 2
+    titles = "".join(f"{n['title']} {'↓' if n['better'] == 'lower' else '↑'}".rjust(17) for n in numbers)
+    table = [f"{'method':{width}s}{titles}{'time':>8s}   from uniform (p): {', '.join(n['title'] for n in numbers)}"]
+    for row in rows:
+        cells = "".join(f"{mean_text(row['means'][n['key']]):>17s}" for n in numbers)
+        cost = record["cost"].get(row["key"])
+        took = "–" if cost is None else f"× {cost:.1f}"
+        table.append(f"{row['title']:{width}s}{cells}{took:>8s}   {_apart(row, record)}")
+    about = (
+        f"In %, mean ± standard error over {len(record['seeds'])} seeds, on test. In brackets: the p-value of a "
+        f"{record['paired_test']} against uniform; of {max(0, len(rows) - 1)} methods, one in twenty falls below 0.05 "
+        "by chance. Time: training time in multiples of uniform's, the median over seeds."
+    )
+    missing = [f"Not run: {method}: {reason}" for method, reason in record["left_out"].items()]
+    wrapped = textwrap.fill(f"{record['source']}: {record['protocol']}.", 110)
+    return "\n".join([wrapped, "", *table, "", textwrap.fill(about, 110), *missing])
+
+
+def _apart(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    found = next(iter(row["compared"].values()), None)
+    if found is None:
+        return ""
+    cells = []
+    for number in record["numbers"]:
+        entry = found[number["key"]]
+        p = "" if entry["p"] is None else f" ({entry['p']:.2g})"
+        cells.append("–" if entry["mean"] is None else f"{entry['mean']:+.2f}{p}")
+    return ", ".join(cells)

@@ -24,8 +24,8 @@ from fairweight.metagradient.passes import predicted
 from fairweight.runs._job import Watcher
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.pool import run_all
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import Mean
 from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import torch
 
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, run
-from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import Mean
 
 CORRUPTION = "one-class:label=2,fraction=0.2"
 ROWS = (

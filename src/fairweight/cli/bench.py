@@ -43,11 +43,8 @@ def bench(
     folder = RunFolder(out)
     if growth:
         folder.make()
-        from fairweight.apps.growth import draw
-        from fairweight.apps.growth import growth as measure_growth
-
-        found = measure_growth(where)
-        picture = draw(found, out / "growth.png")
+        found = measuring.growth(where)
+        picture = measuring.draw_growth(found, out / "growth.png")
         folder.write("growth.json", {"kind": "growth", **found, **provenance(where)})
         if json:
             print_json({**found, "picture": str(picture)})

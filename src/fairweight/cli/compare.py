@@ -73,8 +73,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Train several methods under one protocol: one table, a paired test against uniform, and what each costs."""
-    from fairweight.apps._compare_text import text_of
-    from fairweight.apps.compare import Protocol, prepare
+    from fairweight.apps.compare import Protocol, prepare, text_of
     from fairweight.apps.compare import compare as run_methods
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept

@@ -23,7 +23,7 @@ def demo(
     """Train on digits with 20 % wrong labels: plain training beside FORML, under a minute."""
     from fairweight.apps.demo import NUMBERS
     from fairweight.apps.demo import demo as run_demo
-    from fairweight.runs.seed_mean import Mean
+    from fairweight.runs.statistics import Mean
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

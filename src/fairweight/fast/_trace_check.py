@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from fairweight.fast.traced_step import TracedSolution, TracedStep
+from fairweight.fast.step_graph import Traced, TracedStep
 from fairweight.metagradient._context import RandomState, kernels
-from fairweight.metagradient.displacement import Displacement, displaced, exemplar_point
 from fairweight.metagradient.passes import ForwardPass, Parameters, call, snapshot
-from fairweight.types import Batch, Objective
+from fairweight.metagradient.solve import Rates, displaced, exemplar_point
+from fairweight.types import Batch, ObjectiveFunction
 
 _BOUND = {torch.float64: 1e-6, torch.float32: 0.01}  # of two ways, relative to their size: rounding, and TF32's
 _HALF = 0.25  # in half precision
@@ -19,11 +20,11 @@ _HALF = 0.25  # in half precision
 
 def difference(
     step: TracedStep,
-    found: TracedSolution,
+    found: Traced,
     done: ForwardPass,
     exemplar: Batch,
-    objective: Objective,
-    displacement: Displacement,
+    objective: ObjectiveFunction,
+    rates: Rates,
     *,
     tried: bool,
 ) -> str | None:
@@ -34,7 +35,7 @@ def difference(
     agree on this model is known; by the objective's own direction, a largest loss may be another one in each of them.
     """
     cast = torch.is_autocast_enabled(done.device.type)  # then the logits alone may be in full precision
-    bound = _HALF if cast else _BOUND.get(found.logits.dtype, _HALF)
+    bound = _HALF if cast else _BOUND.get(found.seen["logits"].dtype, _HALF)
     before = snapshot(step.model)
     random = RandomState.now(done.device)
     with torch.no_grad():
@@ -45,7 +46,7 @@ def difference(
         step.move_statistics(found)
         traced = snapshot(step.model)
         _put(step, before)
-    if not _near(logits, found.logits, found.logits, bound):
+    if not _near(logits, found.seen["logits"], found.seen["logits"], bound):
         return "the model's logits are others than those of its graph"
     for name, value in after.items():
         was = before.get(name)
@@ -54,7 +55,7 @@ def difference(
             return f"the graph does not move the buffer {name!r} as the model does"
     if tried:
         return None
-    back, ahead = _both_ways(step, found, done, exemplar, objective, displacement)
+    back, ahead = _both_ways(step, found, done, exemplar, objective, rates)
     if abs(back - ahead) > bound * max(abs(back), abs(ahead)):
         return "backward holds part of the pass constant, such as a block under no_grad, and the graph does not"
     return None
@@ -67,7 +68,7 @@ def _put(step: TracedStep, values: Parameters) -> None:
 
 
 def _near(a: Tensor, b: Tensor, size: Tensor, bound: float) -> bool:
-    """Whether they differ by little beside the size; what is no number must be none in both."""
+    """True if |a − b| ≤ bound · max|size|; non-finite entries must match."""
     if not a.is_floating_point():
         return torch.equal(a, b)
     a, b, limit = a.double(), b.double(), bound * size.double().abs().nan_to_num(0.0).max() if size.numel() else 0.0
@@ -76,24 +77,27 @@ def _near(a: Tensor, b: Tensor, size: Tensor, bound: float) -> bool:
 
 def _both_ways(
     step: TracedStep,
-    found: TracedSolution,
+    found: Traced,
     done: ForwardPass,
     exemplar: Batch,
-    objective: Objective,
-    displacement: Displacement,
+    objective: ObjectiveFunction,
+    rates: Rates,
 ) -> tuple[float, float]:
     """s · s for the pull s = J r along the direction r: by Jᵀ s from the backward graph, and from forward mode."""
-    there = done.parameters
+    there = {name: p.detach() for name, p in done.parameters.items()}
     if not step.at_rest:
-        slope = step.gradients(found, found.weights)
+        slope = step.gradients(found, found.seen["weights"])
         full = {name: slope.get(name, torch.zeros_like(p)) for name, p in there.items()}
-        there = displaced({name: p.detach() for name, p in there.items()}, full, displacement)
+        there = displaced(there, full, rates)
         del slope, full  # copies of the parameters, beside all that the second graph needs
-    moving = displacement.scale.keys()
-    along = displacement.along(exemplar_point(done, there, exemplar, objective, moving=moving, check=False).direction)
-    del there
-    scale = found.pull.double().abs().max().clamp_min(torch.finfo(torch.float64).tiny)
-    unit = (found.pull.double() / scale).to(found.weights.dtype)  # its squares must not vanish
+    there = {name: p.requires_grad_(name in rates) for name, p in there.items()}
+    by = {name: there[name] for name in rates}
+    point = exemplar_point(replace(done, check=False), there, exemplar, objective, by=by)
+    along = {name: v * rates[name] for name, v in point.direction.items()}
+    del there, by
+    pull = found.seen["pull"].double()
+    scale = pull.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
+    unit = (pull / scale).to(found.seen["weights"].dtype)  # its squares must not vanish
     slope = step.gradients(found, unit)
     back = sum(float((slope[name].double() * along[name].double()).sum() / scale) for name in along if name in slope)
     return back, float(unit.double().square().sum())

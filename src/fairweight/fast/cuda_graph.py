@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairweight.metagradient.passes import RandomState
-from fairweight.methods import Reweighter
 from fairweight.types import Batch, StepRecord, map_tensors
+
+if TYPE_CHECKING:
+    from fairweight.methods import Reweighter
 
 _log = logging.getLogger("fairweight")
 WARM_UP = 3  # eager steps before the capture: the mode is chosen and the optimizer's state exists by then
@@ -66,10 +68,8 @@ class CapturedStep:
 
     def __call__(self, batch: Batch, exemplar: Batch | None) -> StepRecord:
         """One step."""
-        every = getattr(self.reweighter, "agreement_every", 0)
-        looks = every > 0 and self.reweighter.steps % every == 0
         shapes = tuple((tuple(t.shape), t.dtype) for t in _tensors(batch, exemplar))
-        phase = f"{self.reweighter.phase}, with a look at agreement" if looks else self.reweighter.phase
+        phase = self.reweighter.phase
         if phase in self.refusals or self._shapes not in ((), shapes):
             return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
         self._shapes = shapes

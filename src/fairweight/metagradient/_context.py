@@ -71,14 +71,16 @@ def kernels(plain: bool) -> Iterator[None]:
 
 
 @contextmanager
-def taken_back(model: nn.Module, buffers: dict[str, Tensor], random: RandomState | None) -> Iterator[None]:
-    """Where something is refused inside, running statistics and the random stream go back to these."""
+def restored_on_error(
+    model: nn.Module, buffers: dict[str, Tensor] | None, random: RandomState | None
+) -> Iterator[None]:
+    """Put running statistics and the random stream back to these where something is refused inside."""
     try:
         yield
     except FairweightError:
         with torch.no_grad():
-            for name, b in model.named_buffers():
-                b.copy_(buffers[name])
+            for name, value in (buffers or {}).items():
+                model.get_buffer(name).copy_(value)
         if random is not None:
             random.restore()
         raise

@@ -12,63 +12,45 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable, UnknownName
-from fairweight.metagradient import difference, double_backward, head
-from fairweight.metagradient.displacement import dense
+from fairweight.metagradient import difference, double_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.passes import (
     ForwardPass,
+    Mode,
     Parameters,
-    compiled,
+    dense,
+    is_compiled,
     trainable,
     unwrap,
     virtual_forward,
 )
+from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
 
-MODES = ("auto", "forward", "difference", "double-backward")
+MODES = ("auto", "per-layer", "forward", "difference", "double-backward")
 # Below this many multiplications a pass is all overhead, and double backward starts the fewest operations.
 SMALL = 200_000
+# Why a mode was chosen where backward does not see what forward mode sees.
+UNSEEN = "backward holds part of the pass constant, such as a block under no_grad, or can be taken only once"
 _UNSUPPORTED = re.compile(
     r"forward AD|derivative for|double backward|differentiate twice|not implemented|does not support|doesn't support",
     re.I,
 )
-_UNSEEN = "backward holds part of the pass constant, such as a block under no_grad, or can be taken only once"
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
 _ROUGH = 0.05  # of a difference, which errs by itself
 _log = logging.getLogger("fairweight")
 _said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
+Tangent = Callable[[ForwardPass, Parameters], Tensor]
 
 
-@dataclass(frozen=True)
-class Mode:
-    """How the score gradient is computed, and why."""
+def choose(
+    model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope | None = None, *, layers: bool = True
+) -> Mode:
+    """The mode to use for this model, found by trying it once on this batch; leaves everything as it was.
 
-    name: str
-    plain_kernels: bool = False
-    reason: str = ""
-    layer: nn.Linear | None = None  # of mode "head": the one that gives the logits
-
-    @property
-    def stopped_at(self) -> bool:
-        """Whether it was chosen because backward stops where forward mode goes on."""
-        return self.reason == _UNSEEN
-
-    def __str__(self) -> str:
-        kernel = ", attention by elementary operations" if self.plain_kernels else ""
-        return f"{self.name}{kernel}"
-
-
-def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
-    """How the logits of the train batch move along the direction."""  # [B, K]
-    if mode.layer is not None:
-        return head.tangent(done, direction, mode.layer)
-    ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
-    return ways.get(mode.name, forward_tangent)(done, direction)
-
-
-def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope | None = None) -> Mode:
-    """The mode to use for this model, found by trying it once on this batch; leaves everything as it was."""
+    layers: the pull is all that is asked for, so that layers can give it.
+    """
     if asked not in MODES:
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
     if asked == "difference":
@@ -76,33 +58,44 @@ def choose(model: nn.Module, batch: Batch, loss: Loss, asked: str, scope: Scope 
     trial = _Trial(model, batch, loss, scope)
     if asked == "double-backward":
         return _double_backward(trial)
-    if asked == "auto" and scope is not None and scope.layer is not None:
-        mode = Mode("head", reason="the closed form of the last linear layer", layer=scope.layer)
-        if trial.refusal(lambda done, along: tangent(done, along, mode), layer=scope.layer) is None:
-            return _say(model, mode)
+    mode = _per_layer(trial, asked, layers) if asked in ("auto", "per-layer") else None
+    mode = _forward(trial, asked) if mode is None else mode
+    if _said.get(model) != mode:
+        _said[model] = mode
+        _log.info("score gradient: %s; %s", mode, mode.reason)
+    return mode
+
+
+def _per_layer(trial: _Trial, asked: str, layers: bool) -> Mode | None:
+    refusal = "the method needs more than each sample's pull"
+    if layers:
+        found = trial.layers()
+        if isinstance(found, Mode):
+            return found
+        refusal = found
+    if asked == "auto":
+        return None
+    raise NotDifferentiable(f"The gradient per layer does not work here: {refusal}. Use gradient='auto' or 'forward'.")
+
+
+def _forward(trial: _Trial, asked: str) -> Mode:
     first = trial.refusal(forward_tangent)
     if first is None:
         if asked == "auto" and trial.small() and not trial.refusal(double_backward.tangent):
-            return _say(
-                model, Mode("double-backward", reason="the model is so small that the number of operations decides")
-            )
-        return _say(model, Mode("forward", reason="every operator of the model has a forward-mode derivative"))
+            return Mode("double-backward", reason="the model is so small that the number of operations decides")
+        return Mode("forward", reason="every operator of the model has a forward-mode derivative")
     second = trial.refusal(forward_tangent, plain=True)
     if second is None:
-        return _say(
-            model,
-            Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({first})"),
-        )
+        return Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({first})")
     if asked == "forward":
         raise NotDifferentiable(
             f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'."
         )
-    shallow = scope is not None and scope.layer is not None  # differentiating twice costs next to nothing there
     # A function with a backward pass of its own, such as a straight-through estimator, has no difference to follow.
-    apart = second == _UNSEEN or trial.refusal(difference.tangent, tolerance=_ROUGH) == _UNSEEN
-    if (apart or shallow) and not trial.refusal(double_backward.tangent):
-        return _say(model, Mode("double-backward", reason=second))
-    return _say(model, Mode("difference", reason=f"an operator has no forward-mode derivative ({second})"))
+    apart = second == UNSEEN or trial.refusal(difference.tangent, tolerance=_ROUGH) == UNSEEN
+    if (apart or trial.scope is not None) and not trial.refusal(double_backward.tangent):
+        return Mode("double-backward", reason=second)
+    return Mode("difference", reason=f"an operator has no forward-mode derivative ({second})")
 
 
 def _double_backward(trial: _Trial) -> Mode:
@@ -111,14 +104,6 @@ def _double_backward(trial: _Trial) -> Mode:
         if refusal is None:
             return Mode("double-backward", plain_kernels=plain, reason="asked for")
     raise NotDifferentiable(f"Double backward does not work on this model ({refusal}); use gradient='auto'.")
-
-
-def _say(model: nn.Module, mode: Mode) -> Mode:
-    told = replace(mode, layer=None)  # a model that is its own last layer would keep itself alive here
-    if _said.get(model) != told:
-        _said[model] = told
-        _log.info("score gradient: %s; %s", mode, mode.reason)
-    return mode
 
 
 @dataclass(frozen=True)
@@ -131,25 +116,38 @@ class _Trial:
     scope: Scope | None
 
     def small(self) -> bool:
-        """Whether the parameters that move are so few that double backward is the fastest."""
+        """True if the parameters that move are so few that double backward is the fastest."""
         parameters = in_scope(trainable(unwrap(self.model)), self.scope)
         on_cpu = next(iter(parameters.values())).device.type == "cpu"
-        return on_cpu and not compiled(self.model) and sum(p.numel() for p in parameters.values()) <= SMALL
+        return on_cpu and not is_compiled(self.model) and sum(p.numel() for p in parameters.values()) <= SMALL
 
-    def refusal(
-        self,
-        tangent_of: Callable[[ForwardPass, Parameters], Tensor],
-        *,
-        plain: bool = False,
-        layer: nn.Linear | None = None,
-        tolerance: float = 0.0,
-    ) -> str | None:
+    def layers(self) -> Mode | str:
+        """The mode per layer, or why it cannot be had."""
+        if self.model is not unwrap(self.model) and not is_compiled(self.model):
+            return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
+        try:
+            found = tried(self.model, self.batch, self.loss)
+            if not found.rest:
+                return Mode("per-layer", reason="samples do not see each other, and every layer was seen")
+            for plain in (False, True):
+                if self.refusal(forward_tangent, plain=plain) is None:
+                    tried(self.model, self.batch, self.loss, plain_kernels=plain)
+                    return Mode("per-layer", plain, f"all but {', '.join(sorted(found.rest))}, which take forward mode")
+        except NotDifferentiable as error:
+            return str(error).rstrip(".")
+        except RuntimeError as error:
+            if not _UNSUPPORTED.search(str(error)) and "checkpoint" not in str(error).lower():
+                raise
+            return str(error).strip().split("\n")[0].rstrip(".")
+        return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it, and has no forward mode"
+
+    def refusal(self, tangent_of: Tangent, *, plain: bool = False, tolerance: float = 0.0) -> str | None:
         """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is.
 
-        tolerance: at least so much relative error is not minded.
+        tolerance: the least relative error that counts.
         """
         try:
-            self._compare(tangent_of, plain, layer, tolerance)
+            self._compare(tangent_of, plain, tolerance)
         except (NotImplementedError, RuntimeError, NotDifferentiable) as error:
             by_torch = isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError)
             if by_torch and not _UNSUPPORTED.search(str(error)):
@@ -159,20 +157,14 @@ class _Trial:
             return str(error).strip().split("\n")[0].rstrip(".")
         return None
 
-    def _compare(
-        self,
-        tangent_of: Callable[[ForwardPass, Parameters], Tensor],
-        plain: bool,
-        layer: nn.Linear | None,
-        tolerance: float,
-    ) -> None:
+    def _compare(self, tangent_of: Tangent, plain: bool, tolerance: float) -> None:
         """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
 
         They differ where one of the two does not see what the other sees, and neither says so.
         """
 
         def run() -> ForwardPass:
-            return virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain, layer=layer)
+            return virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
 
         done = run()
         random = torch.Generator(done.device).manual_seed(0)
@@ -194,4 +186,4 @@ class _Trial:
         ahead = float((u * moved).sum(dtype=torch.float64))
         tolerance = max(tolerance, _TOLERANCE.get(done.logits.dtype, 0.05))
         if abs(back - ahead) > tolerance * max(abs(back), abs(ahead)):
-            raise NotImplementedError(_UNSEEN)
+            raise NotImplementedError(UNSEEN)

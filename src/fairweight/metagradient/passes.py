@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
 from fairweight.metagradient._context import RandomState as RandomState
-from fairweight.metagradient._context import kernels, taken_back
-from fairweight.metagradient._watched import Watched, hooks_are_seen
+from fairweight.metagradient._context import kernels, restored_on_error
+from fairweight.metagradient._exchanged import exchanged
 from fairweight.types import Batch, Loss, map_tensors
 
 Parameters = dict[str, Tensor]
@@ -33,7 +32,7 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
-def compiled(model: nn.Module) -> bool:
+def is_compiled(model: nn.Module) -> bool:
     """Whether torch.compile wraps the module; its graphs may not be gone back through twice."""
     while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         model = model.module
@@ -87,20 +86,6 @@ def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
     return logits_of(model(*args, **kwargs), size)
 
 
-class _Followed(nn.Module):
-    """The model, and what is done with its logits while its parameters are exchanged.
-
-    A backward pass belongs inside: checkpointed layers run again in it, and must do so at the same parameters.
-    """
-
-    def __init__(self, model: nn.Module, size: int, then: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.model, self.size, self.then = model, size, then
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.then(logits_of(self.model(*args, **kwargs), self.size))
-
-
 def run(
     model: nn.Module,
     parameters: Parameters,
@@ -110,9 +95,11 @@ def run(
     *,
     buffers: Parameters | None = None,
     full: bool = False,
+    around: AbstractContextManager[Any] | None = None,
 ) -> T:
     """A forward pass at these parameters, and then something with its logits [B, K], such as a backward pass.
 
+    A backward pass belongs inside: checkpointed layers run again in it, and must do so at the same parameters.
     The model's buffers, or those given, are cloned, so they stay. With full, whatever the model keeps in half
     precision is used in float32.
     """
@@ -122,8 +109,10 @@ def run(
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
     args, kwargs = call_arguments(inputs, size)
-    exchanged = {f"model.{name}": t for name, t in {**others, **parameters}.items()}
-    return cast(T, functional_call(_Followed(model, size, then), exchanged, args, kwargs))
+    with exchanged(model, {**others, **parameters}):
+        with around or nullcontext():
+            logits = logits_of(model(*args, **kwargs), size)
+        return then(logits)
 
 
 def _as_it_is(logits: Tensor) -> Tensor:
@@ -169,6 +158,28 @@ def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Mode:
+    """How the score gradient is computed, and why."""
+
+    name: str
+    plain_kernels: bool = False
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}, attention by elementary operations" if self.plain_kernels else self.name
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The score gradient, and what was seen on the way to it."""
+
+    gradient: Tensor  # [B]
+    objective: Tensor  # []
+    exemplar_losses: Tensor  # [E]
+    pull: Tensor | None = None  # [B]; the oracle does not see it
+
+
 @dataclass
 class ForwardPass:
     """One forward pass over a train batch with its graph, and what it takes to run it again elsewhere."""
@@ -182,7 +193,15 @@ class ForwardPass:
     random: RandomState | None  # as it was before the pass
     plain_kernels: bool = False
     buffers: Parameters | None = None  # as they were before the pass; None: as they are
-    watched: Watched | None = None  # the last linear layer in this pass, where it was asked for and can be seen
+    solution: Solution | None = None  # where the pass has found it already
+    check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
+
+    keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
+
+    @property
+    def ran_as(self) -> str | None:
+        """How the pass was run, for the record; None: as the gradient mode says."""
+        return None
 
     @property
     def device(self) -> torch.device:
@@ -200,6 +219,55 @@ class ForwardPass:
         with self.again():
             return run(self.model, parameters, batch.inputs, len(batch), then, buffers=self.buffers, full=full)
 
+    def at(self, logits: Tensor) -> ForwardPass:
+        """The same pass with other logits."""
+        return replace(self, logits=logits, losses=self.loss(logits, self.batch.labels))
+
+    # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
+
+    def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
+        """Gradient of a function of the losses by the parameters; the graph is kept for the real step."""
+        found = torch.autograd.grad(
+            total,
+            list(moving.values()),
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        return dict(zip(moving, map(dense, found), strict=True))
+
+    def pull(self, direction: Parameters) -> Tensor | None:
+        """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]
+        return None
+
+    def backward(self, total: Tensor) -> None:
+        """Add the gradient of a function of the losses to every parameter's `.grad`."""
+        if total.requires_grad:
+            total.backward()  # type: ignore[no-untyped-call]
+
+
+def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
+    """Add to `.grad`, as a backward pass would; a parameter out of use keeps none."""
+    for name, slope in slopes.items():
+        p = parameters[name]
+        p.grad = slope if p.grad is None else p.grad + slope
+
+
+def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
+    """Directional derivative of each loss, from how the logits move."""  # [B]
+    labels = done.batch.labels
+    with torch.enable_grad():
+        z = in_full(done.logits.detach()).requires_grad_()
+        losses = done.loss(z, labels)
+        (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
+    return (slope * moved).reshape(len(labels), -1).sum(dim=1).to(losses.dtype)
+
+
+def dense(slope: Tensor) -> Tensor:
+    """A gradient as a plain tensor: embeddings may give sparse ones."""
+    return slope.to_dense() if slope.is_sparse else slope
+
 
 def forward(
     model: nn.Module,
@@ -209,30 +277,25 @@ def forward(
     plain_kernels: bool = False,
     twice: bool = False,
     check: bool = True,
-    layer: nn.Linear | None = None,
+    around: AbstractContextManager[Any] | None = None,
 ) -> ForwardPass:
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
     twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
-    pass takes the memory of what was saved), so its wrapper is left out.
-    layer: the one that gives the logits, whose input is to be kept.
+    pass takes the memory of what was saved), so its wrapper is left out. around: entered for the model's own pass.
     """
     inner = unwrap(model)
     model = getattr(model, "_orig_mod", model) if twice else model
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
-    watched = Watched(layer) if layer is not None and hooks_are_seen(model) else None
-    with torch.enable_grad(), kernels(plain_kernels), taken_back(inner, buffers, random):
-        with nullcontext() if watched is None else watched.during():
+    with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):
+        with around or nullcontext():
             logits = call(model, batch.inputs, len(batch))
-        if watched is not None:
-            watched.ends(logits)
         if check:
             check_labels(logits, batch.labels, "train")
-        losses = per_sample(loss, logits, batch.labels)
-        _check_graph(losses)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, watched)
+        losses = _losses_with_graph(loss, logits, batch.labels)
+    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check)
 
 
 def virtual_forward(
@@ -241,30 +304,26 @@ def virtual_forward(
     loss: Loss = classification_loss,
     *,
     plain_kernels: bool = False,
-    layer: nn.Linear | None = None,
+    around: AbstractContextManager[Any] | None = None,
 ) -> ForwardPass:
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
     inner = unwrap(model)
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
-    replay = nullcontext() if random is None else random.replayed()
-    watched = Watched(layer) if layer is not None and hooks_are_seen(inner) else None
-    with torch.enable_grad(), replay, kernels(plain_kernels):
-        with nullcontext() if watched is None else watched.during():
-            logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is)
-        if watched is not None:
-            watched.ends(logits)
+    with torch.enable_grad(), nullcontext() if random is None else random.replayed(), kernels(plain_kernels):
+        logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is, around=around)
         check_labels(logits, batch.labels, "train")
-        losses = per_sample(loss, logits, batch.labels)
-        _check_graph(losses)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, watched=watched)
+        losses = _losses_with_graph(loss, logits, batch.labels)
+    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)
 
 
-def _check_graph(losses: Tensor) -> None:
+def _losses_with_graph(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+    losses = per_sample(loss, logits, labels)
     if not losses.requires_grad:
         raise NotDifferentiable(
             "The losses do not depend on the model's parameters; remove detach() or no_grad from its forward pass."
         )
+    return losses
 
 
 def per_sample(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:

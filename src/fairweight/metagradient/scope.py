@@ -6,10 +6,9 @@ import difflib
 from contextlib import ExitStack
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fairweight.errors import BadInput, NoLinearHead, UnknownName
-from fairweight.metagradient._watched import uncompiled
 from fairweight.metagradient.passes import Parameters, trainable, unwrap, virtual_forward
 from fairweight.types import Batch, Loss
 
@@ -38,12 +37,6 @@ class Scope:
         """The names in full, as far as they are known."""
         return ",".join(self._modules)
 
-    @property
-    def layer(self) -> nn.Linear | None:
-        """The last linear layer, where that alone was asked for and has been found."""
-        found = next(iter(self._modules.values()))
-        return found if self.asked.strip() == HEAD and isinstance(found, nn.Linear) else None
-
     def settle(self, model: nn.Module, batch: Batch, loss: Loss) -> None:
         """Find the head by one pass that touches nothing; once."""
         if None not in self._modules.values():
@@ -56,8 +49,8 @@ class Scope:
                 if own and ".parametrizations." not in f".{name}.":  # those belong to the layer they make the weight of
                     handle = module.register_forward_pre_hook(lambda *_, name=name: started.append(name))
                     hooks.callback(handle.remove)
-            with uncompiled(inner):
-                virtual_forward(inner, batch, loss)
+            hooks.enter_context(torch.compiler.set_stance("force_eager"))  # hooks do not fire in compiled parts
+            virtual_forward(inner, batch, loss)
         last = inner.get_submodule(started[-1]) if started else inner
         if not isinstance(last, nn.Linear):
             raise _no_head(inner, started[-1] if started else None)
@@ -70,15 +63,6 @@ class Scope:
         own = {id(p) for module in self._modules.values() if module is not None for p in module.parameters()}
         return {name: p for name, p in parameters.items() if id(p) in own}
 
-    def check_moved(self, optimizer: torch.optim.Optimizer, parameters: Parameters) -> None:
-        """Refuse an optimizer that moves nothing in the scope."""
-        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if not any(id(p) in held for p in parameters.values()):
-            raise BadInput(
-                f"The optimizer holds no parameter of scope={self.asked!r} ({self.name}), so no virtual step could be "
-                "taken there; build it from model.parameters(), or choose another scope."
-            )
-
     def _check(self, inner: nn.Module, name: str, module: nn.Module) -> None:
         moving = {id(p) for p in trainable(inner).values()}
         if not any(id(p) in moving for p in module.parameters()):
@@ -88,9 +72,9 @@ class Scope:
             )
 
 
-def in_scope(names: Parameters, scope: Scope | None) -> Parameters:
+def in_scope(parameters: Parameters, scope: Scope | None) -> Parameters:
     """The parameters of the scope; all of them where there is none."""
-    return names if scope is None else scope.within(names)
+    return parameters if scope is None else scope.within(parameters)
 
 
 def _named(inner: nn.Module, asked: str) -> tuple[str, nn.Module]:
@@ -116,14 +100,9 @@ def _no_head(inner: nn.Module, last: str | None) -> NoLinearHead:
         kind = type(inner.get_submodule(last)).__name__
         where = f"its last layer is {last!r} ({kind}); give scope={last!r}, or scope=NAME with another"
     else:
-        names = [name for name, m in inner.named_modules() if name and _trains(m)]
+        names = [name for name, m in inner.named_modules() if name and any(p.requires_grad for p in m.parameters())]
         where = f"give scope=NAME with one of its submodules, such as {_listed(names[::-1]) or 'one with parameters'}"
     return NoLinearHead(f"scope='head' needs a model that ends in a linear layer, and this one does not: {where}.")
-
-
-def _trains(module: nn.Module) -> bool:
-    own: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
-    return bool(own)
 
 
 def _listed(names: list[str]) -> str:

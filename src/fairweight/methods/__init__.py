@@ -20,18 +20,29 @@ import torch
 from torch import Tensor, nn
 
 from fairweight import step as _step
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, OneGroup, RowsOutOfRange, UnknownName
 from fairweight.fast.compiled import UsualShape
-from fairweight.metagradient.choose import Mode
-from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.types import Batch, Loss, Samples, StepRecord, Weighing
+from fairweight.metagradient import (
+    MODES,
+    ForwardPass,
+    Mode,
+    Scope,
+    Softmax,
+    WeightForm,
+    choose,
+    classification_loss,
+    forward,
+    layer_forward,
+)
+from fairweight.objectives import Objective
+from fairweight.objectives.mean import MeanLoss
+from fairweight.types import Batch, Loss, ObjectiveFunction, Samples, StepRecord, Weighing
 
 # "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch; "weights": from
 # elsewhere, or every sample counts alike.
 Need = Literal["train groups", "exemplar", "exemplar groups", "exemplar set", "weights"]
 # Hard predictions [N] of the current model on a set, in eval mode, touching nothing.
 Predict = Callable[[Samples], Tensor]
-
 # What FORML is made of, beside the methods.
 PARTS = ("look_ahead", "score_step", "ties")
 
@@ -50,12 +61,11 @@ class Reweighter:
         self.num_samples = num_samples
         self.loss = loss
         self.steps = 0  # batches weighed
+        self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's
 
     # -- what a method writes -------------------------------------------------------------------
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
+    def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """The batch's weights, [B], summing to 1, or all 0 where nobody in it counts.
 
         It may move the method's own state, never the model.
@@ -63,7 +73,7 @@ class Reweighter:
         raise NotImplementedError
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Called once before training: whatever the method counts in its data."""
+        """Count what the method counts in its data; called once before training."""
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
         """Called after each epoch, counted from 1; predict gives the current model's labels on a set."""
@@ -72,10 +82,8 @@ class Reweighter:
         """How likely each row is drawn in the next epoch, with replacement; None: every row once."""  # [N]
         return None
 
-    # -- what everybody gets --------------------------------------------------------------------
-
-    def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode:
-        """Refuse what the method cannot work with, and say how the forward pass is to be run."""
+    def check(self, batch: Batch, exemplar: Batch | None, *, values: bool = True) -> None:
+        """Refuse what the method cannot work with, before anything is run; values: also by reading tensors."""
         name = type(self).__name__
         if "train groups" in self.needs and batch.groups is None:
             raise MissingGroups(f"{name} needs the group of each training sample; give Batch(groups=...).")
@@ -85,18 +93,24 @@ class Reweighter:
             )
         if "exemplar groups" in self.needs and exemplar is not None and exemplar.groups is None:
             raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
-        return Mode("none")
+        if values and len(batch):
+            self.check_values(batch, exemplar)
+
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        """Refuse values that the method has no place for; reads them, which waits for a GPU."""
+
+    def forward(
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
+    ) -> ForwardPass:
+        """The forward pass that `weigh` looks at."""
+        return forward(self.model, batch, self.loss, check=check)
+
+    # -- what everybody gets --------------------------------------------------------------------
 
     @property
     def phase(self) -> str:
         """What kind of step comes next, where a method has several: each kind is captured as a graph of its own."""
         return "step"
-
-    def whole(
-        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: float, check: bool
-    ) -> StepRecord | None:
-        """The whole of `backward` in the method's own way, or None to have it done step by step."""
-        return None
 
     def compile(self) -> None:
         """Have the model's passes compiled for the batch shape that is usual; worth it for long runs on a GPU."""
@@ -139,23 +153,25 @@ class Reweighter:
     def _checks(self, batch: Batch) -> bool:
         return batch.labels.device.type == "cpu" or self.steps == 0
 
-    def rows(self, batch: Batch, check: bool = True) -> Tensor:
-        """The batch's rows, refused where they are missing or have no score."""  # [B]
-        if batch.rows is None:
-            if len(batch) == self.num_samples:
-                return torch.arange(self.num_samples, device=batch.labels.device)
+    def rows(self, batch: Batch) -> Tensor:
+        """The batch's rows, refused where they are missing."""  # [B]
+        if batch.rows is not None:
+            return batch.rows
+        if len(batch) == self.num_samples:
+            return torch.arange(self.num_samples, device=batch.labels.device)
+        raise RowsOutOfRange(
+            f"The batch does not say which samples it holds; give Batch(rows=...), numbers from 0 to "
+            f"{self.num_samples - 1}."
+        )
+
+    def check_rows(self, batch: Batch) -> None:
+        """Refuse rows that have no score."""
+        rows = self.rows(batch)
+        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self.num_samples):
             raise RowsOutOfRange(
-                f"The batch does not say which samples it holds; give Batch(rows=...), numbers from 0 to "
-                f"{self.num_samples - 1}."
+                f"The batch names rows {int(rows.min())} to {int(rows.max())}, and {type(self).__name__} was made for "
+                f"{self.num_samples} samples; rows count from 0 to {self.num_samples - 1}, or raise num_samples."
             )
-        if check and len(batch):
-            low, high = int(batch.rows.min()), int(batch.rows.max())
-            if low < 0 or high >= self.num_samples:
-                raise RowsOutOfRange(
-                    f"The batch names rows {low} to {high}, and {type(self).__name__} was made for {self.num_samples} "
-                    f"samples; rows count from 0 to {self.num_samples - 1}, or raise num_samples."
-                )
-        return batch.rows
 
     def weights(self) -> Tensor | None:
         """One weight per training sample, mean 1, where the method keeps any."""  # [N]
@@ -173,6 +189,79 @@ class Reweighter:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put the state back, bit for bit."""
         self.steps = int(state["steps"])
+
+
+class ExemplarMethod(Reweighter):
+    """A method that learns from the exemplar batch: holds the objective and the gradient mode, found at step 1."""
+
+    needs = frozenset({"exemplar"})
+    form: WeightForm = Softmax()  # from scores to weights
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        objective: ObjectiveFunction | None,
+        gradient: str,
+        *,
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, loss=loss)
+        if gradient not in MODES:
+            raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
+        self.objective = MeanLoss() if objective is None else objective
+        self.gradient = gradient
+        self._scope: Scope | None = None  # what the virtual step moves; None: everything
+        self.mode: Mode | None = None  # how the gradient is computed; None before the first step
+        self._training: bool | None = None  # whether the model was in train mode when its mode was chosen
+
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        assert exemplar is not None
+        _check_comparable(self.objective, exemplar)
+
+    def forward(
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
+    ) -> ForwardPass:
+        mode = self.settled(batch)
+        if mode.name == "per-layer":
+            return layer_forward(self.model, batch, self.loss, mode, check=check)
+        return forward(self.model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
+
+    def settled(self, batch: Batch) -> Mode:
+        """The gradient mode, tried on this batch if it is the first."""
+        if self._scope is not None:
+            self._scope.settle(self.model, batch, self.loss)
+        if self.mode is None or self._training not in (None, self.model.training):
+            # eval mode takes other kernels than train mode, some without a forward-mode derivative
+            layers = not self.form.sees_logits
+            self.mode = choose(self.model, batch, self.loss, self.gradient, self._scope, layers=layers)
+        self._training = self.model.training
+        return self.mode
+
+    def state_dict(self) -> dict[str, Any]:
+        mode = None if self.mode is None else [self.mode.name, self.mode.plain_kernels, self.mode.reason]
+        return {**super().state_dict(), "mode": mode}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        mode = state["mode"]
+        self.mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
+
+
+def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
+    """Refuse an exemplar batch that leaves nothing to compare."""
+    if len(exemplar) == 0:
+        raise BadInput("The exemplar batch is empty; give at least one sample of each group.")
+    if not getattr(objective, "compares", False):
+        return
+    groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
+    present = torch.unique(groups[groups >= 0]).tolist()
+    if len(present) < 2:
+        what = "label" if exemplar.groups is None else "group"
+        raise OneGroup(
+            f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "
+            f"objective compares {what}s; draw it with samples of at least two, or use MeanLoss()."
+        )
 
 
 def even_weights(losses: Tensor) -> Tensor:

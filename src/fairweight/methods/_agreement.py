@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from fairweight.metagradient import Displacement, ForwardPass, Mode, exemplar_point, pull, tangent
-from fairweight.types import Batch, Objective
+from fairweight.metagradient import ForwardPass, Mode, Rates, exemplar_point, pull
+from fairweight.types import Batch, ObjectiveFunction
 
 
 def halves(exemplar: Batch) -> tuple[Tensor, Tensor]:
@@ -19,18 +21,18 @@ def halves(exemplar: Batch) -> tuple[Tensor, Tensor]:
 
 
 def agreement(
-    done: ForwardPass, exemplar: Batch, objective: Objective, displacement: Displacement, mode: Mode
+    done: ForwardPass, exemplar: Batch, objective: ObjectiveFunction, rates: Rates, mode: Mode
 ) -> Tensor | None:
     """Cosine between the centred pulls of the two halves, at θ; None where a half would be empty."""  # []
     if len(exemplar) < 2:
         return None
+    unchecked = replace(done, check=False)
+    here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
     pulls = []
-    labels = done.batch.labels
     for half in halves(exemplar):
-        moving = displacement.scale.keys()
-        point = exemplar_point(done, done.parameters, exemplar.take(half), objective, moving=moving, check=False)
-        moved = tangent(done, displacement.along(point.direction), mode)
-        s = pull(done.logits.detach(), moved, labels, done.loss)
+        by = {name: here[name] for name in rates}
+        point = exemplar_point(unchecked, here, exemplar.take(half), objective, by=by)
+        s = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
         centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
         pulls.append(centred / centred.norm().clamp_min(1e-150))
     cosine: Tensor = (pulls[0] * pulls[1]).sum().to(done.losses.dtype)

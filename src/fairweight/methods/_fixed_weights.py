@@ -52,22 +52,19 @@ class KnownWeights(Reweighter):
         self._train: Samples | None = None
         self._exemplar: Samples | None = None
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def relative(self, batch: Batch) -> Tensor:
         """What each sample counts, on any common scale; 0 or more."""  # [B]
         raise NotImplementedError
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Keep the sets at hand."""
         rows_of(train, self.num_samples, type(self).__name__)
         self._train, self._exemplar = train, exemplar
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
+    def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Shares of what each sample counts; even where the draws do the weighing."""
         if self.through == "sampling":
             return Weighing(even_weights(done.losses))
-        return Weighing(shares(self.relative(done.batch, check).to(done.losses.dtype)))
+        return Weighing(shares(self.relative(done.batch).to(done.losses.dtype)))
 
     def weights(self) -> Tensor | None:
         """Every training sample's weight, mean 1; None before `begin`."""  # [N]
@@ -76,14 +73,15 @@ class KnownWeights(Reweighter):
         rows = rows_of(self._train, self.num_samples, type(self).__name__).to(self.device)
         groups = None if self._train.groups is None else self._train.groups.to(self.device)
         labels = self._train.labels.to(self.device)
-        found = self.relative(Batch(labels, labels, groups, rows), check=True)
+        whole = Batch(labels, labels, groups, rows)
+        self.check_values(whole, None)
+        found = self.relative(whole)
         mean = found.mean()
         each = torch.ones(self.num_samples, device=self.device, dtype=found.dtype)
         each[rows] = found / torch.where(mean > 0, mean, torch.ones_like(mean))
         return each
 
     def sampling_weights(self) -> Tensor | None:
-        """The weights, where they act through the draws."""  # [N]
         if self.through == "loss":
             return None
         weights = self.weights()

@@ -46,7 +46,6 @@ class StratumWeights(KnownWeights):
         raise NotImplementedError
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Count the training set."""
         super().begin(train, exemplar)
         if self.by != "label" and train.groups is None:
             raise MissingGroups(
@@ -56,13 +55,15 @@ class StratumWeights(KnownWeights):
         self._counts, self._counted = count_cells(train.labels, train.groups), True
         self._tabulate()
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._counted and self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
+    def relative(self, batch: Batch) -> Tensor:
         """The table's entry for each sample."""  # [B]
         if not self._counted:
             self._see(batch)
         assert self._table is not None
-        if check:
-            check_within(self._table, batch, type(self).__name__)
         return look_up(self._table, batch.labels, batch.groups)
 
     def _see(self, batch: Batch) -> None:
@@ -80,11 +81,9 @@ class StratumWeights(KnownWeights):
         self._table = stratum_table(counts, self.by, self.rule).float().to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts."""
         return {**super().state_dict(), "counts": self._counts.clone(), "counted": self._counted}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the counts back."""
         super().load_state_dict(state)
         self._counts, self._counted = state["counts"].cpu().clone(), bool(state["counted"])
         if len(self._counts):

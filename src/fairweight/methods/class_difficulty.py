@@ -46,7 +46,6 @@ class ClassDifficulty(KnownWeights):
         self._table: Tensor | None = None  # [K, 1], on the device
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Make room for every label."""
         super().begin(train, exemplar)
         if self.measured_on == "exemplar" and exemplar is None:
             raise MissingExemplar(
@@ -56,12 +55,14 @@ class ClassDifficulty(KnownWeights):
         if self._table is None:
             self._table = torch.ones(len(count_cells(train.labels, None)), 1, device=self.device)
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
+    def relative(self, batch: Batch) -> Tensor:
         """The weight of each sample's class."""  # [B]
         if self._table is None:
             return torch.ones(len(batch), device=batch.labels.device)
-        if check:
-            check_within(self._table, batch, type(self).__name__)
         return look_up(self._table, batch.labels, None)
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
@@ -76,11 +77,9 @@ class ClassDifficulty(KnownWeights):
         self._table.copy_(weights[:, None])  # in place: a captured graph reads on
 
     def state_dict(self) -> dict[str, Any]:
-        """The classes' weights."""
         return {**super().state_dict(), "table": None if self._table is None else self._table.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the classes' weights back."""
         super().load_state_dict(state)
         self._table = None if state["table"] is None else state["table"].clone().to(self.device)
 

@@ -36,9 +36,7 @@ class Focal(Reweighter):
         self.gamma = gamma
         self.normalised = normalised
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
+    def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """The factors; the gradient flows through them too."""
         factors = miss_probability(done.logits, done.batch.labels).pow(self.gamma).to(done.losses.dtype)
         total = (factors * done.losses).mean()

@@ -58,7 +58,6 @@ class Given(KnownWeights):
         self.needs = frozenset()
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Say so where there is nothing to weigh by."""
         super().begin(train, exemplar)
         if self._each is None:
             _log.warning(
@@ -66,18 +65,20 @@ class Given(KnownWeights):
                 "take those that a run has learned."
             )
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._each is not None:
+            self.check_rows(batch)
+
+    def relative(self, batch: Batch) -> Tensor:
         """The number of each sample."""  # [B]
         if self._each is None:
             return torch.ones(len(batch), device=batch.labels.device)
-        return self._each[self.rows(batch, check)]
+        return self._each[self.rows(batch)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Every sample's number."""
         return {**super().state_dict(), "each": None if self._each is None else self._each.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put them back."""
         each = state["each"]
         if each is not None and len(each) != self.num_samples:
             raise ScoresMismatch(

@@ -57,7 +57,6 @@ class GroupDRO(Reweighter):
         self._gains = torch.zeros(0, 1, dtype=torch.float64, device=self.device)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Count the groups."""
         rows_of(train, self.num_samples, type(self).__name__)
         if self.by != "label" and train.groups is None:
             raise MissingGroups(
@@ -69,17 +68,17 @@ class GroupDRO(Reweighter):
         self._counts = counts.to(self.device)
         self._gains = grown(self._gains, *counts.shape)
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._counts is not None:
+            check_within(self._gains, self._as_strata(batch), type(self).__name__)
+
+    def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Raise q by each group's loss, then share each group's q among its members."""
         batch = self._as_strata(done.batch)
         if self._counts is None:  # without begin: a group is known from when it is seen (a wait on a GPU)
             if not self.normalised:
                 raise NotBegun("GroupDRO(normalised=False) must know every group; call begin(train) first (fit does).")
             self._gains = grown(self._gains, *count_cells(batch.labels, batch.groups).shape)
-        elif check:
-            check_within(self._gains, batch, type(self).__name__)
         losses = done.losses.detach()
         places = torch.arange(self._gains.numel(), device=losses.device).reshape(self._gains.shape)
         member = look_up(places, batch.labels, batch.groups)[:, None] == places.flatten()[None, :]  # [B, S]
@@ -101,7 +100,6 @@ class GroupDRO(Reweighter):
         return q.reshape(self._gains.shape)
 
     def sampling_weights(self) -> Tensor | None:
-        """Inverse group size, where draws are balanced."""  # [N]
         if self.draws == "shuffled":
             return None
         if self._train is None or self._counts is None:
@@ -140,12 +138,10 @@ class GroupDRO(Reweighter):
         return self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
 
     def state_dict(self) -> dict[str, Any]:
-        """The groups' weights and sizes."""
         counts = None if self._counts is None else self._counts.clone()
         return {**super().state_dict(), "gains": self._gains.clone(), "counts": counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the groups' weights back."""
         super().load_state_dict(state)
         self._gains = state["gains"].clone().to(self.device)
         self._counts = None if state["counts"] is None else state["counts"].clone().to(self.device)

@@ -57,9 +57,12 @@ class JTT(KnownWeights):
         """The rows that are weighed up."""  # [M]
         return torch.nonzero(self._wrong).flatten()
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        self.check_rows(batch)
+
+    def relative(self, batch: Batch) -> Tensor:
         """upweight for an error, 1 for the rest."""  # [B]
-        wrong = self._wrong[self.rows(batch, check)]
+        wrong = self._wrong[self.rows(batch)]
         return torch.where(wrong, self.upweight, 1.0)
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
@@ -73,11 +76,9 @@ class JTT(KnownWeights):
         self._wrong.copy_(wrong)  # in place: a captured graph reads on
 
     def state_dict(self) -> dict[str, Any]:
-        """The errors."""
         return {**super().state_dict(), "wrong": self._wrong.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the errors back."""
         if len(state["wrong"]) != self.num_samples:
             raise ScoresMismatch(
                 f"The saved errors are of {len(state['wrong'])} samples and this JTT is for {self.num_samples}: resume "

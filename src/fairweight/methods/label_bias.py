@@ -69,7 +69,6 @@ class LabelBias(KnownWeights):
         return None if self._lambda is None else self._lambda.clone()
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Settle the constraint, and make room for every label and group."""
         super().begin(train, exemplar)
         rows, columns = count_cells(train.labels, train.groups).shape
         if self.target is not None:
@@ -93,12 +92,14 @@ class LabelBias(KnownWeights):
         self._fit_table(rows, columns)
         self._require()
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
+    def relative(self, batch: Batch) -> Tensor:
         """σ(2 λ) of each sample's label and group; all alike before begin."""  # [B]
         if self._table is None:
             return torch.full((len(batch),), 0.5, device=batch.labels.device)
-        if check:
-            check_within(self._table, batch, type(self).__name__)
         return look_up(self._table, batch.labels, batch.groups)
 
     def violation(self, samples: Samples, predictions: Tensor) -> Tensor:
@@ -151,11 +152,9 @@ class LabelBias(KnownWeights):
             self._table = table.to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """λ and the constraint it belongs to."""
         return {**super().state_dict(), "multipliers": self.multipliers, "constraint": self.constraint}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put λ back."""
         if self.constraint not in (None, state["constraint"]):
             raise BadInput(
                 f"The saved multipliers are of constraint={state['constraint']!r} and this LabelBias has "

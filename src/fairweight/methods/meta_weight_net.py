@@ -10,15 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, UnknownName
-from fairweight.metagradient import ForwardPass, Solution, WeightForm, classification_loss, slopes, solve
+from fairweight.metagradient import ForwardPass, Solution, WeightForm, classification_loss, solve
 from fairweight.metagradient.passes import trainable, unwrap
-from fairweight.methods import shares
-from fairweight.methods._exemplar_method import ExemplarLearner
+from fairweight.methods import ExemplarMethod, shares
 from fairweight.methods.look_ahead import LookAhead
-from fairweight.types import Batch, Loss, Objective, Weighing
+from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 
 
-class MetaWeightNet(ExemplarLearner):
+class MetaWeightNet(ExemplarMethod):
     """Learns a small net from a sample's loss to its weight, by the gradient of an objective on the exemplar set.
 
     objective: any f(losses, groups) -> scalar; by default the mean loss, as in the paper. normalised: weights are
@@ -34,7 +33,7 @@ class MetaWeightNet(ExemplarLearner):
         self,
         model: nn.Module,
         num_samples: int,
-        objective: Objective | None = None,
+        objective: ObjectiveFunction | None = None,
         look_ahead: LookAhead = LookAhead(),  # noqa: B008 - frozen
         gradient: str = "auto",
         *,
@@ -51,7 +50,7 @@ class MetaWeightNet(ExemplarLearner):
         if hidden < 1 or not net_lr > 0:
             raise BadInput(f"MetaWeightNet(hidden={hidden}, net_lr={net_lr}): both must be positive.")
         self.look_ahead = look_ahead
-        self.form = _LossNet(hidden, normalised, detached)
+        self.form: _LossNet = _LossNet(hidden, normalised, detached)
         parameter = next(iter(trainable(unwrap(model)).values()))
         dtype = torch.promote_types(parameter.dtype, torch.float32)
         start = self.form.start_values(torch.initial_seed() if seed is None else seed)
@@ -68,34 +67,17 @@ class MetaWeightNet(ExemplarLearner):
         with torch.no_grad():
             return self.form.values(self._net, losses.detach())
 
-    def net_gradient(
-        self, done: ForwardPass, exemplar: Batch, optimizer: torch.optim.Optimizer, check: bool = True
-    ) -> Solution:
+    def net_gradient(self, done: ForwardPass, exemplar: Batch, optimizer: torch.optim.Optimizer) -> Solution:
         """d objective(θ̃) / d net, with what was seen on the way; moves nothing."""
-        assert self._mode is not None
+        mode, rates = self.settled(done.batch), self.look_ahead.rates(done.parameters, optimizer)
+        frozen = self.look_ahead.statistics == "running"
         net = self._net.detach()
-        slope = None
-        if self.look_ahead.direction == "optimizer":
-            total = self.form.total(net, done.logits, done.losses, done.batch.labels, done.loss)
-            slope = slopes(total, done.parameters)
-        return solve(
-            done,
-            exemplar,
-            net,
-            self.objective,
-            self.look_ahead.displacement(done.parameters, slope, optimizer),
-            self._mode,
-            self.form,
-            running_statistics=self.look_ahead.statistics == "running",
-            check=check,
-        )
+        return solve(done, exemplar, net, self.objective, rates, mode, self.form, running_statistics=frozen)
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
+    def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Move the net by its gradient, then weigh the batch with it."""
         assert exemplar is not None
-        found = self.net_gradient(done, exemplar, optimizer, check)
+        found = self.net_gradient(done, exemplar, optimizer)
         self._net.grad = found.gradient.to(self._net.dtype)
         self._optimizer.step()
         self._net.grad = None
@@ -106,16 +88,14 @@ class MetaWeightNet(ExemplarLearner):
             objective=found.objective,
             exemplar_losses=found.exemplar_losses,
             pull=found.pull,
-            mode=str(self._mode),
+            mode=str(self.mode),
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The net and its optimizer's memory."""
         memory = {name: value.clone() for name, value in self._optimizer.state[self._net].items() if value is not None}
         return {**super().state_dict(), "net": self._net.detach().clone(), "memory": memory}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put both back."""
         if state["net"].shape != self._net.shape:
             raise BadInput(
                 f"The saved net has {len(state['net'])} parameters and this one {len(self._net)}; give the same hidden."
@@ -153,7 +133,7 @@ class _LossNet(WeightForm):
         inner = torch.relu(losses.to(net.dtype)[:, None] * net[:h] + net[h : 2 * h])  # [B, H]
         return torch.sigmoid(inner @ net[2 * h : 3 * h] + net[3 * h])
 
-    def total(self, scores: Tensor, logits: Tensor, losses: Tensor, labels: Tensor, loss: Loss) -> Tensor:
+    def total(self, scores: Tensor, losses: Tensor) -> Tensor:
         """The weighted train loss as a function of the net and, where not detached, of the losses twice."""  # []
         values = self.values(scores, losses.detach() if self.detached else losses)
         return (shares(values) * losses).sum() if self.normalised else (values * losses).mean()

@@ -61,7 +61,6 @@ class MOEW(KnownWeights):
             self._each = self._weights_of(embedding)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        """Fit the autoencoder where one is asked for."""
         super().begin(train, exemplar)
         if self.alpha is None:
             _log.warning(
@@ -74,20 +73,24 @@ class MOEW(KnownWeights):
             placed[rows_of(train, self.num_samples, type(self).__name__).to(z.device)] = z
             self._each = self._weights_of(placed)
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._each is not None:
+            self.check_rows(batch)
+        elif self.alpha is not None and self.embedding == "label" and int(batch.labels.max()) >= len(self.alpha):
+            raise BadInput(
+                f"The batch has label {int(batch.labels.max())} and MOEW's alpha {len(self.alpha)} numbers; "
+                "give one per label."
+            )
+
+    def relative(self, batch: Batch) -> Tensor:
         """σ(α·z) of each sample."""  # [B]
         if self.alpha is None:
             return torch.full((len(batch),), 0.5, device=batch.labels.device)
         if self.embedding == "label":
-            if check and len(batch) and int(batch.labels.max()) >= len(self.alpha):
-                raise BadInput(
-                    f"The batch has label {int(batch.labels.max())} and MOEW's alpha {len(self.alpha)} numbers; "
-                    "give one per label."
-                )
             return torch.sigmoid(self.alpha)[batch.labels]
         if self._each is None:
             raise NotBegun("MOEW(embedding='autoencoder') embeds the training set; call begin(train) first (fit does).")
-        return self._each[self.rows(batch, check)]
+        return self._each[self.rows(batch)]
 
     def _weights_of(self, z: Tensor) -> Tensor:
         if self.alpha is None:
@@ -97,12 +100,10 @@ class MOEW(KnownWeights):
         return torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
 
     def state_dict(self) -> dict[str, Any]:
-        """α, and every sample's weight where the label does not give it."""
         copy = {name: None if t is None else t.clone() for name, t in (("alpha", self.alpha), ("each", self._each))}
         return {**super().state_dict(), **copy}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put them back."""
         if state["each"] is not None and len(state["each"]) != self.num_samples:
             raise ScoresMismatch(
                 f"The saved weights are of {len(state['each'])} samples and this MOEW is for {self.num_samples}: "

@@ -47,9 +47,12 @@ class Random(KnownWeights):
         self.seed = torch.initial_seed() if seed is None else seed
         self._turn = torch.zeros((), dtype=torch.int64, device=self.device)  # [] draws made
 
-    def relative(self, batch: Batch, check: bool) -> Tensor:
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        self.check_rows(batch)
+
+    def relative(self, batch: Batch) -> Tensor:
         """Each row's number: a function of the seed, the row and, where redrawn, the step."""  # [B]
-        return self._draw(self.rows(batch, check))
+        return self._draw(self.rows(batch))
 
     def _draw(self, rows: Tensor) -> Tensor:
         if self.kind == "redrawn":
@@ -66,11 +69,9 @@ class Random(KnownWeights):
         return each / torch.where(mean > 0, mean, torch.ones_like(mean))
 
     def state_dict(self) -> dict[str, Any]:
-        """The seed, and how many draws were made."""
         return {**super().state_dict(), "seed": self.seed, "turn": self._turn.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on drawing where that run was."""
         if self._given and int(state["seed"]) != self.seed:
             raise BadInput(
                 f"The saved weights were drawn with seed={state['seed']} and this Random has seed={self.seed}; "

@@ -57,7 +57,6 @@ class PlainStep(ScoreStep):
         return (self.scale * lr if self.reverse else -self.scale * lr) * gradient
 
     def fresh(self) -> PlainStep:
-        """The same rule."""
         return PlainStep(self.scale, self.reverse)
 
 
@@ -145,16 +144,13 @@ class AdaptiveStep(ScoreStep):
         return scores.clamp(start - self.fall, start + self.rise)
 
     def fresh(self) -> AdaptiveStep:
-        """The same rule without memory."""
         return AdaptiveStep(self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed)
 
     def state_dict(self) -> dict[str, Any]:
-        """Running magnitude, the largest lr, and what was heard where that is heeded."""
         heard = {"heard": None if self._heard is None else self._heard.clone()} if self.heeds else {}
         return {"running": None if self._running is None else self._running.clone(), "top_lr": self._top_lr, **heard}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the memory back."""
         self._running = None if state["running"] is None else state["running"].clone()
         self._top_lr = float(state["top_lr"])
         self._heard = None if state.get("heard") is None else state["heard"].clone()

@@ -29,22 +29,22 @@ class TiedScores:
         self.scores = torch.zeros(WIDTH if tie != "cell" else WIDTH * GROUPS, dtype=dtype, device=device)
         self.index = torch.full((num_samples,), -1, dtype=torch.int32, device=device)  # [N]
 
-    def of(self, batch: Batch, check: bool) -> Tensor:
+    def of(self, batch: Batch) -> Tensor:
         """Which score each batch member shares."""  # [B]
         if self.tie == "label":
-            index = batch.labels
-        else:
-            if batch.groups is None:
-                raise MissingGroups(
-                    f"tie={self.tie!r} needs the group of each training sample; give Batch(groups=...)."
-                )
-            shifted = batch.groups.clamp_min(-1) + 1  # unknown groups share an entry of their own, the first
-            if check and self.tie == "cell" and len(shifted) and int(shifted.max()) >= GROUPS:
-                raise BadInput(f"tie='cell' tells {GROUPS - 1} groups apart; merge groups, or use tie='group'.")
-            index = shifted if self.tie == "group" else batch.labels * GROUPS + shifted
-        if check and len(index) and int(index.max()) >= len(self.scores):
+            return batch.labels
+        if batch.groups is None:
+            raise MissingGroups(f"tie={self.tie!r} needs the group of each training sample; give Batch(groups=...).")
+        shifted = batch.groups.clamp_min(-1) + 1  # unknown groups share an entry of their own, the first
+        return shifted if self.tie == "group" else batch.labels * GROUPS + shifted
+
+    def check(self, batch: Batch) -> None:
+        """Refuse labels or groups that there is no score for (reads the batch: a wait on a GPU)."""
+        index = self.of(batch)
+        if self.tie == "cell" and batch.groups is not None and int(batch.groups.max()) + 1 >= GROUPS:
+            raise BadInput(f"tie='cell' tells {GROUPS - 1} groups apart; merge groups, or use tie='group'.")
+        if int(index.max()) >= len(self.scores):
             raise BadInput(f"tie={self.tie!r} tells {len(self.scores)} values apart; merge labels or groups.")
-        return index
 
     def remember(self, rows: Tensor, index: Tensor) -> None:
         """Note which score each row shares."""

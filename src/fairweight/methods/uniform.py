@@ -14,8 +14,6 @@ class Uniform(Reweighter):
 
     paper = "empirical risk minimisation"
 
-    def weigh(
-        self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool
-    ) -> Weighing:
+    def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """1 / B for each."""
         return Weighing(even_weights(done.losses))

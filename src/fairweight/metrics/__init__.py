@@ -30,10 +30,9 @@ selection_rate: share of all samples predicted as it. A group's `tpr` over sever
 two models differ by more than resampling explains; `Intervals` says how intervals are made.
 """
 
-from fairweight.metrics.estimate import Estimate, Intervals
-from fairweight.metrics.paired import Difference, compare, paired_difference
-from fairweight.metrics.sampling_floor import NoiseFloor, noise_floor
-from fairweight.metrics.table import GroupTable, group_table
+from fairweight.metrics.compare import Difference, compare, paired_difference
+from fairweight.metrics.group_table import GroupTable, group_table
+from fairweight.metrics.intervals import Estimate, Intervals, NoiseFloor, noise_floor
 
 __all__ = [
     "Difference",

@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fairweight.metrics._rates import highest, lowest
-from fairweight.metrics._tally import Amounts, Floats
+from fairweight.metrics.rates import Amounts, Floats, divide, highest, lowest, mean
 
 # Lower and upper limits of every rate, at a standard normal quantile z.
 Limits: TypeAlias = Callable[[float], tuple[Floats, Floats]]
@@ -47,13 +46,12 @@ def mean_limits(values: Floats, low: Floats, high: Floats, *, disjoint: bool) ->
     Terms from disjoint samples vary on their own; others may vary together, so that their widths add up.
     """
     known = ~np.isnan(values)
-    n = np.where(known.any(axis=-1), known.sum(axis=-1), np.nan)
-    middle = np.where(known, values, 0.0).sum(axis=-1) / n
+    middle = mean(values, axis=-1)
 
     def combined(width: Floats) -> Floats:
         width = np.where(known, width, 0.0)
         total = np.sqrt((width * width).sum(axis=-1)) if disjoint else width.sum(axis=-1)
-        return np.asarray(total / n)
+        return divide(total, known.sum(axis=-1))
 
     return middle - combined(values - low), middle + combined(high - values)
 
@@ -135,12 +133,16 @@ def worst_limits(
 
 def quantile_limits(draws: Floats, values: Floats, z: float) -> tuple[Floats, Floats]:
     """Limits of values [...] from their bootstrap draws [D, ...], widened to hold the values themselves."""
-    low, high = percentiles(draws, 1.0 - _NORMAL.cdf(z))
+    low, high = _quantiles(draws, 1.0 - _NORMAL.cdf(z))
     return np.minimum(low, values), np.maximum(high, values)
 
 
-def percentiles(draws: Floats, tail: float) -> tuple[Floats, Floats]:
-    """The draws' two quantiles; NaN where a draw is NaN or there is none."""
+def percentiles(draws: Floats, level: float) -> tuple[Floats, Floats]:
+    """The two quantiles of the draws [D, ...] that hold this share between them; NaN where a draw is NaN or absent."""
+    return _quantiles(draws, (1.0 - level) / 2.0)
+
+
+def _quantiles(draws: Floats, tail: float) -> tuple[Floats, Floats]:
     if not len(draws):
         nothing = np.full(draws.shape[1:], np.nan)
         return nothing, nothing
@@ -148,7 +150,7 @@ def percentiles(draws: Floats, tail: float) -> tuple[Floats, Floats]:
     return low, high
 
 
-def debiased_percentiles(draws: Floats, centre: float, value: float, tail: float) -> tuple[float, float]:
+def debiased_percentiles(draws: Floats, centre: float, value: float, level: float) -> tuple[float, float]:
     """Limits of a value by the spread of its draws [D], with room for what sampling noise itself adds to it.
 
     Noise widens gaps: a drawn gap, with noise twice over, lies above the one seen, as that lies above the true one.
@@ -158,6 +160,6 @@ def debiased_percentiles(draws: Floats, centre: float, value: float, tail: float
     """
     if not len(draws) or math.isnan(value):
         return math.nan, math.nan
-    low, high = percentiles(draws - draws.mean(), tail)
+    low, high = percentiles(draws - draws.mean(), level)
     shift = (centre - float(draws.mean())) / (math.sqrt(2.0) - 1.0)
     return value + min(0.0, shift) + min(0.0, float(low)), value + max(0.0, shift) + max(0.0, float(high))

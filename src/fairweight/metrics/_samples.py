@@ -1,4 +1,4 @@
-"""Labels, predictions and groups of the same samples, as codes."""
+"""Labels, predictions and groups of the same samples, as integer codes with the values they stand for."""
 
 from __future__ import annotations
 
@@ -6,25 +6,36 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from fairweight.errors import BadInput, MissingGroups
-from fairweight.metrics._columns import Axis, Ints, Names, array_of, factorise, named_axis, recode, vector_of
 
-MISSING = "(missing)"  # the name of the group of samples whose group is missing
+Ints: TypeAlias = npt.NDArray[np.int64]
+Names: TypeAlias = "Sequence[str] | Mapping[Any, str]"
+MISSING = "(missing)"  # name of the group of samples whose group is missing
 MOST_GROUPS = 10_000  # beyond it, crossed attributes tell samples apart rather than groups
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """One sensitive attribute: a code per sample, -1 where it is missing."""
+class Axis:
+    """The distinct values of a column, in order, and what callers see in their place."""
 
-    name: str
-    codes: Ints  # [N]
-    axis: Axis
+    values: tuple[Hashable, ...]  # as in the data
+    keys: tuple[Hashable, ...]  # names where given, values otherwise
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def position(self, wanted: Hashable, what: str) -> int:
+        """The code of a key, or else of a value."""
+        for known in (self.keys, self.values):
+            if wanted in known:
+                return known.index(wanted)
+        shown = ", ".join(repr(key) for key in self.keys[:20])
+        raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {shown}.")
 
 
 @dataclass(frozen=True)
@@ -40,8 +51,13 @@ class CodedSamples:
     n_missing: int  # left out, because their group is missing
     positive: int | None  # code of the positive label, where one label is compared with the rest
 
+    @property
+    def rows(self) -> Ints:
+        """The table's row of each sample [N]."""
+        return self.labels if self.groups is None else self.groups
+
     def label_values(self) -> npt.NDArray[Any]:
-        """The distinct labels as they were given, for metrics that want them."""
+        """The distinct labels as they were given."""
         return np.asarray(self.label_axis.values)
 
 
@@ -49,7 +65,6 @@ def coded_samples(
     labels: object,
     predictions: object,
     groups: object,
-    *,
     positive: Hashable | None,
     missing: str,
     label_names: Names | None,
@@ -69,9 +84,96 @@ def coded_samples(
     if not known.any():
         raise MissingGroups("the group of every sample is missing; give groups, or groups=None to compare the labels.")
     n_missing = int(len(known) - known.sum())
-    if n_missing:
-        truth, said, codes = truth[known], said[known], codes[known]
-    return CodedSamples(truth, said, codes, axis, group_axis, attributes, n_missing, target)
+    return CodedSamples(truth[known], said[known], codes[known], axis, group_axis, attributes, n_missing, target)
+
+
+def array_of(values: object, what: str) -> npt.NDArray[Any]:
+    """The values as an array of numbers, bools or objects; numbers and missing values never become text."""
+    if hasattr(values, "detach"):  # a torch tensor, without importing torch
+        tensor = cast(Any, values).detach().cpu()
+        return cast("npt.NDArray[Any]", (tensor.double() if tensor.is_floating_point() else tensor).numpy())
+    if hasattr(values, "to_numpy"):  # a pandas or polars column or frame
+        array = np.asarray(cast(Any, values).to_numpy())
+    else:
+        try:
+            array = np.asarray(values)
+            if array.dtype.kind in "US":  # ["F", nan] must not become "nan"
+                array = np.asarray(values, dtype=object)
+        except ValueError as error:
+            raise BadInput(f"{what} is ragged; give one entry per sample.") from error
+    if array.dtype.kind not in "biufO":
+        raise BadInput(f"{what} is of type {array.dtype}; convert it to numbers or text.")
+    return array
+
+
+def vector_of(values: object, what: str) -> npt.NDArray[Any]:
+    """The values as one array [N]; a single column [N, 1] counts as one."""
+    array = array_of(values, what)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        hint = " (of logits, take .argmax(1))" if what.startswith("predictions") and array.ndim == 2 else ""
+        raise BadInput(f"{what} has shape {array.shape}; give one entry per sample{hint}.")
+    return array
+
+
+def factorise(array: npt.NDArray[Any], what: str) -> tuple[Ints, list[Hashable]]:
+    """Codes [N] into the sorted distinct values; -1 where a value is missing (None, NaN, NA)."""
+    if array.dtype.kind in "biuf":
+        unique, inverse = np.unique(array, return_inverse=True)  # NaNs sort last, as one
+        known = unique[unique == unique]
+        return np.where(inverse < len(known), inverse, -1).astype(np.int64), [_plain(value) for value in known]
+    entries = [None if _is_missing(value) else _plain(value) for value in array]
+    try:
+        values = sorted(cast(Any, {value for value in entries if value is not None}))
+    except TypeError as error:
+        raise BadInput(f"{what} mixes types, such as text and numbers; convert it to one type.") from error
+    place: dict[Hashable, int] = {value: code for code, value in enumerate(values)}
+    return np.fromiter((place.get(value, -1) for value in entries), np.int64, len(entries)), values
+
+
+def _is_missing(value: object) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own, without importing pandas
+        return True
+    return isinstance(value, float | np.floating) and bool(value != value)
+
+
+def _plain(value: object) -> Hashable:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():  # 1.0 and 1 are one value; NaNs turn integers into floats
+        value = int(value)
+    if not isinstance(value, Hashable):
+        raise BadInput(f"{value!r} cannot be a label or a group; give numbers or text.")
+    return value
+
+
+def _recode(codes: Ints, values: Sequence[Hashable], onto: Sequence[Hashable]) -> Ints:
+    """Codes into `values`, as codes into `onto`; -1 for values that are not there."""
+    place = {value: code for code, value in enumerate(onto)}
+    table = np.array([*(place.get(value, -1) for value in values), -1], dtype=np.int64)
+    return table[codes]
+
+
+def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> Axis:
+    """The axis of these values; names declare all possible values, so that absent ones keep their row."""
+    if names is None:
+        return Axis(tuple(values), tuple(values))
+    if isinstance(names, str):
+        raise BadInput(f"names of the {what}s are one string; give a list of names.")
+    keys = tuple(names.values()) if isinstance(names, Mapping) else tuple(names)
+    declared: tuple[Hashable, ...] = tuple(names)
+    if not isinstance(names, Mapping) and all(isinstance(value, int) for value in values):
+        declared = tuple(range(len(names)))
+    unknown = [value for value in values if value not in declared]
+    if unknown:
+        raise BadInput(
+            f"{what} {unknown[0]!r} has no name among the {len(declared)} given; name every {what}, in the order of "
+            "their codes or as a mapping from value to name."
+        )
+    if len(set(keys)) != len(keys):
+        raise BadInput(f"two {what}s share one name; give every {what} a name of its own.")
+    return Axis(declared, keys)
 
 
 def _label_columns(labels: object, predictions: object, names: Names | None) -> tuple[Ints, Ints, Axis]:
@@ -83,8 +185,7 @@ def _label_columns(labels: object, predictions: object, names: Names | None) -> 
         if array.dtype.kind == "f" and bool(np.any(np.floor(array) != array) and not np.isnan(array).any()):
             raise BadInput(f"{what} holds fractions; give classes (of probabilities, take a threshold or the argmax).")
         codes, values = factorise(array, what)
-        absent = int((codes < 0).sum())
-        if absent:
+        if absent := int((codes < 0).sum()):
             raise BadInput(f"{absent} of {len(codes)} {what} are missing; drop or fill them first.")
         columns.append((codes, values))
     (truth, known), (said, claimed) = columns
@@ -95,18 +196,17 @@ def _label_columns(labels: object, predictions: object, names: Names | None) -> 
             f"labels such as {known[0]!r} and predictions such as {claimed[0]!r} are not of one type; "
             "give both as text or both as numbers."
         )
-    union = sorted(dict.fromkeys([*known, *claimed]), key=lambda value: cast(Any, value))
-    axis = named_axis(union, names, "label")
-    return recode(truth, known, axis.values), recode(said, claimed, axis.values), axis
+    axis = _named_axis(sorted(cast(Any, {*known, *claimed})), names, "label")
+    return _recode(truth, known, axis.values), _recode(said, claimed, axis.values), axis
 
 
 def _positive(axis: Axis, wanted: Hashable | None, *, declared: bool) -> tuple[Axis, int | None]:
     """The axis and the code of the positive label; None where more than two labels are compared one by one."""
     if len(axis) == 1 and not declared:  # the label that did not occur is still the other one
-        (only,) = axis.values
-        other = wanted if wanted is not None else {0: 1, -1: 1}.get(cast(Any, only), only)
+        only = cast(Any, axis.values[0])
+        other = wanted if wanted is not None else {0: 1, -1: 1}.get(only, only)
         if other != only:
-            pair = tuple(sorted((only, type(cast(Any, only))(other)), key=lambda value: cast(Any, value)))
+            pair = tuple(sorted((only, type(only)(other))))
             axis = Axis(pair, pair)
     if wanted is not None:
         return axis, axis.position(wanted, "label")
@@ -119,33 +219,27 @@ def _group_column(
     groups: object, length: int, missing: str, names: Names | Mapping[str, Names] | None
 ) -> tuple[Ints, Axis, tuple[str, ...]]:
     columns = _attribute_columns(groups)
-    attributes = []
-    for name, column in columns.items():
-        given = _names_of(name, names, several=len(columns) > 1)
-        attributes.append(_attribute(name, column, length, missing, given))
-    titles = tuple(attribute.name for attribute in attributes)
-    if len(attributes) == 1:
-        return attributes[0].codes, attributes[0].axis, titles
-    return (*_crossed(attributes), titles)
+    coded = [
+        _attribute(name, column, length, missing, _names_of(name, names, several=len(columns) > 1))
+        for name, column in columns.items()
+    ]
+    return (*(coded[0] if len(coded) == 1 else _crossed(coded)), tuple(columns))
 
 
 def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, several: bool) -> Names | None:
-    """The names of one attribute's values: under its own name, or all that are given where it is the only one."""
-    if names is None:
-        return None
-    if isinstance(names, Mapping) and isinstance(names.get(attribute), Sequence | Mapping):
-        found = names[attribute]
-        if not isinstance(found, str):
-            return found
-    if not several:
-        return cast("Names", names)
+    """Names of one attribute's values: those under its own name, or all that are given where it is the only one."""
+    found = names.get(attribute) if isinstance(names, Mapping) else None
+    if found is not None and not isinstance(found, str):
+        return found
+    if not several or names is None:
+        return cast("Names | None", names)
     if not isinstance(names, Mapping):
         raise BadInput("several attributes need group_names as a mapping from attribute to the names of its values.")
     return None
 
 
 def _attribute_columns(groups: object) -> dict[str, object]:
-    """Every attribute by its name: one for a vector, several for a mapping, a data frame or an array [N, A]."""
+    """Columns by attribute: one for a vector, several for a mapping, a data frame or an array [N, A]."""
     if isinstance(groups, Mapping):
         columns = {str(name): column for name, column in groups.items()}
     elif hasattr(groups, "columns"):  # a data frame
@@ -157,25 +251,24 @@ def _attribute_columns(groups: object) -> dict[str, object]:
         array = array_of(groups, "groups")
         if array.ndim != 2:
             return {str(getattr(groups, "name", None) or "group"): groups}
-        columns = {f"attribute {place + 1}": array[:, place] for place in range(array.shape[1])}
-        if len(columns) == 1:
+        if array.shape[1] == 1:
             return {"group": array[:, 0]}
+        columns = {f"attribute {place + 1}": array[:, place] for place in range(array.shape[1])}
     if not columns:
         raise BadInput("groups holds no attribute; give one vector per attribute, or groups=None.")
     return columns
 
 
-def _attribute(name: str, column: object, length: int, missing: str, names: Names | None) -> Attribute:
+def _attribute(name: str, column: object, length: int, missing: str, names: Names | None) -> tuple[Ints, Axis]:
     what = f"groups ({name})"
     array = vector_of(column, what)
     if len(array) != length:
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
-    codes, values = factorise(array, what)
-    if -1 in values:  # the code of a group that is not known, as in Batch
-        codes, values = _without(codes, values, values.index(-1))
+    codes, found = factorise(array, what)
+    values = [value for value in found if value != -1]  # the code of an unknown group, as in Batch
+    axis = _named_axis(values, names, "group")
+    codes = _recode(_recode(codes, found, values), values, axis.values)
     absent = int((codes < 0).sum())
-    axis = named_axis(values, names, "group")
-    codes = recode(codes, values, axis.values)
     if absent and missing == "error":
         raise MissingGroups(
             f"{absent} of {length} samples have no {name}; pass missing='ignore' to leave them out, "
@@ -186,25 +279,17 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
         axis = Axis((*axis.values, MISSING), (*axis.keys, MISSING))
         if len(set(axis.keys)) != len(axis):
             raise BadInput(f"a group is called {MISSING!r} already; rename it, or leave out missing='group'.")
-    return Attribute(name, codes, axis)
+    return codes, axis
 
 
-def _without(codes: Ints, values: list[Hashable], place: int) -> tuple[Ints, list[Hashable]]:
-    table = np.arange(len(values)) - (np.arange(len(values)) > place)
-    table[place] = -1
-    return np.where(codes < 0, -1, table[codes]).astype(np.int64), values[:place] + values[place + 1 :]
-
-
-def _crossed(attributes: list[Attribute]) -> tuple[Ints, Axis]:
+def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
     """Every combination of the attributes' values; those that nobody has keep their row."""
-    size = math.prod(len(attribute.axis) for attribute in attributes)
+    size = math.prod(len(axis) for _, axis in attributes)
     if size > MOST_GROUPS:
         raise BadInput(f"the attributes cross to {size} groups; merge values or cross fewer attributes.")
-    codes = np.zeros(len(attributes[0].codes), dtype=np.int64)
-    absent = np.zeros(len(codes), dtype=bool)
-    for attribute in attributes:
-        codes = codes * len(attribute.axis) + attribute.codes
-        absent |= attribute.codes < 0
-    values = tuple(product(*(attribute.axis.values for attribute in attributes)))
-    keys = tuple(product(*(attribute.axis.keys for attribute in attributes)))
-    return np.where(absent, -1, codes), Axis(values, keys)
+    crossed = np.zeros(len(attributes[0][0]), dtype=np.int64)
+    for codes, axis in attributes:
+        crossed = np.where((crossed < 0) | (codes < 0), -1, crossed * len(axis) + codes)
+    values = tuple(product(*(axis.values for _, axis in attributes)))
+    keys = tuple(product(*(axis.keys for _, axis in attributes)))
+    return crossed, Axis(values, keys)

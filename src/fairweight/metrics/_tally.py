@@ -1,35 +1,21 @@
-"""How often each (group, label, prediction) occurs, and what resampling makes of it."""
+"""How often each (group, label, prediction) occurs, and the bootstrap over these counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from fairweight.metrics._columns import Ints
+from fairweight.metrics._samples import CodedSamples, Ints
+from fairweight.metrics.rates import Amounts, Counts, Floats, Strata
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Amounts: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float64]"  # fractions of samples, where smoothed
-# What a draw keeps as it is: the number of samples, of samples in each group, or in each label x group.
-Strata: TypeAlias = Literal["all", "group", "cell"]
+if TYPE_CHECKING:
+    from fairweight.metrics.intervals import Intervals
+
 _CHUNK = 10_000_000  # numbers held at a time while resampling
-
-
-@dataclass(frozen=True)
-class Counts:
-    """All that the rates need, by group and label; draws may stand before."""
-
-    samples: Amounts  # [..., G, K] of this label
-    correct: Amounts  # [..., G, K] of this label and predicted so
-    predicted: Amounts  # [..., G, K] predicted as this label
-
-    def pooled(self) -> Counts:
-        """All groups as one."""
-        return Counts(*(part.sum(axis=-2, keepdims=True) for part in (self.samples, self.correct, self.predicted)))
 
 
 @dataclass(frozen=True)
@@ -41,34 +27,33 @@ class Tally:
     predictions: tuple[Ints, ...]  # [M] each
     frequency: Ints  # [M]
     shape: tuple[int, int]  # G, K
+    targets: Ints  # as in Counts
+    by_label: bool
 
     @classmethod
-    def of(cls, groups: Ints | None, labels: Ints, predictions: tuple[Ints, ...], shape: tuple[int, int]) -> Tally:
-        """Count the samples; without groups all are in one."""
-        K = shape[1]
-        key = labels.copy() if groups is None else groups * K + labels
-        for prediction in predictions:
-            key = key * K + prediction
+    def of(cls, samples: CodedSamples, *predictions: Ints) -> Tally:
+        """Count the samples with the predictions of some models; without groups all are in one."""
+        K = len(samples.label_axis)
+        groups = np.zeros_like(samples.labels) if samples.groups is None else samples.groups
+        shape = (1 if samples.groups is None else len(samples.group_axis), *[K] * (1 + len(predictions)))
+        key = np.ravel_multi_index((groups, samples.labels, *predictions), shape)
         key, frequency = np.unique(key, return_counts=True)
-        parts = []
-        for _ in predictions:
-            key, part = np.divmod(key, K)
-            parts.append(part)
-        group, label = np.divmod(key, K)
-        return cls(group, label, tuple(reversed(parts)), frequency, shape)
+        group, label, *predicted = np.unravel_index(key, shape)
+        targets = np.arange(K) if samples.positive is None else np.array([samples.positive])
+        return cls(group, label, tuple(predicted), frequency, (shape[0], K), targets, samples.groups is None)
 
     def counts(self, frequency: Amounts | None = None, model: int = 0) -> Counts:
         """Counts of one model's predictions, under the frequencies [..., M] given or its own."""
         frequency = self.frequency if frequency is None else frequency
-        G, K = self.shape
-        cell = self.groups * K + self.labels
-        right = self.predictions[model] == self.labels
-        flat = (
-            _sum_by(cell, frequency, G * K),
-            _sum_by(cell[right], frequency[..., right], G * K),
-            _sum_by(self.groups * K + self.predictions[model], frequency, G * K),
+        predictions = self.predictions[model]
+        right = predictions == self.labels
+        return Counts(
+            _sum_by(self.groups, self.labels, frequency, self.shape),
+            _sum_by(self.groups[right], self.labels[right], frequency[..., right], self.shape),
+            _sum_by(self.groups, predictions, frequency, self.shape),
+            self.targets,
+            self.by_label,
         )
-        return Counts(*(part.reshape(*part.shape[:-1], G, K) for part in flat))
 
     def smoothed(self) -> tuple[Tally, Floats]:
         """The tally and its frequencies with one right and one wrong sample per model added to every cell.
@@ -79,25 +64,22 @@ class Tally:
         K = self.shape[1]
         if K == 1:
             return self, self.frequency.astype(np.float64)
-        cell = np.unique(self.groups * K + self.labels)
-        group, label = np.divmod(cell, K)
+        group, label = np.divmod(np.unique(self.groups * K + self.labels), K)
         wrong = self._usual_mistake()[label]
-        models = len(self.predictions)
-        patterns = [[bool(bits >> model & 1) for model in range(models)] for bits in range(2**models)]
-        predictions = tuple(
-            np.concatenate([own, *(label if pattern[model] else wrong for pattern in patterns)])
-            for model, own in enumerate(self.predictions)
+        patterns = [right[::-1] for right in product((False, True), repeat=len(self.predictions))]  # by model
+        added = len(patterns) * len(label)
+        tally = replace(
+            self,
+            groups=np.concatenate([self.groups, *[group] * len(patterns)]),
+            labels=np.concatenate([self.labels, *[label] * len(patterns)]),
+            predictions=tuple(
+                np.concatenate([own, *(label if pattern[model] else wrong for pattern in patterns)])
+                for model, own in enumerate(self.predictions)
+            ),
+            frequency=np.concatenate([self.frequency, np.zeros(added, dtype=np.int64)]),
         )
-        extra = len(patterns)
-        share = 2.0 / extra  # one right and one wrong per model in all
-        tally = Tally(
-            np.concatenate([self.groups, *[group] * extra]),
-            np.concatenate([self.labels, *[label] * extra]),
-            predictions,
-            np.concatenate([self.frequency, np.zeros(len(cell) * extra, dtype=np.int64)]),
-            self.shape,
-        )
-        return tally, np.concatenate([self.frequency.astype(np.float64), np.full(len(cell) * extra, share)])
+        share = 2.0 / len(patterns)  # one right and one wrong per model in all
+        return tally, np.concatenate([self.frequency.astype(np.float64), np.full(added, share)])
 
     def _usual_mistake(self) -> Ints:
         """For every label [K], the other label that it is most often taken for."""
@@ -110,25 +92,24 @@ class Tally:
         usual: Ints = mistakes.argmax(axis=1).astype(np.int64)
         return usual
 
-    def _stratum(self, strata: Strata) -> Ints:
-        if strata == "all":
-            return np.zeros(len(self.groups), dtype=np.int64)
-        return self.groups if strata == "group" else self.groups * self.shape[1] + self.labels
 
-
-def _sum_by(key: Ints, values: Amounts, size: int) -> Amounts:
-    """Sum the values [..., M] that share a key [M]: [..., size]."""
-    total = np.zeros((*values.shape[:-1], size), dtype=values.dtype)
+def _sum_by(groups: Ints, labels: Ints, values: Amounts, shape: tuple[int, int]) -> Amounts:
+    """Sum the values [..., M] by group and label: [..., G, K]."""
+    G, K = shape
+    key = groups * K + labels
+    total = np.zeros((*values.shape[:-1], G * K), dtype=values.dtype)
     if len(key):
         order = np.argsort(key, kind="stable")
         present, starts = np.unique(key[order], return_index=True)
         total[..., present] = np.add.reduceat(values[..., order], starts, axis=-1)
-    return total
+    return total.reshape(*values.shape[:-1], G, K)
 
 
-def _resampled(tally: Tally, weight: Floats, draws: int, strata: Strata, rng: np.random.Generator) -> Iterator[Ints]:
+def _resampled(tally: Tally, weight: Floats, strata: Strata, settings: Intervals) -> Iterator[Ints]:
     """Frequencies of resampled samples, a chunk of draws [D, M] at a time: multinomial within each stratum."""
-    stratum = tally._stratum(strata)
+    rng, draws = np.random.default_rng(settings.seed), settings.draws
+    cell = tally.groups * tally.shape[1] + tally.labels
+    stratum = {"all": np.zeros_like(cell), "group": tally.groups, "cell": cell}[strata]
     order = np.argsort(stratum, kind="stable")
     edges = [*np.unique(stratum[order], return_index=True)[1].tolist(), len(order)]
     blocks = [order[start:stop] for start, stop in pairwise(edges)]
@@ -145,10 +126,9 @@ def _resampled(tally: Tally, weight: Floats, draws: int, strata: Strata, rng: np
 def bootstrap(
     tally: Tally,
     statistic: Callable[[tuple[Counts, ...]], Floats],
-    *,
-    draws: int,
-    seed: int,
+    settings: Intervals,
     strata: Strata,
+    *,
     smooth: bool,
 ) -> tuple[Floats, Floats]:
     """The statistic of the models' counts when samples are redrawn [draws, ...], and of what is drawn from [...]."""
@@ -156,7 +136,7 @@ def bootstrap(
     models = range(len(tally.predictions))
     parts = [
         statistic(tuple(drawn_from.counts(frequency, model) for model in models))
-        for frequency in _resampled(drawn_from, weight, draws, strata, np.random.default_rng(seed))
+        for frequency in _resampled(drawn_from, weight, strata, settings)
     ]
     centre = statistic(tuple(drawn_from.counts(weight, model) for model in models))
     return np.concatenate(parts), centre

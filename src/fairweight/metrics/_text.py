@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairweight.metrics._export import cell_keys, cell_records, group_records, name_of
-from fairweight.metrics._statistic import SCALARS
-from fairweight.metrics.estimate import Estimate
+from fairweight.metrics.intervals import Estimate
+from fairweight.metrics.rates import SCALARS
 
 if TYPE_CHECKING:
-    from fairweight.metrics.table import GroupTable
+    from fairweight.metrics.group_table import GroupTable
 
 MOST_ROWS = 30  # of more, the worst are shown
 _WIDEST = 32  # characters of a name
 _TITLES = {"n_positive": "positives", "tpr": "TPR", "fnr": "FNR", "fpr": "FPR", "selection_rate": "selected"}
-_SUMMARY = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "worst_group_accuracy": "worst group's accuracy",
-    "tprd": "TPRD",
-    "max_fnr": "maxFNR",
-    "fpr_gap": "FPR gap",
-    "equalised_odds_gap": "equalised-odds gap",
-    "selection_rate_gap": "selection-rate gap",
-    "tpr_std": "TPR, standard deviation",
-    "tpr_worst_tenth": "TPR, worst tenth",
-}
 
 
 def text_of(table: GroupTable, width: int | None = None) -> str:
@@ -38,27 +25,24 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
 
     width: of a terminal; the last columns of rates that would not fit are left out, down to one, and named.
     """
-    title = table.attributes[0] if len(table.attributes) == 1 else ", ".join(table.attributes)
+    title = ", ".join(table.attributes)
     shown = [metric for metric in table.metrics if metric not in _hidden(table)]
-    columns = ["n", *([] if table.by_label or table.has_cells else ["n_positive"]), *shown]
+    fixed = ["n"] if table.by_label or table.has_cells else ["n", "n_positive"]
     titles = _TITLES | ({"tpr": "mean TPR"} if table.has_cells else {})
+    records = group_records(table)
     lost: list[str] = []
     while True:
-        text = _rows(title, list(table.groups), group_records(table), columns, titles, worst_by="accuracy")
+        text = _rows(title, list(table.groups), records, [*fixed, *shown], titles, worst_by="accuracy")
         if width is None or len(shown) < 2 or max(map(_width, text.split("\n"))) <= width:
             break
         lost.insert(0, shown.pop())
-        columns.remove(lost[0])
     parts = [text]
     if table.has_cells:
         keys: list[Hashable] = [(name_of(label), name_of(group)) for label, group in cell_keys(table)]
-        parts.append(
-            _rows(f"label, {title}", keys, cell_records(table), ["n", "tpr", "fpr", "selection_rate"], _TITLES, "tpr")
-        )
-    summary = [
-        [_SUMMARY.get(name, _shortened(name)), str(table.estimate(name))] for name in (*SCALARS, *table.own_metrics)
-    ]
-    parts.append(_aligned(summary))
+        columns = ["n", "tpr", "fpr", "selection_rate"]
+        parts.append(_rows(f"label, {title}", keys, cell_records(table), columns, _TITLES, worst_by="tpr"))
+    summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
+    parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
     narrow = [f"Not shown for want of width: {', '.join(titles.get(name, name) for name in lost)}."] if lost else []
     return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow])])
 
@@ -80,14 +64,12 @@ def _rows(
 ) -> str:
     order = list(range(len(keys)))
     if len(keys) > MOST_ROWS:
-        worst = np.argsort([record[worst_by] for record in records], kind="stable")  # NaNs last
-        order = worst[:MOST_ROWS].tolist()
+        order = np.argsort([record[worst_by] for record in records], kind="stable")[:MOST_ROWS].tolist()  # NaNs last
     lines = [[_shortened(title), *(titles.get(column, _shortened(column)) for column in columns)]]
     for place in order:
         lines.append([_shortened(name_of(keys[place])), *(_cell(records[place], column) for column in columns)])
-    text = _aligned(lines)
     left = len(keys) - len(order)
-    return text if not left else f"{text}\nThe {len(order)} worst; to_pandas() has the other {left} too."
+    return _aligned(lines) + (f"\nThe {len(order)} worst; to_pandas() has the other {left} too." if left else "")
 
 
 def _cell(record: dict[str, float], column: str) -> str:
@@ -97,8 +79,7 @@ def _cell(record: dict[str, float], column: str) -> str:
 
 
 def _notes(table: GroupTable) -> list[str]:
-    level = f"{100 * table.intervals.level:g} %"
-    notes = [f"{table.n} samples; intervals at {level} ({table.intervals.method})."]
+    notes = [f"{table.n} samples; intervals at {100 * table.intervals.level:g} % ({table.intervals.method})."]
     floor = table.noise_floor().tprd
     if not math.isnan(floor.value):
         notes.append(f"Equal groups of these sizes would show a TPRD of {floor} by sampling alone.")
@@ -106,13 +87,13 @@ def _notes(table: GroupTable) -> list[str]:
         notes.append(f"{table.n_missing} samples are left out: their group is missing.")
     if not table.by_label and not table.has_cells:
         notes.append(f"Positive label: {_shortened(name_of(table.targets[0]))}.")
-    trials = table.numbers.cell_trials("tpr").T.ravel().tolist()
-    empty = [key for key, n in zip(cell_keys(table), trials, strict=True) if n == 0]
-    if empty:
-        names = [
-            _shortened(name_of(group if table.by_label or not table.has_cells else (label, name_of(group))))
-            for label, group in empty
-        ]
+    trials = table.numbers["tpr"].trials.T.ravel().tolist()
+    names = [
+        _shortened(f"{label}, {name_of(group)}" if table.has_cells else name_of(group))
+        for (label, group), n in zip(cell_keys(table), trials, strict=True)
+        if n == 0
+    ]
+    if names:
         rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
         notes.append(
             f"No TPR, and no part in the gaps, for want of samples of that label: {'; '.join(names[:5])}{rest}."
@@ -121,8 +102,10 @@ def _notes(table: GroupTable) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Columns that the text takes in a terminal: East Asian wide characters two, combining marks none."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    """Columns that the text takes in a terminal."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _shortened(text: str) -> str:
@@ -135,7 +118,7 @@ def _shortened(text: str) -> str:
 
 def _aligned(lines: list[list[str]]) -> str:
     """Columns side by side: the first to the left, the others to the right."""
-    widths = [max(_width(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
 
     def row(line: list[str]) -> str:
         cells = [" " * (width - _width(text)) + text for text, width in zip(line[1:], widths[1:], strict=True)]

@@ -13,9 +13,8 @@ import math
 from torch import Tensor
 
 from fairweight.errors import BadInput
-from fairweight.metagradient.displacement import evaluate
-from fairweight.types import Batch
-from fairweight.types import Objective as ObjectiveFunction
+from fairweight.metagradient.solve import evaluate
+from fairweight.types import Batch, ObjectiveFunction
 
 
 class Objective:

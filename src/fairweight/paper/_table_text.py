@@ -1,33 +1,40 @@
-"""A record of a table, for a terminal: ours beside printed, one block per number."""
+"""A record of a table for a terminal, and the cells and Markdown tables of pages."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fairweight.paper.run_numbers import BESIDE
-from fairweight.runs.seed_mean import Mean
+from fairweight.runs.statistics import BESIDE, mean_text
 
 WIDTH = 110
+Record = Mapping[str, Any]
 
 
-def text_of(record: Mapping[str, Any]) -> str:
-    """The whole of it."""
-    return "\n".join(_lines(record))
+def markdown(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown."""
+    named = list(titles)
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (named, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(named), *lines[1:]])
 
 
-def mean_text(entry: Mapping[str, Any], digits: int = 2) -> str:
-    """A mean with its error, as a record holds it."""
-    if entry.get("mean") is None:
+def seeds_text(n: int) -> str:
+    """How many seeds, in words."""
+    return f"{n} seed" if n == 1 else f"{n} seeds"
+
+
+def printed_text(entry: Mapping[str, Any]) -> str:
+    """The printed number that stands beside a mean of ours."""
+    return mean_text(entry.get("printed") or {})
+
+
+def difference_text(entry: Mapping[str, Any]) -> str:
+    """A difference with its error and p-value: "-1.53 ± 0.42 (p 0.01)"."""
+    if entry["mean"] is None:
         return "–"
-    error = entry.get("standard_error")
-    return Mean(entry["mean"], float("nan") if error is None else error, entry.get("n") or 1).text(digits)
-
-
-def in_digits(value: float, digits: int) -> str:
-    """With so many digits after the point; small numbers that these would hide, in two figures."""
-    return f"{value:.{digits}f}" if digits == 0 or value == 0 or abs(value) >= 10.0**-digits else f"{value:.1e}"
+    error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
+    return f"{entry['mean']:+.2f}{error}" + ("" if entry["p"] is None else f" (p {entry['p']:.2g})")
 
 
 def share_text(share: float | None) -> str:
@@ -35,85 +42,83 @@ def share_text(share: float | None) -> str:
     return "–" if share is None else f"{round(share)} %"
 
 
-def size_line(record: Mapping[str, Any]) -> str:
-    """Which size was run, in words."""
+def beside_keys(record: Record) -> list[str]:
+    """The numbers beside the printed ones that any row has."""
+    return [key for key in BESIDE if any(key in row["beside"] for row in record["rows"])]
+
+
+def beside_text(row: Mapping[str, Any], key: str) -> str:
+    """Such a number's mean; one that its digits would hide is written in two figures."""
+    if key not in row["beside"]:
+        return "–"
+    value, digits = row["beside"][key]["mean"], BESIDE[key][1]
+    return f"{value:.{digits}f}" if digits == 0 or value == 0 or abs(value) >= 10.0**-digits else f"{value:.1e}"
+
+
+def size_line(record: Record) -> str:
+    """Which size was run, as a sentence."""
     return f"Size: {size_name(record)}: {record['about']}"
 
 
-def is_whole(record: Mapping[str, Any]) -> bool:
+def is_whole(record: Record) -> bool:
     """Whether nothing of the protocol was shortened; the first records tell it by their size alone."""
     return bool(record.get("whole", record["size"] == "paper"))
 
 
-def size_name(record: Mapping[str, Any]) -> str:
-    """Quick, short or full; where the epochs were changed, their number."""
+def size_name(record: Record) -> str:
+    """Quick, short or full; if the epochs were changed, their number."""
     if is_whole(record):
         return "full"
     return f"{record['epochs']} epochs" if record["size"] == "paper" else str(record["size"])
 
 
-def _lines(record: Mapping[str, Any]) -> Iterator[str]:
-    rows = record["rows"]
-    width = max([len(row["title"]) for row in rows] + [len(_head(number)) for number in record["numbers"]]) + 2
+def text_of(record: Record) -> str:
+    """The record for a terminal: ours beside printed, one block per number."""
+    return "\n".join(_lines(record))
+
+
+def _lines(record: Record) -> Iterator[str]:
+    rows, numbers, printed = record["rows"], record["numbers"], record["printed"]
+    units = [f" in {number['unit']}" if number["unit"] else "" for number in numbers]
+    heads = [f"{n['title']}{unit}, {n['better']} is better" for n, unit in zip(numbers, units, strict=True)]
+    width = max(len(title) for title in [*heads, *(row["title"] for row in rows)]) + 2
     yield f"{record['table']}: {record['title']}"
     yield from textwrap.wrap(size_line(record), WIDTH)
-    if not is_whole(record) and record["printed"]:
+    if not is_whole(record) and printed:
         yield "At this size a verdict says how far these runs are from the printed numbers; it is no reproduction."
-    for number in record["numbers"]:
+    for number, head in zip(numbers, heads, strict=True):
         yield ""
-        heads = f"{'n':>3s}  {'ours':>15s}"
-        heads += f"  {'printed':>15s}  verdict" if record["printed"] else ""
-        yield f"{_head(number):{width}s}{heads}"
-        yield from (f"{row['title']:{width}s}{_number(row['means'][number['key']], record['printed'])}" for row in rows)
+        yield f"{head:{width}s}{'n':>3s}  {'ours':>15s}" + (f"  {'printed':>15s}  verdict" if printed else "")
+        for row in rows:
+            yield f"{row['title']:{width}s}{_cells(row['means'][number['key']], printed)}"
     yield ""
-    yield from _beside(rows, width)
-    yield from _compared(record, width)
-    yield from _closed(record)
+    if keys := beside_keys(record):
+        yield f"{'Beside it (means over seeds)':{width}s}" + "".join(f"  {BESIDE[key][0]}" for key in keys)
+    for row in rows if keys else ():
+        cells = (f"  {beside_text(row, key):>{len(BESIDE[key][0])}s}" for key in keys)
+        yield f"{row['title']:{width}s}{''.join(cells)}"
+    yield from _differences(record, width)
+    yield from _gap_closed(record)
     yield from _small_print(record)
 
 
-def _head(number: Mapping[str, Any]) -> str:
-    unit = f" in {number['unit']}" if number["unit"] else ""
-    return f"{number['title']}{unit}, {number['better']} is better"
-
-
-def _number(entry: Mapping[str, Any], with_printed: bool) -> str:
+def _cells(entry: Mapping[str, Any], with_printed: bool) -> str:
     line = f"{entry['n']:3d}  {mean_text(entry):>15s}"
     if not with_printed:
         return line
-    printed = entry.get("printed")
-    if printed is None:
+    if "printed" not in entry:
         return f"{line}  {'–':>15s}"
-    verdict = entry.get("verdict")
-    why = "" if verdict is None else f"{verdict} ({entry['why']})"
-    return f"{line}  {mean_text({**printed, 'n': printed['runs']}):>15s}  {why}"
+    verdict = f"{entry['verdict']} ({entry['why']})" if "verdict" in entry else ""
+    return f"{line}  {printed_text(entry):>15s}  {verdict}"
 
 
-def _beside(rows: list[dict[str, Any]], width: int) -> Iterator[str]:
-    keys = [key for key in BESIDE if any(key in row["beside"] for row in rows)]
-    if not keys:
-        return
-    yield f"{'Beside it (means over seeds)':{width}s}" + "".join(f"  {BESIDE[key][0]}" for key in keys)
-    for row in rows:
-        cells = []
-        for key in keys:
-            title, digits = BESIDE[key]
-            entry = row["beside"].get(key)
-            text = "–" if entry is None else in_digits(entry["mean"], digits)
-            cells.append(f"  {text:>{len(title)}s}")
-        yield f"{row['title']:{width}s}{''.join(cells)}"
-
-
-def _compared(record: Mapping[str, Any], width: int) -> Iterator[str]:
+def _differences(record: Record, width: int) -> Iterator[str]:
     titles = {row["key"]: row["title"] for row in record["rows"]}
     lines = []
     for row in record["rows"]:
         for other, found in row["compared"].items():
-            cells = [
-                f"{n['title']} {found[n['key']]['mean']:+.2f}{_error(found[n['key']])}{_p(found[n['key']])}"
-                for n in record["numbers"]
-                if found[n["key"]]["mean"] is not None
-            ]
+            known = [n for n in record["numbers"] if found[n["key"]]["mean"] is not None]
+            cells = [f"{n['title']} {difference_text(found[n['key']])}" for n in known]
             if cells:
                 lines.append(f"{row['title']:{width}s}against {titles[other]}: {', '.join(cells)}")
     if lines:
@@ -122,15 +127,7 @@ def _compared(record: Mapping[str, Any], width: int) -> Iterator[str]:
         yield from lines
 
 
-def _error(entry: Mapping[str, Any]) -> str:
-    return "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
-
-
-def _p(entry: Mapping[str, Any]) -> str:
-    return "" if entry["p"] is None else f" (p {entry['p']:.2g})"
-
-
-def _closed(record: Mapping[str, Any]) -> Iterator[str]:
+def _gap_closed(record: Record) -> Iterator[str]:
     titles = {row["key"]: row["title"] for row in record["rows"]}
     if not record.get("gap_closed"):
         return
@@ -140,12 +137,11 @@ def _closed(record: Mapping[str, Any]) -> Iterator[str]:
         cells = []
         for number, title in (("tprd", "TPRD"), ("accuracy", "accuracy")):
             ours, printed = found[number]["ours"], found[number]["printed"]
-            beside = "" if printed is None else f" ({share_text(printed)})"
-            cells.append(f"{title} {share_text(ours)}{beside}")
+            cells.append(f"{title} {share_text(ours)}" + ("" if printed is None else f" ({share_text(printed)})"))
         yield f"  {titles[key]}: {', '.join(cells)}"
 
 
-def _small_print(record: Mapping[str, Any]) -> Iterator[str]:
+def _small_print(record: Record) -> Iterator[str]:
     yield ""
     if record["printed"]:
         yield from textwrap.wrap(f"Verdict: {record['test']}.", WIDTH)
@@ -154,6 +150,5 @@ def _small_print(record: Mapping[str, Any]) -> Iterator[str]:
     for remark in record["remarks"]:
         yield from textwrap.wrap(remark, WIDTH, initial_indent="- ", subsequent_indent="  ")
     if record["options"]:
-        yield from textwrap.wrap(
-            "Options: " + ", ".join(f"{key}={value}" for key, value in record["options"].items()) + ".", WIDTH
-        )
+        options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
+        yield from textwrap.wrap(f"Options: {options}.", WIDTH)

@@ -1,4 +1,4 @@
-"""What a table would run: rows, seeds and options, before anything is trained."""
+"""Plan a table: its rows, seeds and options, before anything is trained."""
 
 from __future__ import annotations
 
@@ -32,13 +32,9 @@ class Planned:
         return [row.spec_for(seed) for seed in self.seeds for row in self.asked if row.spec is not None]
 
     def run_names(self) -> dict[str, str]:
-        """By fingerprint: what to call a run."""
-        return {
-            row.spec_for(seed).fingerprint: f"{row.title}, seed {seed}"
-            for seed in self.seeds
-            for row in self.asked
-            if row.spec is not None
-        }
+        """What to call each run, by fingerprint."""
+        trained = [row for row in self.asked if row.spec is not None]
+        return {row.spec_for(s).fingerprint: f"{row.title}, seed {s}" for s in self.seeds for row in trained}
 
     def heading(self) -> dict[str, Any]:
         """What the table is, at this size and with these options."""
@@ -71,28 +67,33 @@ class Planned:
         return {**self.heading(), "seeds": list(self.seeds), "rows": rows, "command": self.command}
 
     def text(self) -> str:
-        """For people: rows, sizes and options, those not chosen too."""
-        lines = [f"{self.name}: {catalog.summary(FOLDER, self.name)}"]
-        lines += [f"{size_line(self.heading())} Seeds: {len(self.seeds)}.", "", "Rows:"]
-        width = max(len(row.key) for row in self.every) + 2
-        for row in self.every:
-            mark = "*" if row in self.asked else " "
-            lines.append(
-                f" {mark} {row.key:{width}s}{row.title}{' (extra: name it to run it)' * (row.kind == 'extra')}"
-            )
-        lines += ["", f"{self._runs()} Options (--option NAME=VALUE):"]
-        for name, option in self.table.options.items():
-            choices = f" [{'|'.join(option.choices)}]" if option.choices else ""
-            lines.append(f"   {name}={self.plan.options[name]}{choices}: {option.about}")
-        return "\n".join(lines)
-
-    def _runs(self) -> str:
-        """How many trainings: those of the rows, and those that rows choose their samples or weights by."""
+        """For a terminal: rows, sizes and options, those not chosen too."""
         from fairweight.runs.pool import with_prerequisites
 
-        rows = {spec.fingerprint for spec in self.specs()}
-        first = len(with_prerequisites(self.specs())) - len(rows)
-        return f"{len(rows)} runs, marked *{f', and {first} that they build on' if first else ''}."
+        width = max(len(row.key) for row in self.every) + 2
+        rows = []
+        for row in self.every:
+            extra = " (extra: name it to run it)" if row.kind == "extra" else ""
+            rows.append(f" {'*' if row in self.asked else ' '} {row.key:{width}s}{row.title}{extra}")
+        runs = len({spec.fingerprint for spec in self.specs()})
+        first = len(with_prerequisites(self.specs())) - runs  # those that rows choose their samples or weights by
+        options = []
+        for name, option in self.table.options.items():
+            choices = f" [{'|'.join(option.choices)}]" if option.choices else ""
+            options.append(f"   {name}={self.plan.options[name]}{choices}: {option.about}")
+        return "\n".join(
+            [
+                f"{self.name}: {catalog.summary(FOLDER, self.name)}",
+                f"{size_line(self.heading())} Seeds: {len(self.seeds)}.",
+                "",
+                "Rows:",
+                *rows,
+                "",
+                f"{runs} runs, marked *{f', and {first} that they build on' if first else ''}. "
+                "Options (--option NAME=VALUE):",
+                *options,
+            ]
+        )
 
 
 def planned(
@@ -115,13 +116,15 @@ def planned(
     if count < 1:
         raise BadInput(f"seeds is {count}; run at least 1.")
     every = table.rows(plan)
-    which = range(first_seed, first_seed + count)
-    words = ["fairweight reproduce", name]
-    words += [] if plan.size.name == "paper" else [f"--{plan.size.name}"]
-    words += [f"--seeds {count}"]
-    words += [] if first_seed == 0 else [f"--seed {first_seed}"]
-    words += [] if rows is None else [f"--rows {','.join(rows)}"]
-    words += [] if epochs is None else [f"--epochs {epochs}"]
     changed = {key: value for key, value in plan.options.items() if value != table.options[key].default}
-    words += [f"--option {key}={value}" for key, value in changed.items()]
-    return Planned(name, table, plan, every, pick(every, rows), which, " ".join(words))
+    words = [
+        f"fairweight reproduce {name}",
+        "" if plan.size.name == "paper" else f"--{plan.size.name}",
+        f"--seeds {count}",
+        "" if first_seed == 0 else f"--seed {first_seed}",
+        "" if rows is None else f"--rows {','.join(rows)}",
+        "" if epochs is None else f"--epochs {epochs}",
+        *(f"--option {key}={value}" for key, value in changed.items()),
+    ]
+    command = " ".join(word for word in words if word)
+    return Planned(name, table, plan, every, pick(every, rows), range(first_seed, first_seed + count), command)

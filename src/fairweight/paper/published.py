@@ -6,7 +6,6 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 FILE = Path(__file__).with_name("published.toml")
 
@@ -24,9 +23,7 @@ class Printed:
 class PrintedTable:
     """One printed table."""
 
-    name: str
     label: str  # its \\label in the paper's source
-    title: str
     runs: int | None
     rows: dict[str, dict[str, Printed]]  # by row as printed, then by number
 
@@ -34,18 +31,16 @@ class PrintedTable:
 @cache
 def tables() -> dict[str, PrintedTable]:
     """Every printed table by the name that `fairweight reproduce` takes."""
-    content = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    return {name: _table(name, entry) for name, entry in content["tables"].items()}
-
-
-def _table(name: str, entry: dict[str, Any]) -> PrintedTable:
-    runs = entry.get("runs")
-    rows = {
-        row["row"]: {
-            key: Printed(float(value[0]), float(value[1]) if len(value) > 1 else None, runs)
-            for key, value in row.items()
-            if key != "row"
+    found = {}
+    for name, entry in tomllib.loads(FILE.read_text(encoding="utf-8"))["tables"].items():
+        runs = entry.get("runs")
+        rows = {
+            row["row"]: {
+                key: Printed(float(value[0]), float(value[1]) if len(value) > 1 else None, runs)
+                for key, value in row.items()
+                if key != "row"
+            }
+            for row in entry["rows"]
         }
-        for row in entry["rows"]
-    }
-    return PrintedTable(name, entry["label"], entry["title"], runs, rows)
+        found[name] = PrintedTable(entry["label"], runs, rows)
+    return found

@@ -1,4 +1,4 @@
-"""What was measured, kept: records/<date>_<what>/record.json, and the pages that are made from it.
+"""Keep what was measured: records/<date>_<what>/record.json, and the pages that are made from it.
 
     python -m fairweight.paper.records            # docs/results.md and the marked places of other pages
 
@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.errors import BadInput, FolderRefused
+from fairweight.paper._table_text import size_name
 from fairweight.paper.plan import planned
-from fairweight.paper.summary import with_statistics
+from fairweight.paper.verdict import with_statistics
 from fairweight.runs.provenance import all_versions
 from fairweight.training.state import write_atomically
 
 FILE = "record.json"
-_IDENTITY = ("kind", "table", "size", "epochs", "options")
+Record = Mapping[str, Any]
 
 
-def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
+def keep(record: Record, folder: str | Path) -> Path:
     """Write a record into its own folder under this one; one of the same day and settings is added to.
 
     One of the same day and other settings stays as it is, and this one's folder gets a number.
@@ -34,7 +35,7 @@ def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
         number = 2
         while path.is_file():
             before = read(path)
-            if same_settings(before, record):
+            if settings_of(before) == settings_of(record):
                 record = merged([before, record])
                 break
             path = Path(folder) / f"{name_of(record)}-{number}" / FILE
@@ -48,8 +49,8 @@ def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
     return path
 
 
-def name_of(record: Mapping[str, Any]) -> str:
-    """<date>_<what>, and the size where it is not the full one."""
+def name_of(record: Record) -> str:
+    """<date>_<what>, and the size if it is not the full one."""
     what = record.get("table") or record.get("name") or record["kind"]
     size = "" if record.get("whole", True) else f"-{record['size']}" if record["size"] != "paper" else "-shortened"
     return f"{record['date'][:10]}_{what}{size}"
@@ -61,9 +62,8 @@ def read(path: Path) -> dict[str, Any]:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
-    if values.get("kind") == "reproduce":  # a table may have got another option since: it was at its default then
-        defaults = {name: option.default for name, option in planned(values["table"]).table.options.items()}
-        values["options"] = {**defaults, **values["options"]}
+    if values.get("kind") == "reproduce":  # an option that the table has got since was at its default then
+        values["options"] = {**planned(values["table"]).plan.options, **values["options"]}
     return values
 
 
@@ -72,35 +72,42 @@ def read_all(folder: str | Path) -> dict[str, dict[str, Any]]:
     return {path.parent.name: read(path) for path in sorted(Path(folder).glob(f"*/{FILE}"))}
 
 
-def same_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two records are of the same table, size and options, so that their seeds belong together."""
-    return all(a.get(key) == b.get(key) for key in _IDENTITY)
+def settings_of(record: Record) -> str:
+    """Table, size, epochs and options: the seeds of records that share them belong together."""
+    return json.dumps([record.get(key) for key in ("table", "size", "epochs", "options")], sort_keys=True)
 
 
-def merged(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def other_options(record: Record) -> list[str]:
+    """The options that are not at their defaults."""
+    usual = planned(record["table"]).plan.options
+    return [f"{key}={value}" for key, value in record["options"].items() if key in usual and value != usual[key]]
+
+
+def section_name(record: Record) -> str:
+    """The table, its size, and the options that are not at their defaults."""
+    return ", ".join([record["table"], size_name(record), *other_options(record)])
+
+
+def merged(records: Iterable[Record]) -> dict[str, Any]:
     """One record of all seeds and rows; of a seed that was run twice the later one counts."""
     every = list(records)
     last = every[-1]
     rows: dict[str, dict[str, Any]] = {}
+    commands: list[str] = []
+    walls: dict[str, float] = {}  # by when a command was started: what it took, as far as it has told
     for record in every:
         for row in record["rows"]:
             known = rows.get(row["key"])
             if known is None or known["spec"] != row["spec"]:
                 rows[row["key"]] = dict(row)  # another training under the same name: the later one alone counts
                 continue
-            seeds = {**known["seeds"], **row["seeds"]}
+            seeds = dict(sorted({**known["seeds"], **row["seeds"]}.items(), key=lambda found: int(found[0])))
             failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
-            rows[row["key"]] = {**row, "seeds": dict(sorted(seeds.items(), key=lambda s: int(s[0]))), "failed": failed}
+            rows[row["key"]] = {**row, "seeds": seeds, "failed": failed}
+        commands += record.get("commands") or [record["command"]]
+        walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
     plan = planned(last["table"], size=last["size"], options=last["options"])
     order = {row.key: place for place, row in enumerate(plan.every)}
-    union = {
-        key: list(dict.fromkeys(item for record in every for item in record.get(key, ())))
-        for key in ("devices", "commits")
-    }
-    commands = [c for record in every for c in record.get("commands", [record.get("command")]) if c]
-    walls: dict[str, float] = {}  # by when a command was started: what it took, as far as it has told
-    for record in every:
-        walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
     return with_statistics(
         {
             **last,
@@ -110,7 +117,8 @@ def merged(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             "walls": walls,
             "wall_seconds": round(sum(walls.values()), 1),
             "versions": all_versions(record["versions"] for record in every),
-            **union,
+            "devices": list(dict.fromkeys(device for record in every for device in record["devices"])),
+            "commits": list(dict.fromkeys(commit for record in every for commit in record["commits"])),
         }
     )
 

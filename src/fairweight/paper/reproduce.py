@@ -1,52 +1,49 @@
-"""A published table, run: every row over seeds, ours beside printed, with a verdict."""
+"""Run a published table: every row over seeds, ours beside printed, with a verdict."""
 
 from __future__ import annotations
 
 import datetime
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from fairweight.errors import FairweightError
-from fairweight.paper import moved_decisions as controls
-from fairweight.paper import run_numbers as numbers
+from fairweight.paper.moved_decisions import class_bias, same_rate
 from fairweight.paper.plan import Planned, planned
-from fairweight.paper.summary import with_statistics
 from fairweight.paper.tables import Row
-from fairweight.runs._job import Outcome, Watcher
+from fairweight.paper.verdict import with_statistics
+from fairweight.runs._job import Outcome
 from fairweight.runs.folder import RUN, RunFolder
-from fairweight.runs.pool import EngineName, run_all
+from fairweight.runs.pool import run_each
 from fairweight.runs.provenance import of_runs
-from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import numbers_in, numbers_of
 
 __all__ = ["planned", "reproduce"]
+KEEP_EVERY = 60.0  # seconds between records while runs go on: a kill loses minutes, not hours
 
 
 def reproduce(
     what: Planned,
     out: str | Path,
     *,
-    engine: EngineName = "processes",
-    jobs: int | None = None,
-    device: str = "cpu",
-    data_dir: str | Path | None = None,
-    download: bool = False,
-    watcher: Watcher | None = None,
-    keep: Callable[[dict[str, Any]], object] | None = None,
+    keep: Callable[[dict[str, Any]], object] = lambda record: None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Run the table's rows over seeds into a pool of run folders under `out`, and say what came out, as plain values.
+    """Run the table's rows over seeds into a pool of run folders under `out`; return the record, plain values.
 
-    Rows that were not asked for stand in the result too where their runs are in the pool already. keep: given the
-    record as it stands, now and then.
+    Rows that were not asked for stand in the record too if their runs are in the pool already. keep is given the
+    record as it stands, now and then. options: engine, jobs, device, data_dir, download and watcher, as for
+    runs.pool.run_each.
     """
     pool = Path(out) / "runs"
     started, when = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat()
-    specs = what.specs()
     outcomes: dict[str, Outcome] = {}
 
     def record() -> dict[str, Any]:
         entries = [_entry(what, row, pool, outcomes) for row in what.every]
+        trained = [_folder(row, seed, pool) for row in what.every if row.spec is not None for seed in what.seeds]
         return with_statistics(
             {
                 **what.heading(),
@@ -56,47 +53,18 @@ def reproduce(
                 "wall_seconds": (took := round(time.monotonic() - started, 1)),
                 "walls": {when: took},
                 "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                **of_runs(folder.read(RUN) for folder in _folders(what, pool) if folder.finished),
+                **of_runs(folder.read(RUN) for folder in trained if folder.finished),
             }
         )
 
-    run_all(
-        specs,
-        pool,
-        engine=engine,
-        jobs=jobs,
-        device=device,
-        data_dir=data_dir,
-        download=download,
-        watcher=_Keeping(watcher or Watcher(), outcomes, lambda: keep(record()) if keep is not None else None),
-    )
+    kept = time.monotonic()
+    with closing(run_each(what.specs(), pool, **options)) as finished:
+        for outcome in finished:
+            outcomes[outcome.spec.fingerprint] = outcome
+            if time.monotonic() - kept >= KEEP_EVERY:
+                keep(record())
+                kept = time.monotonic()
     return record()
-
-
-class _Keeping(Watcher):
-    """Notes what became of each run, and has the record kept now and then: a kill loses minutes, not hours."""
-
-    def __init__(
-        self, inner: Watcher, outcomes: dict[str, Outcome], keep: Callable[[], object], every: float = 60
-    ) -> None:
-        self.inner, self.outcomes, self.keep, self.every = inner, outcomes, keep, every
-        self._last = time.monotonic()
-
-    def on_start(self, specs: list[Spec]) -> None:
-        self.inner.on_start(specs)
-
-    def on_epoch(self, fingerprint: str, epoch: int, epochs: int) -> None:
-        self.inner.on_epoch(fingerprint, epoch, epochs)
-
-    def on_outcome(self, outcome: Outcome) -> None:
-        self.inner.on_outcome(outcome)
-        self.outcomes[outcome.spec.fingerprint] = outcome
-        if time.monotonic() - self._last >= self.every:
-            self.keep()
-            self._last = time.monotonic()
-
-    def on_end(self) -> None:
-        self.inner.on_end()
 
 
 def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
@@ -130,26 +98,28 @@ def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome])
 
 
 def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:
-    if row.moved is not None:
-        by_key = {other.key: other for other in what.every}
-        folder = _folder(by_key[row.moved.of], seed, pool)
-        if row.moved.how == "class-bias":
-            return numbers.of_table(controls.class_bias(folder)) if folder.finished else None
-        assert row.moved.like is not None
-        like = _folder(by_key[row.moved.like], seed, pool)
-        return numbers.of_table(controls.same_rate(folder, like)) if folder.finished and like.finished else None
-    folder = _folder(row, seed, pool)
-    if not folder.finished:
+    """None while a run that they need is not finished."""
+    by_key = {other.key: other for other in what.every}
+    needed = (row.key,) if row.moved is None else row.moved.needs
+    folders = [_folder(by_key[key], seed, pool) for key in needed]
+    if not all(folder.finished for folder in folders):
         return None
-    wanted = {number.key for number in what.table.numbers}
-    ratios = numbers.loss_ratios(folder) if "loss_ratio" in wanted else {}
-    return {**numbers.of_run(folder), **ratios}
+    if row.moved is not None:
+        table = class_bias(*folders) if row.moved.how == "class-bias" else same_rate(*folders)
+        return numbers_in(table.to_dict())
+    wanted = any(number.key == "loss_ratio" for number in what.table.numbers)
+    return {**numbers_of(folders[0]), **(_loss_ratios(folders[0]) if wanted else {})}
 
 
 def _folder(row: Row, seed: int, pool: Path) -> RunFolder:
     return RunFolder(pool / row.spec_for(seed).folder_name)
 
 
-def _folders(what: Planned, pool: Path) -> list[RunFolder]:
-    """Of every row that is trained, asked for or not."""
-    return [_folder(row, seed, pool) for row in what.every if row.spec is not None for seed in what.seeds]
+def _loss_ratios(folder: RunFolder, label: str = "2") -> dict[str, float]:
+    """EMA loss of the training samples with this label over that of the others, plain and weighted."""
+    weights = folder.read_weights()
+    those = weights["label"].astype(str) == label
+    return {
+        name: float(weights.loc[those, column].mean() / weights.loc[~those, column].mean())
+        for name, column in {"loss_ratio": "ema_loss", "weighted_loss_ratio": "ema_weighted_loss"}.items()
+    }

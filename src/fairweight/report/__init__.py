@@ -10,9 +10,9 @@ training left of each sample where there was training. `apps/audit.py` fills one
 file of predictions.
 """
 
-from fairweight.report.audit import Audit, Baseline, Trained
+from fairweight.report.audit import Audit, Baseline, Finding, Trained
 from fairweight.report.card import model_card
-from fairweight.report.findings import Finding, findings
+from fairweight.report.findings import findings
 from fairweight.report.page import html
 
 __all__ = ["Audit", "Baseline", "Finding", "Trained", "findings", "html", "model_card"]

@@ -1,10 +1,10 @@
-"""What an audit is made from, as plain values."""
+"""What an audit is made from, and what it finds, as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+Level = Literal["act", "look", "good", "note"]
+LEVELS: tuple[Level, ...] = ("act", "look", "good", "note")
+
 
 @dataclass(frozen=True)
 class Baseline:
-    """Plain training on the same data, to stand beside."""
+    """Plain training on the same data, to compare with."""
 
     name: str
     metrics: Mapping[str, Any]  # as GroupTable.to_dict gives it
@@ -44,13 +47,18 @@ class Trained:
     kind: str = "table"  # or "image"
 
     @property
+    def group_word(self) -> str:
+        """What the groups are: groups, or labels."""
+        return "group" if self.grouped else "label"
+
+    @property
     def has_scores(self) -> bool:
         """Whether the method learned one score per sample."""
         return bool(self.weights["score"].notna().any())
 
     @property
     def given_weight(self) -> pd.Series[float]:
-        """What each sample counted, mean 1: the method's own weight, or what batches gave it."""
+        """Weight of each sample, mean 1: the method's own, or the average of its weights in batches."""
         own = self.weights["weight"]
         if own.notna().any() or "ema_weight" not in self.weights:
             return own
@@ -71,7 +79,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Audit:
-    """All that the page, the card and the findings say."""
+    """Everything that the page, the card and the findings are made from."""
 
     title: str
     facts: Mapping[str, str]  # what was audited, in words
@@ -87,6 +95,25 @@ class Audit:
         return bool(self.metrics["by"] == "label")
 
     @property
+    def group_word(self) -> str:
+        """What the groups are: groups, or labels."""
+        return "label" if self.by_label else "group"
+
+    @property
     def has_cells(self) -> bool:
         """Whether every label has a rate in every group."""
         return "cells" in self.metrics
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence; kind says what it is about, level whether somebody should act."""
+
+    kind: str
+    level: Level
+    sentence: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)

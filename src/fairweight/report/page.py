@@ -12,17 +12,17 @@ from typing import Any
 
 from fairweight.report import plots
 from fairweight.report.audit import Audit, Trained
-from fairweight.report.extremes import most_suspect, weighted_most
 from fairweight.report.findings import findings
 from fairweight.report.movement import Movement, movement
-from fairweight.report.samples import MOST_SAMPLES, chosen, data_for
+from fairweight.report.page_data import MOST_SAMPLES, chosen, data_for
+from fairweight.report.sample_cards import most_suspect, sample_cards, weighted_most
 from fairweight.report.suspects import RULE
-from fairweight.report.tables import cell_grid, group_columns, group_rows, sample_cards, summary_rows, weight_rows
+from fairweight.report.table_rows import cell_rows, group_columns, group_rows, summary_rows
 
 CARDS = 12  # samples shown as weighted up most, and as many down
 SUSPECTS = 24
 LINES = 10  # of one picture
-BADGES = {"act": "Act", "look": "Look", "good": "Good", "note": "Note"}
+ROWS = 60  # of the table of weights
 
 
 def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
@@ -34,12 +34,10 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["tight"] = _tight
     template = environment.from_string(here.joinpath("page.html").read_text(encoding="utf-8"))
-    data = None
-    if audit.trained is not None:
-        data = data_for(audit.trained, chosen(audit.trained, most_samples))
+    trained = audit.trained
+    data = None if trained is None else data_for(trained, chosen(trained, most_samples))
     return template.render(
         audit=audit,
-        badges=BADGES,
         findings=findings(audit),
         style=_markup(here.joinpath("page.css").read_text(encoding="utf-8")),
         script=_markup(script),
@@ -49,9 +47,9 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
         columns=group_columns(audit),
         groups=group_rows(audit),
         summary=summary_rows(audit),
-        cells=cell_grid(audit),
+        cells=cell_rows(audit),
         interval_plot=_markup(_interval_plot(audit)),
-        trained=None if audit.trained is None else _about(audit.trained),
+        trained=None if trained is None else _about(trained),
         rule=RULE,
     )
 
@@ -88,17 +86,14 @@ def _interval_plot(audit: Audit) -> str:
 
 def _about(trained: Trained) -> dict[str, Any]:
     """Everything that the page says of training."""
-    parts: list[tuple[str, Movement | None]] = [("label", movement(trained, "label"))]
-    if trained.grouped:
-        parts = [("group", movement(trained, "group")), ("cell", movement(trained, "cell"))]
+    parts = {name: movement(trained, name) for name in (("group", "cell") if trained.grouped else ("label",))}
     colours: dict[str, int] = {}  # a part has one colour in all pictures
-    moved = [_moved(name, found, colours) for name, found in parts if found is not None]
-    given = trained.given_weight
+    moved = [_moved(name, found, colours) for name, found in parts.items() if found is not None]
     up, down = (
-        [int(place) for place in weighted_most(trained.weights, given, up=up)[:CARDS]] if trained.weighs else []
+        weighted_most(trained.weights, trained.given_weight, up=up)[:CARDS].tolist() if trained.weighs else []
         for up in (True, False)
     )
-    suspects = [int(place) for place in most_suspect(trained.suspects)[:SUSPECTS]]
+    suspects = most_suspect(trained.suspects)[:SUSPECTS].tolist()
     return {
         "moved": moved,
         "histogram": _histogram(trained),
@@ -107,8 +102,6 @@ def _about(trained: Trained) -> dict[str, Any]:
         "down": sample_cards(trained, down),
         "suspects": sample_cards(trained, suspects),
         "suspected": int(trained.suspects["suspected"].sum()),
-        "grouped": trained.grouped,
-        "has_scores": trained.has_scores,
         "weighs": trained.weighs,
         "fixed": trained.weights_are_fixed,
         "method": trained.method,
@@ -128,7 +121,7 @@ def _moved(name: str, found: Movement, colours: dict[str, int]) -> dict[str, Any
         "plot": _markup(plots.lines(shown.means, "mean weight", words, colours=[c for _, c in legend], even=1.0)),
         "legend": legend,
         "left_out": len(found.names) - len(shown.names),
-        "rows": weight_rows(found),
+        "rows": found.most_moved(ROWS).ends(),
     }
 
 
@@ -159,13 +152,8 @@ def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
         return None
     values = np.array([[float(row[str(k)]) for k in known] for row in rows])
     worst = np.argsort(-values[-1], kind="stable")[:LINES]
-    what = "group" if trained.grouped else "label"
+    what = trained.group_word
     legend = _coloured((names[known[k]] for k in worst), colours)
     words = f"Mean training loss of each {what} in each epoch"
     plot = plots.lines(values[:, worst], "mean training loss", words, colours=[c for _, c in legend])
-    return {
-        "plot": _markup(plot),
-        "legend": legend,
-        "left_out": len(known) - len(worst),
-        "what": what,
-    }
+    return {"plot": _markup(plot), "legend": legend, "left_out": len(known) - len(worst), "what": what}

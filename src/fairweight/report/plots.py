@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairweight.report._words import known, short
+from fairweight.report._format import known, short
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,6 @@ _MEANING = {INK: "currentColor", FAINT: "var(--line)"}
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "text.parse_math": False,  # a name such as "$x" is a name
-    "axes.unicode_minus": True,
     "font.size": 11.0,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -47,7 +46,7 @@ def series(place: int) -> str:
 
 
 def svg(draw: Callable[[Axes], None], words: str, *, width: float = 5.6, height: float = 3.1) -> str:
-    """What draw puts on the axes, as an SVG element; words: what it shows, for those who cannot see it."""
+    """What draw puts on the axes, as an SVG element; words: the text alternative."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -82,8 +81,7 @@ def intervals_by_group(
     most: int = 25,
 ) -> str:
     """A dot and its interval for each group, the baseline's beside it; of many groups, the worst."""
-    shown = [g for g in groups if known(g[metric])]
-    shown = sorted(shown, key=lambda g: g[metric])[:most]
+    shown = sorted((g for g in groups if known(g[metric])), key=lambda g: g[metric])[:most]
     before = {g["group"]: g for g in beside or ()}
 
     def draw(axes: Axes) -> None:

@@ -12,7 +12,7 @@ Where classes overlap, such samples are hard cases as well as wrong labels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from fairweight.errors import BadInput
 
@@ -26,8 +26,6 @@ RULE = (
     "the middle of three ranks: by the lowest point of the score's path, by the average loss and by the average "
     "probability margin over training; without scores, by that margin"
 )
-
-
 MARGINS = ("mean_probability_margin", "mean_margin")  # the first that the weights hold
 
 
@@ -61,31 +59,26 @@ def suspicion(weights: pd.DataFrame, lowest_scores: Numbers | None = None) -> pd
     import numpy as np
     import pandas as pd
 
-    scores = lowest_scores if lowest_scores is not None else _column(weights, "score")
-    if _known(scores) and np.nanmin(scores) == np.nanmax(scores):
-        scores = None  # all alike: they rank nobody
-    margin = next(filter(_known, (_column(weights, name) for name in MARGINS)), None)
-    loss = _column(weights, "ema_loss")
-    measures = [None if scores is None else -scores, loss, None if margin is None else -margin]
-    found = [values for values in measures if _known(values)]
-    if not found:
+    scores = weights.get("score") if lowest_scores is None else pd.Series(lowest_scores, index=weights.index)
+    margin = next((weights[name] for name in MARGINS if name in weights and weights[name].notna().any()), None)
+    measures = pd.DataFrame(
+        {
+            "score": None if scores is None or scores.nunique() < 2 else -scores,  # all alike: they rank nobody
+            "loss": weights.get("ema_loss"),
+            "margin": None if margin is None else -margin,
+        },
+        index=weights.index,
+        dtype="float64",
+    ).dropna(axis="columns", how="all")
+    if measures.empty:
         raise BadInput("these weights hold no loss, margin or score to rank labels by; train with this version.")
-    ranks = np.stack([pd.Series(values).rank(na_option="top").to_numpy() for values in found])  # [R, N]
-    ranks = (ranks - 0.5) / max(1, len(weights))
-    middle = np.median(ranks, axis=0) if _known(scores) else ranks[-1]
-    order = np.lexsort((np.arange(len(weights)), -ranks.mean(axis=0), -middle))
+    ranks = (measures.rank(na_option="top") - 0.5) / len(weights)
+    middle = ranks.median(axis=1) if "score" in ranks else ranks.iloc[:, -1]
+    order = np.lexsort((np.arange(len(weights)), -ranks.mean(axis=1), -middle))
     place = np.empty(len(weights), dtype=np.int64)
     place[order] = np.arange(1, len(weights) + 1)
-    suspected = np.zeros(len(weights), dtype=bool) if margin is None else margin < 0
+    suspected = False if margin is None else margin < 0
     return pd.DataFrame({"rank": place, "suspicion": middle, "suspected": suspected}, index=weights.index)
-
-
-def _known(values: Numbers | None) -> TypeGuard[Numbers]:
-    return values is not None and not bool((values != values).all())
-
-
-def _column(weights: pd.DataFrame, name: str) -> Numbers | None:
-    return weights[name].to_numpy(dtype="float64") if name in weights else None
 
 
 def detection(weights: pd.DataFrame, ranked: pd.DataFrame) -> Detection | None:

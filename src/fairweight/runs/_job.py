@@ -1,4 +1,4 @@
-"""One run of many: what is known of it, who watches it, and how it is carried out in this process."""
+"""One run of many: its outcome, its watcher, and how it is carried out in this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
 
-ERROR = "error.txt"  # in a run's folder: the trace of a failure that nobody foresaw
+ERROR = "error.txt"  # in a run's folder: the trace of an unforeseen failure
+Tell = Callable[[str, int, int], None]  # fingerprint, epoch, epochs
 
 
 @dataclass(frozen=True)
@@ -40,67 +41,35 @@ class Outcome:
     spec: Spec
     folder: Path
     reused: bool = False  # whether it was there already
-    error: str | None = None  # the sentence, where it failed
+    error: str | None = None  # the sentence, if it failed
     cause: str = ""  # the error's class
     seconds: float = 0.0  # on the clock, with reading and writing
 
+    def plain(self) -> dict[str, Any]:
+        """What travels back from another process: all but the Spec and the folder, which the asker knows."""
+        return {"reused": self.reused, "error": self.error, "cause": self.cause, "seconds": self.seconds}
+
 
 class Watcher:
-    """Looks on; subclasses write what they need."""
+    """Follows a pool; subclasses override what they need. Calls never overlap."""
 
     def on_start(self, specs: list[Spec]) -> None:
-        """These will be run, or are there."""
+        """These will be run, or are there already."""
 
     def on_epoch(self, fingerprint: str, epoch: int, epochs: int) -> None:
-        """A run has come so far."""
+        """A run has finished an epoch."""
 
     def on_outcome(self, outcome: Outcome) -> None:
         """A run is over."""
 
     def on_end(self) -> None:
-        """All are."""
-
-
-class Engine:
-    """Carries out runs: `submit` while there is a free place, then `wait` for some to be over."""
-
-    free: int
-
-    def submit(self, spec: Spec) -> None:
-        """Begin a run."""
-        raise NotImplementedError
-
-    def wait(self) -> list[Outcome]:
-        """Those that are over; blocks until one is."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Stop what is under way; nothing is lost but the work since the last checkpoint."""
-
-
-class InProcess(Engine):
-    """One run at a time, here."""
-
-    def __init__(self, settings: Settings, watcher: Watcher) -> None:
-        self.settings, self.watcher = settings, watcher
-        self.free = 1
-        self._next: Spec | None = None
-        self._memory = DatasetMemory()
-
-    def submit(self, spec: Spec) -> None:
-        self._next, self.free = spec, 0
-
-    def wait(self) -> list[Outcome]:
-        assert self._next is not None
-        outcome = perform(self._next, self.settings, self.watcher.on_epoch, self._memory)
-        self._next, self.free = None, 1
-        return [outcome]
+        """All runs are over."""
 
 
 class _Epochs(Observer):
-    """Passes on how far a run is; counts over all trainings of a search."""
+    """Passes on a run's progress, counted over all trainings of a search."""
 
-    def __init__(self, fingerprint: str, tell: Callable[[str, int, int], None], trainings: int = 1) -> None:
+    def __init__(self, fingerprint: str, tell: Tell, trainings: int = 1) -> None:
         self.fingerprint, self.tell, self.trainings = fingerprint, tell, trainings
         self._epochs, self._done = 1, 0
 
@@ -117,14 +86,14 @@ class _Epochs(Observer):
 
 
 class DatasetMemory:
-    """The data of the last run, for the next one: methods are compared on the same data."""
+    """Keeps the last run's data for the next one: methods are compared on the same data."""
 
     def __init__(self) -> None:
         self._key = ""
         self._dataset: Dataset | None = None
 
     def get(self, spec: Spec, settings: Settings) -> Dataset:
-        """The Spec's data, read anew only where it differs."""
+        """Return the Spec's data; read it only if it differs from the last."""
         seed = spec.seed if spec.data_seed is None else spec.data_seed
         key = json.dumps([spec.source, spec.label, spec.group, dict(spec.data), seed, dict(spec.rows)], sort_keys=True)
         if self._dataset is None or key != self._key:
@@ -134,37 +103,35 @@ class DatasetMemory:
         return self._dataset
 
 
-def perform(
-    spec: Spec, settings: Settings, tell: Callable[[str, int, int], None], memory: DatasetMemory | None = None
-) -> Outcome:
-    """Carry out one run and say what became of it; this is where a failure stops."""
+def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | None = None) -> Outcome:
+    """Carry out one run here; every failure becomes part of its outcome."""
     place = Path(settings.pool) / spec.folder_name
     started = time.monotonic()
+    reused, error, cause = False, None, ""
     try:
-        dataset = (memory or DatasetMemory()).get(spec, settings)  # first: what is not there leaves no folder behind
+        dataset = (memory or DatasetMemory()).get(spec, settings)  # first: missing data leaves no folder behind
         RunFolder(place).make()
         with claimed(place):
+            observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total if spec.search else 1)
+            options: dict[str, Any] = {"device": settings.device, "observers": [observer], "dataset": dataset}
             if spec.search:
-                observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total)
-                done = searched(spec, place, device=settings.device, observers=[observer], dataset=dataset,
-                                report=observer.on_training)  # fmt: skip
+                reused = searched(spec, place, report=observer.on_training, **options).reused
             else:
-                observer = _Epochs(spec.fingerprint, tell)
-                done = run(spec, place, device=settings.device, observers=[observer], dataset=dataset)
-    except FairweightError as error:
-        return Outcome(spec, place, error=str(error), cause=type(error).__name__, seconds=time.monotonic() - started)
-    except Exception as error:  # of any kind: the others go on, and the trace is kept for whoever mends it
+                reused = run(spec, place, **options).reused
+        (place / ERROR).unlink(missing_ok=True)
+    except FairweightError as found:
+        error, cause = str(found), type(found).__name__
+    except Exception as found:  # of any kind: the others go on, and the trace is kept
         place.mkdir(parents=True, exist_ok=True)
         (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
-        sentence = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} (see {place / ERROR})"
-        return Outcome(spec, place, error=sentence, cause=type(error).__name__, seconds=time.monotonic() - started)
-    (place / ERROR).unlink(missing_ok=True)
-    return Outcome(spec, place, reused=done.reused, seconds=time.monotonic() - started)
+        cause = type(found).__name__
+        error = f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})"
+    return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
 
 
 @contextmanager
 def claimed(place: Path) -> Iterator[None]:
-    """Keeps a second process out of the folder; the system lifts it when the holder ends, however it ends."""
+    """Keep a second process out of the folder; the system lifts the lock when the holder ends, however it ends."""
     try:
         import fcntl
     except ImportError:  # not a Unix: two commands on one folder are then the user's to avoid

@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.errors import MissingDependency
-from fairweight.runs._job import Engine, Outcome, Settings, Watcher, perform
+from fairweight.runs._job import Outcome, Settings, perform
 from fairweight.runs.spec import Spec
 
 
-class RayEngine(Engine):
-    """Submits every run at once and lets Ray queue them; a local Ray is started where RAY_ADDRESS names no cluster."""
+class RayTasks:
+    """Hands each run to Ray and waits for it; starts a local Ray where RAY_ADDRESS names no cluster."""
 
-    def __init__(self, settings: Settings, watcher: Watcher, jobs: int) -> None:
+    def __init__(self, settings: Settings, jobs: int) -> None:
         try:
             import ray
         except ImportError as error:
             raise MissingDependency("--engine ray needs Ray; install fairweight[ray].") from error
         self.ray: Any = ray
-        self.settings, self.free = settings, jobs
+        self.settings = settings
         self._own = not ray.is_initialized()
         if self._own and os.environ.get("RAY_ADDRESS"):
             ray.init(address="auto", log_to_driver=False)
@@ -29,38 +29,28 @@ class RayEngine(Engine):
         gpus = 1 if settings.device.startswith("cuda") else 0
         # A lost machine or a killed worker is tried again: the run goes on from its checkpoint.
         self._task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=2)(_remote)
-        self._running: dict[Any, Spec] = {}
+        self._running: set[Any] = set()
 
-    def submit(self, spec: Spec) -> None:
+    def __call__(self, spec: Spec) -> Outcome:
         settings = {**vars(self.settings), "pool": str(Path(self.settings.pool).resolve())}
-        self._running[self._task.remote(spec.to_dict(), settings)] = spec
-        self.free -= 1
-
-    def wait(self) -> list[Outcome]:
-        ready, _ = self.ray.wait(list(self._running), num_returns=1)
-        over = []
-        for reference in ready:
-            spec = self._running.pop(reference)
-            place = Path(self.settings.pool) / spec.folder_name
-            self.free += 1
-            try:
-                plain = self.ray.get(reference)
-            except self.ray.exceptions.RayError as error:
-                sentence = f"Ray lost it ({type(error).__name__}); the same command goes on from its checkpoint."
-                over.append(Outcome(spec, place, error=sentence, cause="Killed"))
-            else:
-                over.append(Outcome(spec, place, **plain))
-        return over
+        place = Path(self.settings.pool) / spec.folder_name
+        reference = self._task.remote(spec.to_dict(), settings)
+        self._running.add(reference)
+        try:
+            return Outcome(spec, place, **self.ray.get(reference))
+        except self.ray.exceptions.RayError as error:
+            sentence = f"Ray lost it ({type(error).__name__}); the same command goes on from its checkpoint."
+            return Outcome(spec, place, error=sentence, cause="Killed")
+        finally:
+            self._running.discard(reference)
 
     def close(self) -> None:
-        for reference in self._running:
+        """Cancel what is under way; only the work since the last checkpoint is lost."""
+        for reference in list(self._running):
             self.ray.cancel(reference, force=True)
-        self._running = {}
         if self._own:
             self.ray.shutdown()
 
 
 def _remote(spec: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """One run, on whichever machine Ray chose."""
-    outcome = perform(Spec.from_dict(spec), Settings(**settings), lambda fingerprint, epoch, epochs: None)
-    return {"reused": outcome.reused, "error": outcome.error, "cause": outcome.cause, "seconds": outcome.seconds}
+    return perform(Spec.from_dict(spec), Settings(**settings), lambda *_: None).plain()

@@ -1,30 +1,41 @@
-"""Many runs: over the cores, one after another or side by side on a GPU, or on a cluster.
+"""Run many Specs: over the cores, one after another or side by side on a GPU, or on a cluster.
 
     outcomes = run_all(specs, "runs/pool", jobs=2)
 
-Each run has a folder of its own in the pool, named by what determines it: one that is finished is not repeated, one
-that was killed goes on. A run that fails is reported with its sentence and does not stop the others. Runs that choose
-their rows by other runs wait for those. Called from a script, keep it under `if __name__ == "__main__":`, as
-everything that starts processes.
+Each run has its own folder in the pool, named by what determines it: a finished run is not repeated, a killed one
+resumes. A failed run is reported and does not stop the others. Runs that build on other runs wait for those. A script
+must call this under `if __name__ == "__main__":`, like everything that starts processes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fairweight.errors import BadInput, FolderRefused, MissingData
-from fairweight.runs._job import Engine, InProcess, Outcome, Settings, Watcher
+from fairweight.runs._job import DatasetMemory, Outcome, Settings, Tell, Watcher, perform
 from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.spec import Spec
 
 EngineName = Literal["processes", "ray"]
+CarryOut = Callable[[Spec], Outcome]
+_STOPPING = {kind.__name__: kind for kind in (MissingData, FolderRefused)}  # every other run would fail alike
 
 
-def run_all(
+def run_all(specs: Iterable[Spec], pool: str | Path, **options: Any) -> dict[str, Outcome]:
+    """Run every Spec, with the options of run_each; return all outcomes by fingerprint."""
+    with closing(run_each(specs, pool, **options)) as outcomes:
+        return {outcome.spec.fingerprint: outcome for outcome in outcomes}
+
+
+def run_each(
     specs: Iterable[Spec],
     pool: str | Path,
     *,
@@ -34,59 +45,65 @@ def run_all(
     data_dir: str | Path | None = None,
     download: bool = False,
     watcher: Watcher | None = None,
-) -> dict[str, Outcome]:
-    """Run every Spec, and those that they build on, into the pool; what became of each, by fingerprint.
+) -> Generator[Outcome, None, None]:
+    """Run every Spec, and those that it builds on, into the pool; yield outcomes as they come.
 
-    jobs: how many at a time; None takes the cores for a CPU, and for a GPU one, or several where all networks are
-    small and would leave it waiting. Data that is not there stops everything at once, and so does a
-    folder that takes no files, since every run would say the same.
+    jobs: how many at a time; None takes the cores for a CPU, and for a GPU one, or several if all networks are small.
+    Missing data, and a folder that takes no files, stop everything. Close the generator to stop early.
     """
     wanted = with_prerequisites(specs)
     watcher = watcher if watcher is not None else Watcher()
-    pool = Path(pool)
-    done = {key: found for key, spec in wanted.items() if (found := _finished(spec, pool)) is not None}
-    waiting = {key: spec for key, spec in wanted.items() if key not in done}
+    lock = threading.Lock()  # watchers need not be thread-safe
+    done: dict[str, Outcome] = {}
+
+    def tell(fingerprint: str, epoch: int, epochs: int) -> None:
+        with lock:
+            watcher.on_epoch(fingerprint, epoch, epochs)
+
+    def settle(outcome: Outcome) -> Outcome:
+        if outcome.cause in _STOPPING:
+            raise _STOPPING[outcome.cause](outcome.error)
+        done[outcome.spec.fingerprint] = outcome
+        with lock:
+            watcher.on_outcome(outcome)
+        return outcome
+
+    folders = {key: RunFolder(Path(pool) / spec.folder_name) for key, spec in wanted.items()}
+    found = [key for key, spec in wanted.items() if folders[key].finished and folders[key].holds(spec)]
+    waiting = {key: spec for key, spec in wanted.items() if key not in found}
     at_a_time = _jobs(jobs, device, list(waiting.values()), engine)
     if at_a_time > 1:  # the longest first, so that no core waits at the end for one that began late
         waiting = dict(sorted(waiting.items(), key=lambda entry: -_trainings(entry[1])))
     watcher.on_start(list(wanted.values()))
-    for outcome in done.values():
-        watcher.on_outcome(outcome)
-    if not waiting:
-        watcher.on_end()
-        return done
-    settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
-    worker = _engine(engine, settings, watcher, at_a_time)
-    running: set[str] = set()
     try:
-        while waiting or running:
-            for key, spec in list(waiting.items()):
-                needed = [done.get(other.fingerprint) for other in prerequisites(spec)]
-                failed = next((outcome for outcome in needed if outcome is not None and outcome.error), None)
-                if failed is not None:
-                    del waiting[key]
-                    reason = f"it builds on {failed.spec.folder_name}, which failed: {failed.error}"
-                    done[key] = Outcome(spec, _place(spec, pool), error=reason, cause=failed.cause)
-                    watcher.on_outcome(done[key])
-                elif None not in needed and worker.free > 0:
-                    del waiting[key]
-                    running.add(key)
-                    worker.submit(spec)
-            for outcome in worker.wait() if running else ():
-                running.discard(outcome.spec.fingerprint)
-                for kind in (MissingData, FolderRefused):
-                    if outcome.cause == kind.__name__:
-                        raise kind(outcome.error)
-                done[outcome.spec.fingerprint] = outcome
-                watcher.on_outcome(outcome)
+        for key in found:
+            yield settle(Outcome(wanted[key], folders[key].path, reused=True))
+        if not waiting:
+            return
+        settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
+        running: set[Future[Outcome]] = set()
+        executor, carrier = _engine(engine, settings, tell, at_a_time)
+        with executor, carrier as carry_out:
+            while waiting or running:
+                for key, spec in list(waiting.items()):
+                    needed = [done.get(other.fingerprint) for other in prerequisites(spec)]
+                    failed = next((outcome for outcome in needed if outcome is not None and outcome.error), None)
+                    if failed is not None:
+                        del waiting[key]
+                        reason = f"it builds on {failed.spec.folder_name}, which failed: {failed.error}"
+                        yield settle(Outcome(spec, folders[key].path, error=reason, cause=failed.cause))
+                    elif None not in needed and len(running) < at_a_time:
+                        del waiting[key]
+                        running.add(executor.submit(carry_out, spec))
+                over, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in over:
+                    yield settle(future.result())
     finally:
-        worker.close()
         watcher.on_end()
-    return done
 
 
 def with_prerequisites(specs: Iterable[Spec]) -> dict[str, Spec]:
-    """By fingerprint, each after those that it builds on."""
+    """Return the Specs by fingerprint, each after those that it builds on."""
     found: dict[str, Spec] = {}
 
     def add(spec: Spec) -> None:
@@ -100,19 +117,8 @@ def with_prerequisites(specs: Iterable[Spec]) -> dict[str, Spec]:
     return found
 
 
-def _place(spec: Spec, pool: Path) -> Path:
-    return pool / spec.folder_name
-
-
-def _finished(spec: Spec, pool: Path) -> Outcome | None:
-    folder = RunFolder(_place(spec, pool))
-    if folder.finished and folder.holds(spec):
-        return Outcome(spec, folder.path, reused=True)
-    return None
-
-
 def _trainings(spec: Spec) -> int:
-    """How many trainings the run is made of, about."""
+    """About how many trainings the run is made of."""
     search = spec.search
     return int(search.get("iterations", 1)) * int(search.get("rounds", 1)) * int(search.get("per_round", 1))
 
@@ -123,7 +129,6 @@ def cores() -> int:
 
 
 def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int:
-    """How many at a time."""
     if asked is not None and asked < 1:
         raise BadInput(f"jobs is {asked}; run at least 1 at a time.")
     most = max(1, len(specs))
@@ -141,15 +146,25 @@ def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int
     return min(gpus * (max(1, min(8, cores() // 2 // gpus)) if small else 1), most)
 
 
-def _engine(name: str, settings: Settings, watcher: Watcher, jobs: int) -> Engine:
+def _engine(name: str, settings: Settings, tell: Tell, jobs: int) -> tuple[Executor, AbstractContextManager[CarryOut]]:
+    """Threads that each wait for one run, and what they call for it."""
     if name == "ray":
-        from fairweight.runs._ray import RayEngine
+        from fairweight.runs._ray import RayTasks
 
-        return RayEngine(settings, watcher, jobs)
+        return ThreadPoolExecutor(jobs), closing(RayTasks(settings, jobs))
     if name != "processes":
         raise BadInput(f"engine is {name!r}; choose processes or ray.")
     if jobs == 1:
-        return InProcess(settings, watcher)
+        return _InThisThread(), nullcontext(partial(perform, settings=settings, tell=tell, memory=DatasetMemory()))
     from fairweight.runs._processes import Processes
 
-    return Processes(settings, watcher, jobs, threads=max(1, cores() // jobs))
+    return ThreadPoolExecutor(jobs), closing(Processes(settings, tell, threads=max(1, cores() // jobs)))
+
+
+class _InThisThread(Executor):
+    """Runs at once what is submitted, so that Ctrl-C stops it."""
+
+    def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments, **options))
+        return future

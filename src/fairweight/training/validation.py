@@ -6,8 +6,8 @@ import math
 
 from torch import Tensor, nn
 
-from fairweight.metagradient.displacement import evaluate
 from fairweight.metagradient.passes import predicted
+from fairweight.metagradient.solve import evaluate
 from fairweight.methods import Reweighter
 from fairweight.metrics import group_table
 from fairweight.training.predict import logits

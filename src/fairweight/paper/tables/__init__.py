@@ -16,22 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.runs.spec import Spec
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number of a table, in the unit that it is printed in."""
-
-    key: str
-    title: str
-    better: Literal["lower", "higher"]
-    unit: str = "%"
-    margin: float | None = None  # how far apart two means may be and still agree; None: a tenth of the printed value
-
-
-TPRD = Number("tprd", "TPRD", "lower")
-MAX_FNR = Number("max_fnr", "maxFNR", "lower")
-ACCURACY = Number("accuracy", "accuracy", "higher", margin=0.5)
+from fairweight.runs.statistics import ACCURACY, MAX_FNR, TPRD, Number
 
 
 @dataclass(frozen=True)
@@ -63,7 +48,6 @@ class Plan:
     options: Mapping[str, str]
 
     def number(self, option: str) -> float:
-        """An option that is a number."""
         try:
             return float(self.options[option])
         except ValueError:
@@ -81,6 +65,11 @@ class Moved:
     how: Literal["rate", "class-bias"]
     of: str  # the row whose logits are moved
     like: str | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The rows that it is made from."""
+        return (self.of,) if self.like is None else (self.of, self.like)
 
 
 @dataclass(frozen=True)
@@ -157,6 +146,5 @@ def pick(rows: Sequence[Row], asked: Sequence[str] | None) -> tuple[Row, ...]:
         if name not in by_key:
             raise UnknownName(f"{name!r} is no row of this table; choose from: all, {', '.join(by_key)}.")
         moved = by_key[name].moved
-        if moved is not None:
-            names += [other for other in (moved.of, moved.like) if other is not None and other not in names]
+        names += [other for other in (moved.needs if moved else ()) if other not in names]
     return tuple(row for row in rows if row.key in names)

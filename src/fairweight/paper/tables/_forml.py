@@ -1,4 +1,4 @@
-"""The three FORML rows."""
+"""FORML's rows, and the options that tables share."""
 
 from __future__ import annotations
 
@@ -11,33 +11,38 @@ from fairweight.runs.method_defaults import suited_options
 from fairweight.runs.spec import Spec
 
 PLAIN = {"name": "plain", "scale": 1.0}  # the paper's: the model's learning rate, times 1
-
-
-# What the paper leaves open wherever FORML stands.
-GUESSES = {
+GUESSES = {  # what the paper leaves open wherever FORML stands
     "scale": Option("1", (), "what multiplies the scores' learning rate (lr_w_scale in a comment of the source)"),
     "statistics": Option("batch", ("batch", "running"), "batch norm on the exemplar pass: the batch's, or the running"),
 }
+MAX_LOSS = Option("range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean")
+PER_CLASS = Option("3", (), "exemplars of each class in a batch, for the rows as printed")
+RANDOM = Option("fixed", ("fixed", "redrawn", "uniform"), "how random weights are drawn")
 
 
-def as_printed(plan: Plan, base: Spec, objective: Any, per_cell: int, **options: Any) -> Spec:
+def max_loss(plan: Plan) -> dict[str, Any]:
+    """MaxLossD over classes."""
+    return {"name": "max-discrepancy", "of": plan.options["max_loss"]}
+
+
+def as_printed(plan: Plan, base: Spec, objective: Any, **options: Any) -> Spec:
     """Algorithm 1: plain look-ahead, plain score step at the model's learning rate."""
     given: dict[str, Any] = {"objective": objective, "score_step": {**PLAIN, "scale": plan.number("scale")}, **options}
     open_ones = {"direction": "gradient", "statistics": "batch"}
     look_ahead = {key: plan.options[key] for key, usual in open_ones.items() if plan.options.get(key, usual) != usual}
     given |= {"look_ahead": look_ahead} if look_ahead else {}
-    return base.with_(method="forml", method_options=given, per_cell=per_cell)
+    return base.with_(method="forml", method_options=given)
 
 
 def as_product(base: Spec, classes: int, groups: int = 0) -> Spec:
-    """What `fairweight train` does when it is not told otherwise, with so many classes and groups beside them."""
+    """What `fairweight train` does by default, with so many classes and groups."""
     options = suited_options("forml", classes, groups=groups > 0, train_groups=groups > 0)
     per_cell = min(32, max(3, EXEMPLARS // (classes * max(1, groups))))
     return base.with_(method="forml", method_options=options, per_cell=per_cell)
 
 
 def heeding(spec: Spec, against: tuple[str, ...] = ("uniform",)) -> Row:
-    """The product's default with scores that move the less the less exemplars agree."""
+    """The product's default with scores that move the less, the less exemplars agree."""
     options = {"score_step": {"name": "adaptive", "heed": 1.0}, "agreement_every": 20}
     heeded = spec.with_(method_options={**spec.method_options, **options})
     return Row("forml-heeding", "FORML, heeding agreement", heeded, None, "extra", against=against)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from fairweight.paper.tables import Option, Plan, Size, Table
-from fairweight.paper.tables._forml import GUESSES, as_printed, as_product
+from fairweight.paper.tables._forml import GUESSES, MAX_LOSS, PER_CLASS, as_printed, as_product, max_loss
 from fairweight.runs.spec import Spec
 
 CORRUPTION = "one-class:label=2,fraction=0.2"
@@ -13,10 +13,8 @@ OPTIONS = {
     "validation": Option("clean", ("clean", "corrupted"), "whether the 5,000 held-out samples have their true labels"),
     "selection": Option("last", ("last", "best"), "which epoch counts: the last, or the best on the held-out samples"),
     "layers": Option("2", ("2", "3"), "hidden layers of 512: two as the paper says, three as the notebook of LB has"),
-    "per_class": Option("3", (), "exemplars of each class in a batch, for the rows as printed"),
-    "max_loss": Option(
-        "range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean"
-    ),
+    "per_class": PER_CLASS,
+    "max_loss": MAX_LOSS,
     "scale": GUESSES["scale"],
     "lb_iterations": Option("15", (), "trainings of LB; the notebook has 100"),
 }
@@ -46,7 +44,6 @@ class MnistTable(Table):
     }
 
     def base(self, plan: Plan, corrupted: bool = True) -> Spec:
-        """Uniform."""
         size = plan.size
         quick = size.name == "quick"
         data: dict[str, Any] = {
@@ -75,5 +72,4 @@ class MnistTable(Table):
     def forml(self, plan: Plan) -> tuple[Spec, Spec]:
         """As printed, and the product's default."""
         base = self.base(plan)
-        max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
-        return as_printed(plan, base, max_loss, base.per_cell), as_product(base, 10)
+        return as_printed(plan, base, max_loss(plan)), as_product(base, 10)

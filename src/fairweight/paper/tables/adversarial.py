@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._celeba import CelebaTable
+from fairweight.paper.tables._faces import CelebaTable
 from fairweight.paper.tables._forml import PLAIN, with_reverse
 
 
@@ -12,7 +12,6 @@ class Adversarial(CelebaTable):
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """Both signs under the reverse look-ahead, as the appendix has them, and under Algorithm 1's."""
-        base = self.base(plan)
         down = self.printed_forml(plan)
         up = self.printed_forml(plan, score_step={**PLAIN, "scale": plan.number("scale"), "reverse": True})
         return (
@@ -20,6 +19,5 @@ class Adversarial(CelebaTable):
             Row("reverse", "Reverse, reverse look-ahead", with_reverse(up), "Reverse", "forml"),
             Row("no-reverse-plain", "No Reverse, Algorithm 1", down, "No Reverse", "forml"),
             Row("reverse-plain", "Reverse, Algorithm 1", up, "Reverse", "forml"),
-            Row("forml-default", "FORML, product default", self.default_forml(plan), None, "forml"),
-            Row("uniform", "Uniform", base, None, "control", against=()),
+            *self.ends(plan),
         )

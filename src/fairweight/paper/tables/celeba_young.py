@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._celeba import CelebaTable
+from fairweight.paper.tables._faces import CelebaTable
 
 
 class CelebaYoung(CelebaTable):
     """CelebA, Young by Pale_Skin: Uniform and FORML."""
 
-    label = "Young"
-    group = "Pale_Skin"
+    label, group = "Young", "Pale_Skin"
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
-        """The printed rows, and Uniform with its threshold moved to FORML's positive rate."""
-        return tuple(self.main_rows(plan, {"Uniform"}))
+        """Without the baselines, which are not printed."""
+        rows = self.main_rows(plan, self.base(plan))
+        return tuple(row for row in rows if row.key not in ("random", "proportion", "lb"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from fairweight.paper.tables import Option, Plan, Row
 from fairweight.paper.tables._cifar import OPTIONS, CifarTable, sizes
-from fairweight.paper.tables._forml import as_printed, as_product, with_reverse
+from fairweight.paper.tables._forml import as_printed, as_product, max_loss, with_reverse
 from fairweight.runs.spec import Spec
 
 MEASURES = {
@@ -60,64 +60,44 @@ class Condensation(CifarTable):
         """The printed rows, and what else could choose the same number of samples."""
         base = self.base(plan)
         measured = base.with_(ema_decay=plan.number("ema"))
-        printed = self.chooser(plan, measured)
-        default = as_product(printed, self.classes)
+        uniform = [base] * int(plan.number("forgetting_runs"))
+        printed = self.chooser(plan, measured, uniform)
+        drop = plan.number("drop")
+
+        def lowest(measure: str, runs: list[Spec]) -> dict[str, Any]:
+            plain = [run.to_dict() for run in runs]
+            return {"drop": drop, "lowest": measure, "runs": plain, "within": plan.options["within"]}
+
+        def row(key: str, title: str, rule: dict[str, Any], printed_row: str | None = None) -> Row:
+            kind: Literal["forml", "control"] = "control" if printed_row is None else "forml"
+            against = ("uniform-50k", "random-45k")
+            return Row(key, title, base.with_(rows={"train": rule}), printed_row, kind, against=against)
+
         measure = MEASURES[plan.options["normalised"]]
-        by_forml = self.lowest(plan, measure, [printed])
-        uniform = [base.to_dict()] * int(plan.number("forgetting_runs"))
-        kept = {"train": {"drop": plan.number("drop"), "random": 0}}
-        alike = {"train": {**kept["train"], "like": by_forml["train"]}}
-        versions = {
-            "forml-45k": ("FORML 45k, Algorithm 1", by_forml),
-            "forml-45k-reverse": (
-                "FORML 45k, reverse look-ahead",
-                self.lowest(plan, measure, [with_reverse(printed)]),
-            ),
-            "forml-45k-default": (
-                "FORML 45k, product default",
-                self.lowest(plan, measure, [default]),
-            ),
-        }
-        controls = {
-            "ema-loss-45k": ("EMA of Uniform's loss 45k", self.lowest(plan, "ema_loss", [measured])),
-            "forgetting-45k": ("Forgetting events 45k", self.lowest(plan, "forgetting_events", uniform)),
-            "random-same-45k": ("Random 45k, FORML's counts per class", alike),
-        }
-        against = ("uniform-50k", "random-45k")
+        by_forml, kept = lowest(measure, [printed]), {"drop": drop, "random": 0}
+        reverse, default = (
+            lowest(measure, [with_reverse(printed)]),
+            lowest(measure, [as_product(printed, self.classes)]),
+        )
         return (
             Row("uniform-50k", "Uniform 50k", base, "Uniform 50k", against=()),
-            Row("random-45k", "Random 45k", base.with_(rows=kept), "Random 45k", against=("uniform-50k",)),
-            *(
-                Row(key, title, base.with_(rows=rule), "FORML 45k", "forml", against=against)
-                for key, (title, rule) in versions.items()
-            ),
-            *(
-                Row(key, title, base.with_(rows=rule), None, "control", against=against)
-                for key, (title, rule) in controls.items()
-            ),
+            Row("random-45k", "Random 45k", base.with_(rows={"train": kept}), "Random 45k", against=("uniform-50k",)),
+            row("forml-45k", "FORML 45k, Algorithm 1", by_forml, "FORML 45k"),
+            row("forml-45k-reverse", "FORML 45k, reverse look-ahead", reverse, "FORML 45k"),
+            row("forml-45k-default", "FORML 45k, product default", default, "FORML 45k"),
+            row("ema-loss-45k", "EMA of Uniform's loss 45k", lowest("ema_loss", [measured])),
+            row("forgetting-45k", "Forgetting events 45k", lowest("forgetting_events", uniform)),
+            row("random-same-45k", "Random 45k, FORML's counts per class", {**kept, "like": by_forml}),
         )
 
-    def chooser(self, plan: Plan, base: Spec) -> Spec:
+    def chooser(self, plan: Plan, base: Spec, forgetting: list[Spec]) -> Spec:
         """FORML on the least-forgotten exemplars: its history says what to drop."""
-        max_loss = {"name": "max-discrepancy", "of": plan.options["max_loss"]}
         exemplar: dict[str, Any] = {
             "size": 1000 if plan.size.limit is None else 300,
             "lowest": "forgetting_events",
-            "runs": [self.base(plan).to_dict()] * int(plan.number("forgetting_runs")),
+            "runs": [run.to_dict() for run in forgetting],
             "balanced": plan.options["exemplars"] == "balanced",
         }
         if plan.options["ties"] != "loss":
             exemplar["ties"] = {"random": 0} if plan.options["ties"] == "random" else plan.options["ties"]
-        return as_printed(plan, base, max_loss, int(plan.number("per_class"))).with_(rows={"exemplar": exemplar})
-
-    def lowest(self, plan: Plan, measure: str, runs: list[Any]) -> dict[str, Any]:
-        """Drop the lowest by this measure of these runs."""
-        plain = [run.to_dict() if isinstance(run, Spec) else run for run in runs]
-        return {
-            "train": {
-                "drop": plan.number("drop"),
-                "lowest": measure,
-                "runs": plain,
-                "within": plan.options["within"],
-            }
-        }
+        return as_printed(plan, base, max_loss(plan)).with_(rows={"exemplar": exemplar})

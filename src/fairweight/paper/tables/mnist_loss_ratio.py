@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fairweight.paper.tables import Number, Plan, Row
+from fairweight.paper.tables import Plan, Row
 from fairweight.paper.tables._forml import three_rows
 from fairweight.paper.tables._mnist import OPTIONS, MnistTable
+from fairweight.runs.statistics import Number
 
 
 class MnistLossRatio(MnistTable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._celeba import CelebaTable
+from fairweight.paper.tables._faces import CelebaTable
 from fairweight.paper.tables._forml import three_rows
 
 
@@ -12,7 +12,6 @@ class WeightForm(CelebaTable):
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """Each form by Algorithm 1, under the reverse look-ahead, and with the product's score step."""
-        base = self.base(plan)
         forms = {
             "baseline": ("Baseline", "softmax"),
             "logits": ("Logits", "logit-scale"),
@@ -20,6 +19,6 @@ class WeightForm(CelebaTable):
         }
         rows: list[Row] = []
         for key, (title, form) in forms.items():
-            default = base.with_(method="forml", method_options={"form": form})
+            default = self.base(plan).with_(method="forml", method_options={"form": form})
             rows += three_rows(self.printed_forml(plan, form=form), default, title, key=key, title=title)
-        return (*rows, Row("uniform", "Uniform", base, None, "control", against=()))
+        return (*rows, self.ends(plan)[1])

@@ -1,0 +1,99 @@
+"""The models that the step per layer is measured on, written plainly: nothing here knows of fairweight's ways."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Block(nn.Module):
+    """A transformer layer; norm first, as in ViT, or last, as in BERT."""
+
+    def __init__(self, width: int, heads: int, first: bool) -> None:
+        super().__init__()
+        self.heads, self.first = heads, first
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def attend(self, x: Tensor) -> Tensor:
+        b, t, d = x.shape
+        q, k, v = self.project(x).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, t, d))
+
+    def widen(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.first:
+            x = x + self.attend(self.norm1(x))
+            return x + self.widen(self.norm2(x))
+        x = self.norm1(x + self.attend(x))
+        return self.norm2(x + self.widen(x))
+
+
+class ViT(nn.Module):
+    """Patches, a class token, positions."""
+
+    def __init__(self, size: int, patch: int, width: int, heads: int, depth: int, classes: int) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(3, width, patch, patch)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, (size // patch) ** 2 + 1, width))
+        self.blocks = nn.Sequential(*(Block(width, heads, first=True) for _ in range(depth)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], dim=1) + self.positions
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+class Encoder(nn.Module):
+    """BERT's shape: embeddings of words and positions, norms last, a pooler."""
+
+    def __init__(self, words: int, length: int, width: int, heads: int, depth: int, classes: int) -> None:
+        super().__init__()
+        self.words, self.positions = nn.Embedding(words, width, padding_idx=0), nn.Embedding(length, width)
+        self.norm = nn.LayerNorm(width)
+        self.blocks = nn.Sequential(*(Block(width, heads, first=False) for _ in range(depth)))
+        self.pool, self.head = nn.Linear(width, width), nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm(self.words(x) + self.positions(torch.arange(x.shape[1], device=x.device)))
+        return self.head(torch.tanh(self.pool(self.blocks(h)[:, 0])))
+
+
+class GroupNormResNet18(nn.Module):
+    """ResNet-18 for 32 pixels, with group norm."""
+
+    def __init__(self, classes: int, width: int = 64) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.GroupNorm(min(32, width), width)
+        stages: list[nn.Module] = []
+        before = width
+        for stage in range(4):
+            after = width * 2**stage
+            stages += [_Residual(before, after, 1 if stage == 0 else 2), _Residual(after, after, 1)]
+            before = after
+        self.stages, self.head = nn.Sequential(*stages), nn.Linear(before, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.stages(F.relu(self.norm(self.stem(x)))).mean(dim=(2, 3)))
+
+
+class _Residual(nn.Module):
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        groups = min(32, after)
+        self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.norm1, self.norm2 = nn.GroupNorm(groups, after), nn.GroupNorm(groups, after)
+        self.skip: nn.Module = nn.Identity()
+        if stride != 1 or before != after:
+            self.skip = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.GroupNorm(groups, after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.norm2(self.conv2(y)) + self.skip(x))

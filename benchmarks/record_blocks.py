@@ -1,0 +1,86 @@
+"""Fill the places of docs/*.md that show records of dynamics_cost.py and label_bias_mnist.py.
+
+python benchmarks/record_blocks.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fairweight.paper._table_text import markdown, seeds_text
+from fairweight.paper.pages import filled
+from fairweight.paper.records import read_all
+
+ROOT = Path(__file__).parents[1]
+Record = Mapping[str, Any]
+
+
+def block(name: str, found: Mapping[str, Record]) -> str | None:
+    """The text of a marked place from the newest record of its kind; None where the name is not one of ours."""
+    if name not in BLOCKS:
+        return None
+    kind, text, script = BLOCKS[name]
+    newest = [record for record in found.values() if record.get("kind") == kind][-1:]
+    return text(newest[0]) if newest else f"No record yet; `python benchmarks/{script}` makes one."
+
+
+def history_cost(record: Record) -> str:
+    """What keeping histories costs, network by network."""
+    titles = ["network", "a plain step, ms", "in the history, ms", "share of an epoch", "by difference", "n"]
+    rows = []
+    for name, row in record["rows"].items():
+        shares = []
+        for key in ("share_of_epoch", "share_by_difference"):
+            low, high = row[f"{key}_quartiles"]
+            shares.append(f"{100 * row[key]:.2f} % ({100 * low:.2f} to {100 * high:.2f})")
+        rows.append([name, f"{row['epoch_ms_per_step']:.3g}", f"{row['history_ms']:.4f}", *shares, row["n"]])
+    told = f"Medians (quartiles), processor time; {record['device']}; `{record['command']}`; commit {record['commit']}."
+    return f"{markdown(titles, rows)}\n\n{told}"
+
+
+def label_bias(record: Record) -> str:
+    """LB's MNIST record beside its authors' log: a table for each rate, training by training, and the test."""
+
+    def spread(entry: Mapping[str, Any], digits: int = 2) -> str:
+        sd = "" if entry["sd"] is None else f" ({entry['sd']:.{digits}f})"
+        return f"{entry['mean']:.{digits}f}{sd}"
+
+    parts = [f"{record['what']}; {record['device']}, commit {', '.join(record['commits'])}. Test: {record['test']}."]
+    for run in record["runs"]:
+        beside = any("published" in at for at in run["trainings"])
+        titles = ["training", "λ", "test accuracy, % (sd)", "TPRD, % (sd)"]
+        rows = []
+        for at in run["trainings"]:
+            theirs, cells = at.get("published"), ["–"] * 3 if beside else []
+            if theirs is not None:
+                p = "–" if theirs["p"] is None else f"{theirs['p']:.2f}"
+                cells = [f"{theirs['multiplier']:.3f}", f"{theirs['test_accuracy']:.2f}", p]
+            ours = [spread(at["multiplier"], 3), spread(at["test_accuracy"]), spread(at["test_tprd"])]
+            rows.append([at["training"], *ours, *cells])
+        parts.append(f"Rate {run['settings']['rate']:g}, {seeds_text(run['n'])}. {run['remark']}")
+        parts.append(markdown([*titles, *(["notebook's λ", "notebook's accuracy", "p"] if beside else [])], rows))
+    return "\n\n".join(parts)
+
+
+BLOCKS = {
+    "history-cost": ("dynamics_cost", history_cost, "dynamics_cost.py"),
+    "label-bias-notebook": ("label bias", label_bias, "label_bias_mnist.py"),
+}
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """Every page with its places filled."""
+    found = read_all(root / "records")
+    paths = sorted((root / "docs").glob("*.md"))
+    return {path: filled(path.read_text(encoding="utf-8"), lambda name: block(name, found)) for path in paths}
+
+
+def main() -> None:
+    for path, text in pages(ROOT).items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What is done to the graph of a step: shared arithmetic once, and a cut where the new weights come in."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from fairweight.errors import NotDifferentiable
+
+_aten = torch.ops.aten
+_SAME = {
+    _aten.alias.default,
+    _aten.alias_copy.default,
+    _aten.clone.default,
+    _aten.detach.default,
+    _aten.detach_copy.default,
+    _aten.lift_fresh_copy.default,
+}
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A batch norm of the train pass, whose running statistics a step moves."""
+
+    mean: str  # names of the buffers
+    var: str
+    momentum: float
+    eps: float
+    count: int  # values per channel
+
+
+def merge(whole: GraphModule, p_count: int, held_names: list[str]) -> list[tuple[Norm, Node, Node]]:
+    """Do shared arithmetic once, in place; the norms of the train pass with their statistics."""
+    from torch._functorch.compile_utils import fx_graph_cse
+
+    graph = whole.graph
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _SAME:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif node.op == "call_function" and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise NotDifferentiable("The model draws random numbers, such as dropout; use gradient='auto'.")
+    places = {node: k for k, node in enumerate(n for n in graph.nodes if n.op == "placeholder")}
+    seen: dict[str, tuple[Norm, Node]] = {}
+    for node in graph.nodes:
+        if node.target is not _aten.native_batch_norm.default or node.args[5] is not True:
+            continue
+        mean = node.args[3]
+        if mean is not None:
+            if mean not in places:
+                raise NotDifferentiable("A norm changes its running statistics on their way in; use gradient='auto'.")
+            name = held_names[places[mean] - p_count]
+            if name not in seen:  # the train pass comes first
+                var = held_names[places[node.args[4]] - p_count]
+                shape = node.args[0].meta["val"].shape  # [B, C, ...]
+                count = shape.numel() // shape[1]
+                seen[name] = (Norm(name, var, float(node.args[6]), float(node.args[7]), count), node)
+            node.args = (*node.args[:3], None, None, *node.args[5:])
+    kept = []
+    for norm, node in seen.values():
+        with graph.inserting_after(node):
+            mean = graph.call_function(operator.getitem, (node, 1))
+            inverse = graph.call_function(operator.getitem, (node, 2))
+        kept.append((norm, mean, inverse))
+    (output,) = (n for n in graph.nodes if n.op == "output")
+    output.args = ([*output.args[0], *(n for _, m, i in kept for n in (m, i))],)
+    graph.eliminate_dead_code()
+    merged = fx_graph_cse(graph)
+    merged.eliminate_dead_code()
+    whole.graph = merged
+    (output,) = (n for n in merged.nodes if n.op == "output")
+    tail = output.args[0][len(output.args[0]) - 2 * len(kept) :]
+    output.args = (output.args[0][: len(output.args[0]) - 2 * len(kept)],)
+    return [(norm, tail[2 * k], tail[2 * k + 1]) for k, (norm, _, _) in enumerate(kept)]
+
+
+def draws_random(whole: GraphModule) -> bool:
+    """True if the graph draws random numbers."""
+    return any(
+        node.op == "call_function" and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        for node in whole.graph.nodes
+    )
+
+
+def tidy(whole: GraphModule) -> None:
+    """Take out what copies nothing, and what nobody asks for, in place."""
+    for node in list(whole.graph.nodes):
+        if node.op == "call_function" and node.target in _SAME - {_aten.clone.default}:
+            node.replace_all_uses_with(node.args[0])
+            whole.graph.erase_node(node)
+    whole.graph.eliminate_dead_code()
+
+
+def split(whole: GraphModule, fixed: int, statistics: list[Node]) -> tuple[GraphModule, GraphModule, list[bool]]:
+    """Before and after the new weights are known; and of each gradient, whether it depends on them."""
+    nodes = list(whole.graph.nodes)
+    places = [n for n in nodes if n.op == "placeholder"]
+    (output,) = (n for n in nodes if n.op == "output")
+    results = list(output.args[0])
+    late: set[Node] = {places[-1]}
+    for node in nodes:
+        if node.op == "call_function" and any(source in late for source in node.all_input_nodes):
+            late.add(node)
+    depends = [n in late for n in results[fixed:]]  # not so where a parameter takes no part in the losses
+    early_results, late_results = results[:fixed], [n for n in results[fixed:] if n in late]
+    saved = list(dict.fromkeys(s for n in nodes if n in late for s in n.all_input_nodes if s not in late))
+    first = Graph()
+    into_first: dict[Node, Node] = {}
+    for node in nodes:
+        if node not in late and node.op != "output":
+            into_first[node] = first.node_copy(node, lambda n: into_first[n])
+    first.output(tuple(into_first[n] for n in (*early_results, *statistics, *saved)))
+    second = Graph()
+    into_second = {places[-1]: second.placeholder("weights")}
+    for node in saved:
+        into_second[node] = second.placeholder(node.name)
+    for node in nodes:
+        if node in late and node.op == "call_function":
+            into_second[node] = second.node_copy(node, lambda n: into_second[n])
+    second.output(tuple(into_second[n] for n in late_results))
+    return GraphModule(whole, first), GraphModule(whole, second), depends

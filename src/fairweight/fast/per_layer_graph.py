@@ -1,0 +1,136 @@
+"""The step per layer as two graphs: scores to their gradient, then new weights to the model's gradient.
+
+Slow twin: `metagradient/per_layer`, whose record of a pass is what is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+
+from fairweight.errors import NotDifferentiable
+from fairweight.fast._graph_edits import draws_random, split, tidy
+from fairweight.fast.step_graph import SEEN, Traced, TracedStep, held_by, refill
+from fairweight.metagradient._exchanged import exchanged
+from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
+from fairweight.metagradient.per_layer._observer import Observer
+from fairweight.metagradient.per_layer._plans import known_plan
+from fairweight.metagradient.per_layer._record import Record
+from fairweight.metagradient.solve import evaluate
+from fairweight.types import Batch, Loss, ObjectiveFunction
+
+
+class LayerStep(TracedStep):
+    """A step of fixed shapes; it is used as forward mode's is."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: Parameters,
+        batch: Batch,
+        exemplar: Batch,
+        loss: Loss,
+        objective: ObjectiveFunction,
+        moving: Sequence[str],
+        compile_graph: Callable[[GraphModule], Callable[..., Any]] | None = None,
+        *,
+        at_rest: bool = False,
+    ) -> None:
+        self.model, self.at_rest = model, at_rest
+        self.names = list(parameters)
+        self.moving = [name for name in self.names if name in set(moving)]
+        self._held = list(held_by(model, self.names))
+        self._buffers = [name for name, _ in model.named_buffers()]
+        self._changed: list[str] = []  # buffers that the train pass moves; noted while it is traced
+        self._used: list[str] = []  # parameters that have a gradient; likewise
+        whole = self._trace(batch, exemplar, loss, objective)
+        tidy(whole)
+        (output,) = (node for node in whole.graph.nodes if node.op == "output")
+        self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")
+        self.random = draws_random(whole)
+        first, second, late = split(whole, len(SEEN) + len(self._changed), [])
+        self._used = [name for name, is_late in zip(self._used, late, strict=True) if is_late]
+        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
+        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
+        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+
+    @property
+    def _statistics(self) -> int:
+        return len(self._changed)
+
+    def move_statistics(self, traced: Traced) -> None:
+        """Move the buffers as the forward pass would have."""
+        buffers = dict(self.model.named_buffers())
+        for name, value in zip(self._changed, traced.statistics, strict=True):
+            buffers[name].copy_(value)
+
+    def _trace(self, batch: Batch, exemplar: Batch, loss: Loss, objective: ObjectiveFunction) -> GraphModule:
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        model = self.model
+        arguments = self._arguments(batch, exemplar)
+
+        def net(samples: Batch) -> Tensor:
+            args, kwargs = call_arguments(samples.inputs, len(samples))
+            return logits_of(model(*args, **kwargs), len(samples))
+
+        def whole(*flat: Tensor) -> list[Tensor]:
+            rest = iter(flat)
+            at, held, (scores,), rate, train, held_out, (new,) = ([next(rest) for _ in part] for part in arguments)
+            parameters = {name: t.detach().requires_grad_() for name, t in zip(self.names, at, strict=True)}
+            beside = dict(zip(self._held, held, strict=True))
+            rates = dict(zip(self.moving, rate, strict=True))
+            samples, exemplars = refill(batch, train), refill(exemplar, held_out)
+            own = {name: t.clone() for name, t in beside.items()}
+            versions = {name: own[name]._version for name in self._buffers}
+            seen = Observer(parameters, samples.inputs)
+            p = torch.softmax(scores, dim=0)
+            with torch.enable_grad(), exchanged(model, {**parameters, **own}):  # backward too: checkpointed layers
+                with seen:
+                    logits = net(samples)
+                losses = loss(logits, samples.labels)
+                self._changed = [name for name in self._buffers if own[name]._version != versions[name]]
+                plan = known_plan(seen, model, loss)
+                if plan.rest:
+                    raise NotImplementedError("some parameters are used where no layer is seen")
+                record = Record(seen, losses, p, plan.choices)
+            there = {name: parameters[name].detach() for name in self.moving}
+            if not self.at_rest:
+                slope = record.slopes(None, self.moving)
+                there = {name: θ - rates[name] * slope[name] if name in slope else θ for name, θ in there.items()}
+            fixed = {name: θ.detach() for name, θ in parameters.items()}
+            with torch.enable_grad():
+                by = {name: θ.detach().requires_grad_() for name, θ in there.items()}
+                fresh = {name: t.clone() for name, t in beside.items()}
+                with exchanged(model, {**fixed, **by, **fresh}):
+                    exemplar_losses = loss(net(exemplars), exemplars.labels)
+                    value = evaluate(objective, exemplar_losses, exemplars)
+                    v = torch.autograd.grad(value, list(by.values()), allow_unused=True, materialize_grads=True)
+            s = record.pull({name: rates[name] * along for name, along in zip(by, v, strict=True)})
+            g = -p * (s - (p * s).sum())
+            final = record.slopes(new, last=True)
+            self._used = list(final)
+            moved = [own[name] for name in self._changed]
+            found = [g, s, value, exemplar_losses, losses, logits, p, *moved, *final.values()]
+            return [t.detach() for t in found]
+
+        examples = [t for part in arguments for t in part]
+        cache = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(False)  # a cast that one pass has cached is no part of the other's graph
+        try:
+            with torch.no_grad():
+                made = make_fx(whole, tracing_mode="fake")(*examples)
+                # once more, for a graph in which nothing is written in place: only that can be cut in two
+                # (its casts are in it by now, so without autocast)
+                with torch.autocast(batch.labels.device.type, enabled=False):
+                    functional = torch.func.functionalize(made, remove="mutations")
+                    return make_fx(functional, tracing_mode="fake")(*examples)
+        except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:
+            first = str(error).strip().split("\n")[0]
+            raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
+        finally:
+            torch.set_autocast_cache_enabled(cache)

@@ -1,0 +1,209 @@
+"""All passes of a step traced into one graph, in which what they share is done once.
+
+The forward-mode pass repeats the whole forward pass before it adds to it. Traced together, the two are one: what
+is left is a forward, two backwards, the exemplar passes and the tangents, which is all that the exact step needs.
+Slow twin: `metagradient/whole_map.py`, which is what is traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+
+from fairweight.errors import NotDifferentiable
+from fairweight.fast._graph_edits import merge, split
+from fairweight.fast.batch_norm_tangent import NormTangents
+from fairweight.metagradient._context import kernels
+from fairweight.metagradient._exchanged import exchanged
+from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
+from fairweight.metagradient.solve import Rates
+from fairweight.metagradient.whole_map import WholeStep, whole_map
+from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors
+
+SEEN = WholeStep._fields[:-1]  # outputs before the model's gradients
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What the first graph gives; `rest` goes to the second."""
+
+    seen: Mapping[str, Tensor]  # by the names of WholeStep
+    statistics: tuple[Tensor, ...]  # mean and inverse deviation of each norm, in order
+    rest: tuple[Tensor, ...]
+
+
+class TracedStep:
+    """The graphs of one step for fixed shapes: scores to their gradient, then new weights to the model's gradient."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: Parameters,
+        batch: Batch,
+        exemplar: Batch,
+        loss: Loss,
+        objective: ObjectiveFunction,
+        moving: Sequence[str],
+        compile_graph: Callable[[GraphModule], Callable[..., Any]] | None = None,
+        *,
+        at_rest: bool = False,
+    ) -> None:
+        self.model = model
+        self.random = False
+        self.names = list(parameters)
+        self.moving = [name for name in self.names if name in set(moving)]  # in the virtual step
+        self.at_rest = at_rest
+        self._held = list(held_by(model, self.names))
+        whole = self._trace(batch, exemplar, loss, objective)
+        (output,) = (node for node in whole.graph.nodes if node.op == "output")
+        self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
+        norms = merge(whole, len(self.names), self._held)
+        self.norms = [norm for norm, _, _ in norms]
+        kept = [node for _, mean, inverse in norms for node in (mean, inverse)]
+        first, second, late = split(whole, len(SEEN), kept)
+        self._used = [name for name, is_late in zip(self.names, late, strict=True) if is_late]
+        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
+        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
+        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+
+    def solve(self, parameters: Parameters, scores: Tensor, rates: Rates, batch: Batch, exemplar: Batch) -> Traced:
+        """The score gradient at these parameters; nothing is moved."""
+        held = held_by(self.model, self.names)
+        with torch.no_grad(), torch.autocast(scores.device.type, enabled=False):  # casts are in the graph
+            out = self.first(
+                *(parameters[name].detach() for name in self.names),
+                *(held[name] for name in self._held),
+                scores,
+                *self._rates(parameters, rates),
+                *leaves(batch),
+                *leaves(exemplar),
+            )
+        stop = len(SEEN) + self._statistics
+        seen = dict(zip(SEEN, out, strict=False))
+        return Traced(seen, statistics=tuple(out[len(SEEN) : stop]), rest=tuple(out[stop:]))
+
+    @property
+    def _statistics(self) -> int:
+        return 2 * len(self.norms)
+
+    def gradients(self, traced: Traced, weights: Tensor) -> Parameters:
+        """The gradient of the loss under new weights, over the same forward pass, by every parameter in use.
+
+        The others get none, as from autograd: with zeros an optimizer would go on to decay them.
+        """
+        with torch.no_grad(), torch.autocast(weights.device.type, enabled=False):
+            return dict(zip(self._used, self._second(weights, *traced.rest), strict=True))
+
+    def move_statistics(self, traced: Traced) -> None:
+        """Move the running statistics as the forward pass would have."""
+        buffers = dict(self.model.named_buffers())
+        for k, norm in enumerate(self.norms):
+            mean, inverse = traced.statistics[2 * k : 2 * k + 2]
+            variance = (inverse.double().pow(-2) - norm.eps) * (norm.count / max(norm.count - 1, 1))
+            buffers[norm.mean].lerp_(mean.to(buffers[norm.mean].dtype), norm.momentum)
+            buffers[norm.var].lerp_(variance.to(buffers[norm.var].dtype), norm.momentum)
+            tracked = norm.mean.replace("running_mean", "num_batches_tracked")
+            if tracked in buffers:
+                buffers[tracked].add_(1)
+
+    def _rates(self, parameters: Parameters, rates: Rates) -> list[Tensor]:
+        """The virtual step's rate of every parameter that moves, as tensors."""
+        made: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}  # most often one for all
+        found = []
+        for name in self.moving:
+            rate, p = rates.get(name, 0.0), parameters[name]
+            if not isinstance(rate, Tensor):
+                key = (float(rate), rate_type(p), p.device)
+                if key not in made:  # written on the device: a copy from the host cannot be captured
+                    made[key] = torch.full((), key[0], dtype=key[1], device=key[2])
+                rate = made[key]
+            found.append(rate)
+        return found
+
+    def _arguments(self, batch: Batch, exemplar: Batch) -> list[list[Tensor]]:
+        """Examples of what the graph is called with, by part."""
+        device, own = batch.labels.device, dict(self.model.named_parameters())
+        dtype = rate_type(next(iter(own.values())))
+        return [
+            [own[name].detach() for name in self.names],
+            list(held_by(self.model, self.names).values()),
+            [torch.zeros(len(batch), device=device, dtype=dtype)],  # scores
+            [torch.zeros((), dtype=rate_type(own[name]), device=device) for name in self.moving],
+            [t.clone() for t in leaves(batch)],  # a tensor given twice would be traced as one input
+            [t.clone() for t in leaves(exemplar)],
+            [torch.zeros(len(batch), device=device, dtype=dtype)],  # the new weights
+        ]
+
+    def _trace(self, batch: Batch, exemplar: Batch, loss: Loss, objective: ObjectiveFunction) -> GraphModule:
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        model = self.model
+        arguments = self._arguments(batch, exemplar)
+
+        def whole(*flat: Tensor) -> list[Tensor]:
+            rest = iter(flat)
+            at, held, (scores,), rates, train, held_out, (new,) = ([next(rest) for _ in part] for part in arguments)
+            beside = dict(zip(self._held, held, strict=True))
+
+            def net(at: Parameters, samples: Batch) -> Tensor:
+                copies = {name: t.clone() for name, t in beside.items()}
+                args, kwargs = call_arguments(samples.inputs, len(samples))
+                with exchanged(model, {**at, **copies}):
+                    return logits_of(model(*args, **kwargs), len(samples))
+
+            found = whole_map(
+                net,
+                loss,
+                objective,
+                dict(zip(self.names, at, strict=True)),
+                scores,
+                refill(batch, train),
+                refill(exemplar, held_out),
+                dict(zip(self.moving, rates, strict=True)),
+                lambda gradient, weights: new,
+                at_rest=self.at_rest,
+            )
+            return [*found[:-1], *(found.slope[name] for name in self.names)]
+
+        functional = torch.func.functionalize(whole, remove="mutations_and_views")
+        try:
+            # cuDNN's batch norm has outputs of its own kind; the plain one is the same arithmetic and fuses
+            with torch.no_grad(), torch.backends.cudnn.flags(enabled=False), kernels(plain=True), NormTangents():
+                return make_fx(functional, tracing_mode="fake")(*(t for part in arguments for t in part))
+        except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:  # the last: foreign tensors
+            first = str(error).strip().split("\n")[0]
+            raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
+
+
+def held_by(model: nn.Module, names: Sequence[str]) -> Parameters:
+    """What a pass reads beside the parameters that move: buffers, and frozen parameters."""
+    frozen = {name: p.detach() for name, p in model.named_parameters() if name not in set(names)}
+    return {**dict(model.named_buffers()), **frozen}
+
+
+def rate_type(parameter: Tensor) -> torch.dtype:
+    """What a parameter's rate, and the scores, are held in."""
+    return torch.promote_types(parameter.dtype, torch.float32)
+
+
+def leaves(batch: Batch) -> list[Tensor]:
+    """The tensors of a batch that a pass looks at, in a fixed order."""
+    found: list[Tensor] = []
+    map_tensors(batch.inputs, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
+    found.append(batch.labels)
+    found += [t for t in (batch.groups, batch.shares) if t is not None]
+    return found
+
+
+def refill(batch: Batch, leaves: Sequence[Tensor]) -> Batch:
+    """The batch with other tensors in the places of its own."""
+    rest = iter(leaves)
+    inputs = map_tensors(batch.inputs, lambda _: next(rest))
+    labels = next(rest)
+    groups = None if batch.groups is None else next(rest)
+    return Batch(inputs, labels, groups, None, None if batch.shares is None else next(rest))

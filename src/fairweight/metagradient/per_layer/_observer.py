@@ -1,0 +1,235 @@
+"""Watches a forward pass of any model: every function that meets a parameter and something of the samples."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.overrides import TorchFunctionMode
+
+from fairweight import catalog
+from fairweight.errors import NotDifferentiable
+from fairweight.metagradient.passes import Parameters
+from fairweight.metagradient.per_layer._kind import Call, Kind
+from fairweight.metagradient.per_layer.kinds.given import Given
+from fairweight.metagradient.per_layer.kinds.other import Other, outputs
+from fairweight.types import map_tensors
+
+_MARK = "_fairweight_of_samples"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One reading of a use: its kind, and where the gradient arrives that its terms are made of."""
+
+    kind: Kind
+    edges: tuple[GradientEdge | None, ...]
+    shapes: tuple[torch.Size, ...]
+    versions: tuple[int, ...]  # of the tensors that the kind keeps
+
+    def check(self) -> None:
+        """Refuse what a later operation wrote over."""
+        if any(t._version != v for t, v in zip(self.kind.kept, self.versions, strict=True)):
+            raise NotDifferentiable(
+                f"What went into {type(self.kind).__name__.lower()} is changed in place after it, so its gradient per "
+                "layer is not supported; write that operation without the underscore, or use gradient='forward'."
+            )
+
+
+@dataclass(frozen=True)
+class Use:
+    """A call that uses parameters, with the ways to read it, the best first."""
+
+    function: Any
+    names: frozenset[str]  # of the parameters that take part
+    ways: tuple[Way, ...]
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What a plan for one pass must find again in another."""
+        ranks = tuple(tuple(len(s) for s in way.shapes) for way in self.ways)
+        return self.function, self.names, tuple(type(way.kind) for way in self.ways), ranks
+
+
+class Observer(TorchFunctionMode):
+    """While it is entered, notes every use of these parameters; functions give what they give without it.
+
+    data: what a model is called with; whatever is made of it belongs to samples. What is made of parameters and
+    constants alone, such as a transposed, normalised or merged matrix, counts as a parameter itself.
+    """
+
+    def __init__(self, parameters: Parameters, data: Any) -> None:
+        super().__init__()
+        self.parameters = parameters
+        self.uses: list[Use] = []
+        self._learned: dict[int, tuple[Tensor, frozenset[str]]] = {
+            id(p): (p, frozenset({name})) for name, p in parameters.items()
+        }
+        self._data: dict[int, Tensor] = {}
+        map_tensors(data, lambda t: self._data.setdefault(id(t), t))
+
+    def names(self, weight: Tensor) -> frozenset[str]:
+        """The parameters that a weight is made of."""
+        return self._learned[id(weight)][1]
+
+    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        found = _tensors(args, kwargs)
+        learned = [t for t in found if id(t) in self._learned]
+        if not learned:
+            out = func(*args, **kwargs)
+            if found and any(map(self._of_samples, found)):
+                _mark(out)
+            return out
+        if not any(id(t) not in self._learned and self._of_samples(t) for t in found):
+            out = func(*args, **kwargs)
+            self._derive(args[0] if _writes(func) else out, learned)
+            return out
+        if not torch.is_grad_enabled():
+            out = func(*args, **kwargs)
+            _mark(out)
+            return out
+        if _writes(func):
+            return self._written(func, args, kwargs)
+        inside = _inside(func) if isinstance(func, types.FunctionType) else None
+        if inside is not None:
+            with self:
+                return inside(*args, **kwargs)
+        return self._use(func, args, kwargs, learned)
+
+    def _of_samples(self, t: Tensor) -> bool:
+        if id(t) in self._learned:
+            return False
+        return t.requires_grad or id(t) in self._data or hasattr(t, _MARK)
+
+    def _is_learned(self, value: Any) -> bool:
+        return id(value) in self._learned
+
+    def _derive(self, out: Any, sources: Iterable[Tensor]) -> None:
+        """What parameters alone were made into counts as one."""
+        names = frozenset().union(*(self.names(t) for t in sources))
+
+        def note(t: Tensor) -> Tensor:
+            if t.requires_grad and id(t) not in self._learned:
+                self._learned[id(t)] = t, names
+            return t
+
+        map_tensors(out, note)
+
+    def _use(self, func: Any, args: Any, kwargs: Any, learned: list[Tensor]) -> Any:
+        call = Call(func, args, kwargs, self._is_learned)
+        kind = next((k for k in (made.of(call) for made in _known().get(func, ())) if k is not None), None)
+        names = frozenset().union(*(self.names(t) for t in learned))
+        if kind is not None:
+            out = kind.run()
+            if isinstance(out, Tensor) and out.requires_grad:
+                self.uses.append(Use(func, names, (_way(kind, [out]),)))
+            return out
+        # the parameters under another name each, so that the gradient by this use alone can be had
+        own = {id(t): t.view_as(t) for t in learned}
+        for t in learned:
+            self._learned[id(own[id(t)])] = own[id(t)], self.names(t)
+        args, kwargs = map_tensors((args, kwargs), lambda t: own.get(id(t), t))
+        call = Call(func, args, kwargs, self._is_learned)
+        other = Other.of(call)
+        assert other is not None
+        out = other.run()
+        made = outputs(out)
+        if any(t.requires_grad for t in made):
+            given = Given(tuple(own.values()))
+            self.uses.append(Use(func, names, (_way(given, given.weights), _way(other, made))))
+        return out
+
+    def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A function that writes over its first argument: the same out of place, and then written."""
+        target = args[0]
+        if id(target) in self._learned:
+            raise NotDifferentiable(
+                "The model writes samples over a parameter in place, which per-layer gradients do not support; use "
+                "gradient='forward'."
+            )
+        plain = getattr(Tensor, func.__name__[:-1], None) if not func.__name__.startswith("__") else None
+        if plain is None or not _known().get(plain):
+            plain = _out_of_place(func)
+        with self:
+            out = plain(*args, **kwargs) if isinstance(plain, types.MethodDescriptorType) else None
+        if out is None:
+            learned = [t for t in _tensors(args, kwargs) if id(t) in self._learned]
+            out = self._use(plain, args, kwargs, learned)
+        target.copy_(out)
+        return None if func.__name__ == "__setitem__" else target
+
+
+def _way(kind: Kind, outs: Iterable[Tensor]) -> Way:
+    outs = tuple(outs)
+    edges = tuple(get_gradient_edge(t) if t.requires_grad else None for t in outs)
+    return Way(kind, edges, tuple(t.shape for t in outs), tuple(t._version for t in kind.kept))
+
+
+def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    found = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple | dict):
+            map_tensors(value, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
+    return found
+
+
+def _mark(out: Any) -> None:
+    """Note that a result without a gradient belongs to samples."""
+    if isinstance(out, Tensor):
+        if not out.requires_grad:
+            setattr(out, _MARK, True)
+    elif isinstance(out, list | tuple):
+        for value in out:
+            _mark(value)
+
+
+def _writes(func: Any) -> bool:
+    name = getattr(func, "__name__", "")
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+
+
+@cache
+def _known() -> dict[Any, list[type[Kind]]]:
+    """The kinds that know each function."""
+    package = "metagradient.per_layer.kinds"
+    found: dict[Any, list[type[Kind]]] = {}
+    for name in catalog.names(package):
+        kind = catalog.load(package, name)
+        for function in kind.functions:  # type: ignore[attr-defined]
+            found.setdefault(function, []).append(kind)
+    return found
+
+
+@cache
+def _inside(func: types.FunctionType) -> Callable[..., Any] | None:
+    """A function of torch's that is written in Python, without its own look for modes: what it calls is seen then."""
+    if not func.__module__.startswith("torch.") or "has_torch_function" not in func.__globals__:
+        return None
+    checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+    names = {**func.__globals__, **{name: _never for name in checks if name in func.__globals__}}
+    made = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+    made.__kwdefaults__ = func.__kwdefaults__
+    return made
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+@cache
+def _out_of_place(func: Any) -> Callable[..., Any]:
+    def copied(target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        out = target.clone()
+        func(out, *args, **kwargs)
+        return out
+
+    return copied

@@ -1,0 +1,81 @@
+"""A forward pass whose layers were observed: one backward pass gives its slopes at any weights, and the pull."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.metagradient.forward import tangent
+from fairweight.metagradient.passes import (
+    ForwardPass,
+    Mode,
+    Parameters,
+    classification_loss,
+    forward,
+    pull_by_tangent,
+    trainable,
+    unwrap,
+    virtual_forward,
+    write_slopes,
+)
+from fairweight.metagradient.per_layer._observer import Observer
+from fairweight.metagradient.per_layer._plans import plan_of
+from fairweight.metagradient.per_layer._record import Record, Rest
+from fairweight.types import Batch, Loss
+
+
+@dataclass
+class LayerPass(ForwardPass):
+    """Its losses are a leaf: what is asked of a function of them starts from its slope by each loss."""
+
+    seen: Observer | None = None
+    graph: ForwardPass | None = None  # the pass with its graph, until the record is made
+    record: Record | None = None
+
+    def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
+        (weights,) = torch.autograd.grad(total, self.losses)
+        found = self._at(weights).slopes(weights, names=moving)
+        return {name: found.get(name, torch.zeros_like(p)) for name, p in moving.items()}
+
+    def pull(self, direction: Parameters) -> Tensor:
+        return self._at(torch.full_like(self.losses, 1.0 / len(self.losses))).pull(direction)
+
+    def backward(self, total: Tensor) -> None:
+        (weights,) = torch.autograd.grad(total, self.losses)
+        write_slopes(self.parameters, self._at(weights).slopes(weights, last=True))
+
+    def _at(self, weights: Tensor) -> Record:
+        """The record of the pass; its one backward pass starts with the weights that are asked for first."""
+        if self.record is None:
+            assert self.seen is not None
+            assert self.graph is not None
+            done, seen = self.graph, self.seen
+            plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
+            rest = Rest(plan.rest, lambda v: pull_by_tangent(done, tangent(done, v))) if plan.rest else None
+            self.record = Record(seen, done.losses, weights, plan.choices, rest=rest)
+            self.graph = None
+        return self.record
+
+
+def layer_forward(
+    model: nn.Module,
+    batch: Batch,
+    loss: Loss = classification_loss,
+    mode: Mode = Mode("per-layer"),  # noqa: B008 - frozen
+    *,
+    virtual: bool = False,
+    check: bool = True,
+) -> LayerPass:
+    """A forward pass with its layers observed, the real one or one that moves nothing."""
+    seen = Observer(trainable(unwrap(model)), batch.inputs)
+    if virtual:
+        done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
+    else:
+        done = forward(model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen)
+    losses = done.losses.detach().requires_grad_()
+    return LayerPass(
+        done.model, done.parameters, batch, loss, done.logits.detach(), losses, done.random, done.plain_kernels,
+        done.buffers, check=done.check, seen=seen, graph=done,
+    )  # fmt: skip

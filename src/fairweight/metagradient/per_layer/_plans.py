@@ -1,0 +1,44 @@
+"""The plans of every model that was tried."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import nn
+
+from fairweight.errors import NotDifferentiable
+from fairweight.metagradient.passes import unwrap
+from fairweight.metagradient.per_layer._observer import Observer
+from fairweight.metagradient.per_layer._trial import Plan, plan, signature
+from fairweight.types import Batch, Loss
+
+_plans: WeakKeyDictionary[nn.Module, dict[Any, Plan]] = WeakKeyDictionary()
+
+
+def tried(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False) -> Plan:
+    """The plan for this model's passes, found by trial; NotDifferentiable says why there is none."""
+    inner = unwrap(model)
+    key, found = plan(inner, batch, loss, plain_kernels=plain_kernels)
+    _plans.setdefault(inner, {})[key, loss] = found
+    return found
+
+
+def plan_of(seen: Observer, model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False) -> Plan:
+    """The plan for a pass that was observed; a pass unlike those before is tried first."""
+    known = _plans.setdefault(model, {})
+    key = signature(seen), loss
+    if key not in known:
+        tried(model, batch, loss, plain_kernels=plain_kernels)
+    return known_plan(seen, model, loss)
+
+
+def known_plan(seen: Observer, model: nn.Module, loss: Loss) -> Plan:
+    """The plan for a pass like one that was tried."""
+    found = _plans.get(model, {}).get((signature(seen), loss))
+    if found is None:
+        raise NotDifferentiable(
+            "The model takes another way through its layers with a few samples than with this batch, which per-layer "
+            "gradients do not support; use gradient='forward'."
+        )
+    return found

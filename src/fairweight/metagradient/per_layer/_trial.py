@@ -1,0 +1,217 @@
+"""How the layers of a model are read, found by one pass over a few samples; nothing is assumed of the model."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, NotDifferentiable
+from fairweight.metagradient._context import RandomState, kernels
+from fairweight.metagradient.passes import Parameters, dense, per_sample, run, trainable
+from fairweight.metagradient.per_layer._layout import MIXED, UNKNOWN, Layout, candidates, find, masks, owners
+from fairweight.metagradient.per_layer._observer import Observer, Way
+from fairweight.metagradient.per_layer._record import Choice, Record, gradients
+from fairweight.types import Batch, Loss, map_tensors
+
+FEW = 11  # samples of a trial: a number that few other axes have
+_TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3}  # of slopes, relative; other types: 0.1
+_MIXING = (
+    "samples see each other, as with batch norm in training mode or a loss over the whole batch, so no sample's part "
+    "of a gradient can be told from the others'"
+)
+_MOST = 0.5  # of the parameters: where more are used in ways that cannot be seen, the layers are not worth it
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to read every use of a pass, and the parameters that no layer was seen to use."""
+
+    choices: tuple[Choice, ...]
+    rest: frozenset[str]
+
+
+def plan(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False) -> tuple[Any, Plan]:
+    """The signature of the model's passes and the plan for them; NotDifferentiable says why there is none.
+
+    On a few samples where the model takes them, else on the batch.
+    """
+    if len(batch) > FEW:
+        try:
+            return _plan(model, _few(batch, FEW), loss, plain_kernels)
+        except (RuntimeError, ValueError, IndexError, TypeError, NotDifferentiable, BadInput):
+            pass  # a model may take batches of one size alone, or inputs whose samples are not first
+    return _plan(model, batch, loss, plain_kernels)
+
+
+def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> tuple[Any, Plan]:
+    own = trainable(model)
+    device = next(iter(own.values())).device
+    random = RandomState.now(device)
+    generator = torch.Generator(device).manual_seed(0)
+    parameters = {name: _nearby(p, generator).requires_grad_() for name, p in own.items()}
+    before = {name: p.grad for name, p in own.items()}
+
+    def tried(logits: Tensor) -> Plan:
+        losses = per_sample(loss, logits, batch.labels)
+        return _Tried(seen, losses, parameters, generator).plan()
+
+    replay = nullcontext() if random is None else random.replayed()
+    with torch.enable_grad(), replay, kernels(plain), torch.compiler.set_stance("force_eager"):
+        seen = Observer(parameters, batch.inputs)
+
+        def outside(logits: Tensor) -> Plan:
+            with torch._C.DisableTorchFunction():
+                return tried(logits)
+
+        with seen:
+            found = run(model, parameters, batch.inputs, len(batch), outside)
+    if any(own[name].grad is not grad for name, grad in before.items()):
+        raise NotDifferentiable("The model writes into .grad during its own backward pass.")
+    return signature(seen), found
+
+
+def signature(seen: Observer) -> Any:
+    """What two passes must have in common to be read alike."""
+    return tuple(use.signature for use in seen.uses)
+
+
+class _Tried:
+    def __init__(self, seen: Observer, losses: Tensor, parameters: Parameters, generator: torch.Generator) -> None:
+        self.seen, self.losses, self.parameters, self.generator = seen, losses, parameters, generator
+        self.size = len(losses)
+
+    def plan(self) -> Plan:
+        chosen = self._choices()
+        lost = frozenset(
+            name for use, choice in zip(self.seen.uses, chosen, strict=True) if choice is None for name in use.names
+        )
+        choices = tuple(
+            Choice(0, (None,) * len(use.ways[0].edges)) if c is None else c
+            for use, c in zip(self.seen.uses, chosen, strict=True)
+        )
+        wrong = self._wrong(choices, lost)
+        rest = lost | wrong
+        counts = {name: p.numel() for name, p in self.parameters.items()}
+        if sum(counts[name] for name in rest) > _MOST * sum(counts.values()):
+            raise NotDifferentiable("most parameters are used where no function of torch is seen to use them")
+        return Plan(choices, rest)
+
+    def _choices(self) -> list[Choice | None]:
+        """For each use the first way in which every gradient is one sample's own."""
+        ways = [way for use in self.seen.uses for way in use.ways]
+        whole = gradients(self.losses, ways, torch.ones_like(self.losses), keep=True)
+        parts = [gradients(self.losses, ways, mask, keep=True) for mask in masks(self.size, self.losses)]
+        found: list[Choice | None] = []
+        at = 0
+        for use in self.seen.uses:
+            choice, mixed = None, False
+            for k, way in enumerate(use.ways):
+                layouts: list[Layout | None] = []
+                for j, g in enumerate(whole[at + k]):
+                    owned = None if g is None else owners(g, [part[at + k][j] for part in parts])
+                    layouts.append(self._layout(owned, way, j))
+                    mixed |= owned is not None and bool((owned == MIXED).any())
+                reached = any(g is not None for g in whole[at + k])
+                missing = any(g is not None and at_ is None for g, at_ in zip(whole[at + k], layouts, strict=True))
+                if choice is None and reached and not missing:
+                    choice = Choice(k, tuple(layouts))
+            if choice is None and mixed:
+                raise NotDifferentiable(_MIXING)
+            unused = all(g is None for k in range(len(use.ways)) for g in whole[at + k])
+            found.append(Choice(0, self._usual(use.ways[0])) if unused else choice)
+            at += len(use.ways)
+        return found
+
+    def _layout(self, owned: Tensor | None, way: Way, output: int) -> Layout | None:
+        if self.size == 1:
+            return next(candidates(way.shapes[output], 1), None)
+        if owned is None:
+            return next(candidates(way.shapes[output], self.size), None)
+        return find(owned, self.size)
+
+    def _usual(self, way: Way) -> tuple[Layout | None, ...]:
+        return tuple(next(candidates(shape, self.size), None) for shape in way.shapes)
+
+    def _wrong(self, choices: tuple[Choice, ...], lost: frozenset[str]) -> frozenset[str]:
+        """The parameters whose slopes at random weights are not those of autograd, or whose pull is not their mirror.
+
+        Random weights tell samples apart: a gradient that is put down to the wrong sample shows.
+        """
+        drawn = torch.rand(self.size, generator=self.generator, device=self.losses.device, dtype=torch.float64)
+        weights = (drawn + 0.5).to(self.losses.dtype)
+        names = list(self.parameters)
+        known = torch.autograd.grad(
+            self.losses, list(self.parameters.values()), weights, retain_graph=True, allow_unused=True
+        )
+        true = {n: dense(s).double() for n, s in zip(names, known, strict=True) if s is not None}
+        record = Record(
+            self.seen, self.losses, torch.ones_like(weights), choices, rest=None, keep=True,
+        )  # fmt: skip
+        slopes = record.slopes(weights)
+        tolerance = min(
+            (_TOLERANCE.get(t, 0.1) for t in (self.losses.dtype, *(g.dtype for g in _halves(record)))), default=0.1
+        )
+        if any(g.dtype in (torch.bfloat16, torch.float16) for g in _halves(record)):
+            tolerance = 0.1
+        largest = max((float(t.norm()) / t.numel() ** 0.5 for t in true.values()), default=0.0)
+        wrong = set()
+        for name in names:
+            if name in lost:
+                continue
+            if (name in true) != (name in slopes):
+                if float(true.get(name, slopes.get(name, torch.zeros(()))).double().norm()) > 0:
+                    wrong.add(name)
+                continue
+            if name not in true:
+                continue
+            size = float(true[name].norm())
+            floor = 1e-2 * largest * true[name].numel() ** 0.5
+            if not float((slopes[name].double() - true[name]).norm()) <= tolerance * (size + floor):
+                wrong.add(name)
+        self._check_pull(record, slopes, weights, lost | wrong, tolerance)
+        return frozenset(wrong)
+
+    def _check_pull(
+        self, record: Record, slopes: Parameters, weights: Tensor, left: frozenset[str], tolerance: float
+    ) -> None:
+        """The pull along r, weighed, is r times the slopes at those weights."""
+        along = {
+            n: torch.empty_like(p, requires_grad=False).normal_(generator=self.generator)
+            for n, p in self.parameters.items()
+            if n in slopes and n not in left
+        }
+        if not along:
+            return
+        ahead = float((weights.double() * record.pull(along).double()).sum())
+        back = sum(float((slopes[n].double() * v.double()).sum()) for n, v in along.items())
+        size = sum(float((slopes[n].double() * v.double()).square().sum()) for n, v in along.items()) ** 0.5
+        if not abs(ahead - back) <= tolerance * max(abs(ahead), abs(back), size):
+            raise NotDifferentiable("the pull from the layers is not the one along the parameters")
+
+
+def _halves(record: Record) -> list[Tensor]:
+    return [t for term in record.terms for t in vars(term).values() if isinstance(t, Tensor) and t.is_floating_point()]
+
+
+def _nearby(p: Tensor, generator: torch.Generator) -> Tensor:
+    """The parameter moved a little: a layer that starts at 0 would hide what goes through it."""
+    own = p.detach()
+    if own.numel() == 0:
+        return own.clone()
+    size = own.float().square().mean().sqrt()
+    noise = torch.empty_like(own).normal_(generator=generator)
+    return own + noise * torch.where(size > 0, 0.05 * size, torch.full_like(size, 0.02)).to(own.dtype)
+
+
+def _few(batch: Batch, count: int) -> Batch:
+    """The first samples of a batch; tensors that have no entry for each are taken as they are."""
+    size = len(batch)
+    inputs = map_tensors(batch.inputs, lambda t: t[:count] if t.ndim and len(t) == size else t)
+    return Batch(inputs, batch.labels[:count])
+
+
+__all__ = ["UNKNOWN", "Plan", "plan", "signature"]

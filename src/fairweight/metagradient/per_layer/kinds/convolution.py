@@ -1,0 +1,130 @@
+"""y = conv(a, W) + b, plain and transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from fairweight.metagradient.per_layer._kind import Call, Kind
+from fairweight.metagradient.per_layer._layout import Place
+from fairweight.metagradient.per_layer._term import Term, broadcast, cast_as_autocast_does, matched
+
+_PLAIN = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
+_TRANSPOSED = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}
+
+
+class Convolution(Kind):
+    """A kernel that slides over the input: conv1d to conv3d and their transposes, with every option."""
+
+    functions: ClassVar[frozenset[Any]] = frozenset({*_PLAIN, *_TRANSPOSED})
+
+    def __init__(self, call: Call, a: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, ...]) -> None:
+        self.call, self.weight, self.bias, self.options = call, weight, bias, options
+        self.given: Tensor | None = a
+        self.of_weight = call.learned(weight)
+        self.of_bias = bias is not None and call.learned(bias)
+        self.a: Tensor | None = cast_as_autocast_does(a)
+        self.kept = (self.a,) if self.of_weight else ()
+        self.weights = tuple(
+            w for w, is_learned in ((weight, self.of_weight), (bias, self.of_bias)) if is_learned and w is not None
+        )
+
+    @classmethod
+    def of(cls, call: Call) -> Self | None:
+        transposed = call.function in _TRANSPOSED
+        dims = _TRANSPOSED[call.function] if transposed else _PLAIN[call.function]
+        read = (_transposed if transposed else _plain)(*call.args, **call.kwargs)
+        a, weight, bias, stride, padding, dilation, groups, more = read
+        if call.learned(a) or a.ndim != dims + 2:
+            return None
+        padding = _padding(padding, weight.shape[2:], dilation)
+        if padding is None:
+            return None
+        options = (_each(stride, dims), _each(padding, dims), _each(dilation, dims), transposed, _each(more, dims))
+        return cls(call, a, weight, bias, (*options, groups))
+
+    def run(self) -> Any:
+        assert self.call is not None
+        assert self.given is not None
+        assert self.a is not None
+        out = self.call.run_with(self.given, self.a)
+        self.call = self.given = None
+        if not self.of_weight:
+            self.a = None
+        return out
+
+    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
+        (g,), (place,) = gradients, places
+        assert g is not None
+        assert place is not None
+        found: list[Term] = []
+        if self.a is not None:
+            found.append(_Kernel(self.weight, matched(self.a.detach(), g), g, place, self.options))
+        if self.of_bias and self.bias is not None:
+            found.append(broadcast(self.bias, g, place, (len(self.bias), *(1,) * (g.ndim - 2))))
+        return found
+
+
+class _Kernel(Term):
+    def __init__(self, weight: Tensor, a: Tensor, g: Tensor, place: Place, options: tuple[Any, ...]) -> None:
+        self.weights, self.a, self.g, self.place, self.options = (weight,), a, g, place, options
+
+    def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
+        a, g = self.a, self.g
+        if ratio is not None:
+            if self.place.axis == 0 and a.numel() < g.numel():
+                a = self.place.scale(a, ratio)
+            else:
+                g = self.place.scale(g, ratio)
+        weight = matched(self.weights[0].detach(), g)
+        found = torch.ops.aten.convolution_backward(g, a, weight, None, *self.options, [False, True, False])
+        return [found[1]]
+
+    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
+        (v,) = along
+        assert v is not None
+        moved = torch.convolution(self.a, matched(v, self.g), None, *self.options)
+        return self.place.sums(moved * self.g)
+
+
+def _plain(
+    input: Tensor,  # noqa: A002 - torch's name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    return input, weight, bias, stride, padding, dilation, groups, 0
+
+
+def _transposed(
+    input: Tensor,  # noqa: A002 - torch's name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    return input, weight, bias, stride, padding, dilation, groups, output_padding
+
+
+def _each(value: Any, dims: int) -> list[int]:
+    found = [value] if isinstance(value, int) else list(value)
+    return found * dims if len(found) == 1 else found
+
+
+def _padding(padding: Any, kernel: Sequence[int], dilation: Any) -> Any:
+    """As numbers; None where the two sides differ."""
+    if not isinstance(padding, str):
+        return padding
+    if padding == "valid":
+        return 0
+    total = [d * (k - 1) for d, k in zip(_each(dilation, len(kernel)), kernel, strict=True)]
+    return None if any(n % 2 for n in total) else [n // 2 for n in total]

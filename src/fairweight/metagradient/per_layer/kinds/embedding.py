@@ -1,0 +1,56 @@
+"""y = W[a] for whole numbers a."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from fairweight.metagradient.per_layer._kind import Call, Kind
+from fairweight.metagradient.per_layer._layout import Place
+from fairweight.metagradient.per_layer._term import Term
+
+
+class Embedding(Kind):
+    """A row of a table for every number in the input; the row for padding has no gradient."""
+
+    functions: ClassVar[frozenset[Any]] = frozenset({torch.embedding})
+
+    def __init__(self, call: Call, weight: Tensor, index: Tensor, padding: int) -> None:
+        self.call, self.index, self.padding, self.weights = call, index, padding, (weight,)
+        self.kept = (index,)
+
+    @classmethod
+    def of(cls, call: Call) -> Self | None:
+        weight, index, padding, scaled = _read(*call.args, **call.kwargs)
+        return None if scaled or not call.learned(weight) else cls(call, weight, index, padding)
+
+    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
+        (g,), (place,) = gradients, places
+        assert g is not None
+        assert place is not None
+        if self.padding >= 0:
+            g = g.masked_fill((self.index == self.padding)[..., None], 0.0)
+        return [_Rows(self.weights[0], self.index, g, place)]
+
+
+class _Rows(Term):
+    def __init__(self, weight: Tensor, index: Tensor, g: Tensor, place: Place) -> None:
+        self.weights, self.index, self.g, self.place = (weight,), index, g, place
+
+    def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
+        g = self.g if ratio is None else self.place.scale(self.g, ratio)
+        return [torch.ops.aten.embedding_dense_backward(g, self.index, len(self.weights[0]), -1, False)]
+
+    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
+        (v,) = along
+        assert v is not None
+        return self.place.sums(torch.embedding(v, self.index) * self.g)
+
+
+def _read(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Any:
+    return weight, indices, padding_idx, scale_grad_by_freq

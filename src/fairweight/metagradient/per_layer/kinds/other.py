@@ -1,0 +1,122 @@
+"""Any other function of parameters and samples, such as a recurrent kernel: its own derivatives, taken alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Self
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+
+from fairweight.metagradient.per_layer._kind import Call, Kind
+from fairweight.metagradient.per_layer._layout import Place
+from fairweight.metagradient.per_layer._term import Term
+from fairweight.types import map_tensors
+
+
+class Other(Kind):
+    """A call that no other kind knows: run again by itself where a derivative by its parameters is needed."""
+
+    def __init__(self, call: Call, weights: tuple[Tensor, ...]) -> None:
+        self.call, self.weights, self.args, self.kwargs = call, weights, call.args, call.kwargs
+        self.function = call.function
+        found: list[Tensor] = []
+        map_tensors((call.args, call.kwargs), lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
+        self.kept = tuple(t for t in found if not call.learned(t))
+        self.device = found[0].device.type
+        self.cast = torch.is_autocast_enabled(self.device), torch.get_autocast_dtype(self.device)
+
+    @classmethod
+    def of(cls, call: Call) -> Self | None:
+        found: dict[int, Tensor] = {}
+
+        def see(t: Tensor) -> Tensor:
+            if call.learned(t):
+                found[id(t)] = t
+            return t
+
+        map_tensors((call.args, call.kwargs), see)
+        return cls(call, tuple(found.values()))
+
+    def at(self, weights: Sequence[Tensor]) -> list[Tensor]:
+        """The function's outputs with other weights, the rest held constant."""
+        other = {id(own): w for own, w in zip(self.weights, weights, strict=True)}
+        args, kwargs = map_tensors((self.args, self.kwargs), lambda t: other.get(id(t), t.detach()))
+        with _plainly(self.device), torch.autocast(self.device, dtype=self.cast[1], enabled=self.cast[0]):
+            return outputs(self.function(*args, **kwargs))
+
+    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
+        return [_Again(self, gradients, places)]
+
+
+class _Again(Term):
+    def __init__(self, use: Other, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> None:
+        self.use, self.weights = use, use.weights
+        self.arrived = [
+            (k, g, place)
+            for k, (g, place) in enumerate(zip(gradients, places, strict=True))
+            if g is not None and place is not None
+        ]
+
+    def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
+        scaled = [g if ratio is None else place.scale(g, ratio) for _, g, place in self.arrived]
+        with torch.enable_grad():
+            live = [w.detach().requires_grad_() for w in self.weights]
+            made = self.use.at(live)
+            return torch.autograd.grad(
+                [made[k] for k, _, _ in self.arrived], live, scaled, allow_unused=True, materialize_grads=True
+            )
+
+    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
+        moved = self._tangents(along)
+        parts = [place.sums(moved[k] * g) for k, g, place in self.arrived if moved[k] is not None]
+        return torch.stack(parts).sum(dim=0)
+
+    def _tangents(self, along: Sequence[Tensor | None]) -> list[Any]:
+        pairs = list(zip(self.weights, along, strict=True))
+        try:
+            with torch.no_grad(), forward_ad.dual_level():
+                dual: Any = forward_ad.make_dual
+                made = self.use.at([w.detach() if v is None else dual(w.detach(), v) for w, v in pairs])
+                return [forward_ad.unpack_dual(y).tangent for y in made]  # type: ignore[no-untyped-call]
+        except (NotImplementedError, RuntimeError):  # no formula: the slopes are linear in the gradient that comes in
+            return self._twice(pairs)
+
+    def _twice(self, pairs: Sequence[tuple[Tensor, Tensor | None]]) -> list[Any]:
+        with torch.enable_grad():
+            live = [w.detach().requires_grad_(v is not None) for w, v in pairs]
+            made = self.use.at(live)
+            moving = [(w, v) for w, (_, v) in zip(live, pairs, strict=True) if v is not None]
+            units = [torch.zeros_like(y, requires_grad=True) for y in made]
+            back = torch.autograd.grad(
+                made, [w for w, _ in moving], units, create_graph=True, allow_unused=True, materialize_grads=True
+            )
+            total = torch.stack([(b * v).sum() for b, (_, v) in zip(back, moving, strict=True)]).sum()
+            return list(torch.autograd.grad(total, units, allow_unused=True))
+
+
+def outputs(value: Any) -> list[Tensor]:
+    """The tensors of a function's result that a gradient can come back to, in order."""
+    found: list[Tensor] = []
+
+    def see(t: Tensor) -> Tensor:
+        if t.is_floating_point():
+            found.append(t)
+        return t
+
+    map_tensors(value, see)
+    return found
+
+
+@contextmanager
+def _plainly(device: str) -> Iterator[None]:
+    """Kernels with all derivatives: the fast recurrent ones have first derivatives alone."""
+    switch: Any = torch.backends.mkldnn
+    before, switch.enabled = switch.enabled, False
+    try:
+        with torch.backends.cudnn.flags(enabled=False) if device == "cuda" else nullcontext():
+            yield
+    finally:
+        switch.enabled = before

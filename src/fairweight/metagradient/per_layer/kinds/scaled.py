@@ -1,0 +1,37 @@
+"""y = a ∘ w, with either broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from fairweight.metagradient.per_layer._kind import Call, Kind
+from fairweight.metagradient.per_layer._layout import Place
+from fairweight.metagradient.per_layer._term import Term, broadcast
+
+
+class Scaled(Kind):
+    """A parameter that multiplies entry by entry: the scale of a layer, a norm or a temperature by hand."""
+
+    functions: ClassVar[frozenset[Any]] = frozenset({torch.mul, torch.multiply, Tensor.mul, Tensor.multiply})
+
+    def __init__(self, call: Call, a: Tensor, weight: Tensor) -> None:
+        self.call, self.a, self.weights, self.kept = call, a, (weight,), (a,)
+
+    @classmethod
+    def of(cls, call: Call) -> Self | None:
+        if len(call.args) != 2 or call.kwargs:
+            return None
+        first, second = call.args
+        if call.learned(first):
+            first, second = second, first
+        return cls(call, first, second) if isinstance(first, Tensor) and not call.learned(first) else None
+
+    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
+        (g,), (place,) = gradients, places
+        assert g is not None
+        assert place is not None
+        return [broadcast(self.weights[0], g * self.a.detach(), place)]

@@ -1,0 +1,162 @@
+"""From a forward pass to each score's gradient: the virtual step, the objective there, and the pull back at θ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairweight.errors import BadInput, LossNotFinite
+from fairweight.metagradient import difference, double_backward
+from fairweight.metagradient._context import norms_frozen
+from fairweight.metagradient.forward import tangent as forward_tangent
+from fairweight.metagradient.passes import (
+    ForwardPass,
+    Mode,
+    Parameters,
+    Solution,
+    check_labels,
+    dense,
+    per_sample,
+    pull_by_tangent,
+)
+from fairweight.metagradient.weight_form import WeightForm
+from fairweight.types import Batch, ObjectiveFunction
+
+# Of the virtual step, by parameter; one without a rate stays where it is.
+Rates = Mapping[str, float | Tensor]
+
+
+def solve(
+    done: ForwardPass,
+    exemplar: Batch,
+    scores: Tensor,
+    objective: ObjectiveFunction,
+    rates: Rates,
+    mode: Mode,
+    form: WeightForm,
+    *,
+    running_statistics: bool = False,
+    at_rest: bool = False,
+) -> Solution:
+    """The score gradient for a forward pass that has been made; its graph is kept for the real step.
+
+    at_rest: take the objective's gradient at θ instead of θ̃, an approximation. running_statistics: use those of
+    batch norm in the exemplar pass.
+    """
+    moving = {name: p for name, p in done.parameters.items() if name in rates}
+    if mode.name == "double-backward" and not at_rest:
+        with torch.enable_grad():
+            w = scores.detach().requires_grad_()
+            slope = done.slopes(form.train_loss(w, done), moving, create_graph=True)
+            there = displaced(done.parameters, slope, rates)
+            point = exemplar_point(
+                done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True
+            )
+        return Solution(point.direction["scores"] + form.penalty_gradient(scores), point.value, point.losses)
+    there = done.parameters
+    if not at_rest:
+        with torch.enable_grad():
+            total = form.train_loss(scores.detach(), done)
+        there = displaced(there, done.slopes(total, moving), rates)
+    there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
+    by = {name: there[name] for name in moving}
+    point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)
+    along = {name: v * rates[name] for name, v in point.direction.items()}
+    if form.sees_logits:
+        moved = tangent(done, along, mode)
+        return Solution(
+            form.gradient_by_tangent(scores, done, moved), point.value, point.losses, pull_by_tangent(done, moved)
+        )
+    pulled = pull(done, along, mode)
+    return Solution(form.gradient(scores, done.losses, pulled), point.value, point.losses, pulled)
+
+
+def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
+    """The parameters after the virtual step: θ − rate · slope."""
+    return {name: p - rates[name] * slope[name] if name in rates else p for name, p in parameters.items()}
+
+
+def pull(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
+    """Directional derivative of each sample's train loss at θ."""  # [B]
+    found = done.pull(direction)
+    return pull_by_tangent(done, tangent(done, direction, mode)) if found is None else found
+
+
+def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
+    """How the logits of the train batch move along the direction."""  # [B, K]
+    ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
+    return ways.get(mode.name, forward_tangent)(done, direction)
+
+
+@dataclass(frozen=True)
+class ExemplarPoint:
+    """The objective at chosen parameters."""
+
+    value: Tensor  # []
+    losses: Tensor  # [E]
+    direction: Parameters  # its gradient
+
+
+def exemplar_point(
+    done: ForwardPass,
+    there: Parameters,
+    exemplar: Batch,
+    objective: ObjectiveFunction,
+    *,
+    by: Parameters,
+    frozen: bool = False,
+    keep: bool = False,
+) -> ExemplarPoint:
+    """The objective on the exemplar batch at these parameters, and its gradient by those of them that are named.
+
+    frozen: batch norm uses its running statistics. keep: the graph behind the parameters is needed again.
+    """
+
+    def backward(logits: Tensor) -> ExemplarPoint:
+        if done.check:
+            check_labels(logits, exemplar.labels, "exemplar")
+        losses = per_sample(done.loss, logits, exemplar.labels)
+        value = evaluate(objective, losses, exemplar)
+        direction = {name: torch.zeros_like(p) for name, p in by.items()}  # for an objective that is constant here
+        if done.check:
+            check_finite([value], "is not finite after the look-ahead", "lower the learning rate")
+        if value.requires_grad:
+            found = torch.autograd.grad(
+                value, list(by.values()), retain_graph=keep, allow_unused=True, materialize_grads=True
+            )
+            direction = dict(zip(by, map(dense, found), strict=True))
+        if done.check:
+            said = "is finite and its gradient is not, as at the root of 0"
+            check_finite(direction.values(), said, "keep the objective smooth there, for example with clamp_min")
+        return ExemplarPoint(value.detach(), losses.detach(), direction)
+
+    with torch.enable_grad(), norms_frozen(done.model, frozen):
+        return done.run(there, exemplar, backward)
+
+
+def evaluate(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch) -> Tensor:
+    """The objective's value; a plain function of (losses, groups) sees the samples whose group is known."""  # []
+    on = getattr(objective, "on", None)
+    if on is not None:
+        value = on(losses, exemplar)
+    else:
+        groups = exemplar.compared()
+        if exemplar.groups is not None:
+            known = groups >= 0
+            losses, groups = losses[known], groups[known]
+        value = objective(losses, groups)
+    if not isinstance(value, Tensor) or value.ndim != 0:
+        raise BadInput("The objective must return a scalar tensor; reduce it, for example with .mean().")
+    return value
+
+
+def check_finite(values: Iterable[Tensor], what: str, instead: str) -> None:
+    """Refuse an objective, or its gradient, that is NaN or infinite (reads it: a wait on a GPU)."""
+    if not all(bool(torch.isfinite(value).all()) for value in values):
+        raise LossNotFinite(
+            f"The objective on the exemplar batch {what}; nothing was moved. Give LookAhead(lr=...) a smaller rate, "
+            f"or {instead}."
+        )

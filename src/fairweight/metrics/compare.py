@@ -1,0 +1,131 @@
+"""Paired comparison of two models on the same samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fairweight.errors import BadInput
+from fairweight.metrics._limits import debiased_percentiles, percentiles
+from fairweight.metrics._metric import CustomMetric, Metric
+from fairweight.metrics._samples import CodedSamples, Names, factorise, vector_of
+from fairweight.metrics._tally import Tally, bootstrap
+from fairweight.metrics.group_table import GroupTable, group_table
+from fairweight.metrics.intervals import Intervals
+from fairweight.metrics.rates import Floats, Statistic
+
+
+class Difference(NamedTuple):
+    """A number of model b minus that of model a, on the same samples, with its interval."""
+
+    metric: str
+    a: float
+    b: float
+    value: float  # b - a
+    low: float
+    high: float
+    n: int
+
+    @property
+    def beyond_interval(self) -> bool:
+        """Whether 0 lies outside the interval: the difference is larger than resampling explains."""
+        return self.low > 0.0 or self.high < 0.0
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"{self.metric}: the difference cannot be estimated on these samples."
+        verdict = "larger" if self.beyond_interval else "no larger"
+        return (
+            f"{self.metric} went from {self.a:.3f} to {self.b:.3f}: {self.value:+.3f} "
+            f"[{self.low:+.3f}, {self.high:+.3f}], {verdict} than chance in {self.n} samples explains."
+        )
+
+
+def paired_difference(
+    labels: object,
+    predictions_a: object,
+    predictions_b: object,
+    groups: object = None,
+    metric: str = "tprd",
+    *,
+    positive: Hashable | None = None,
+    missing: Literal["error", "ignore", "group"] = "error",
+    label_names: Names | None = None,
+    group_names: Names | Mapping[str, Names] | None = None,
+    metrics: Mapping[str, Metric] | None = None,
+    intervals: Intervals | None = None,
+) -> Difference:
+    """How much higher a number of the table (by name, as in GroupTable.value) is for predictions b than for a."""
+    if label_names is None:
+        label_names = _shared_labels(labels, predictions_a, predictions_b)
+    table_a, table_b = (
+        group_table(
+            labels,
+            predictions,
+            groups,
+            positive=positive,
+            missing=missing,
+            label_names=label_names,
+            group_names=group_names,
+            metrics=metrics,
+            intervals=intervals,
+        )
+        for predictions in (predictions_a, predictions_b)
+    )
+    return compare(table_a, table_b, metric)
+
+
+def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> Difference:
+    """Table b's number minus table a's; both tables must be of the same samples in the same order."""
+    _check_same_samples(table_a.samples, table_b.samples)
+    shared = tuple(name for name in table_a.own_metrics if name in table_b.own_metrics)
+    statistic = Statistic.named(metric, shared)
+    a, b, settings = table_a.value(metric), table_b.value(metric), table_a.intervals
+    ours, theirs = table_a.numbers[statistic.metric], table_b.numbers[statistic.metric]
+    if isinstance(ours, CustomMetric) and isinstance(theirs, CustomMetric):  # one seed resamples the same samples
+        draws, centre = theirs.draws(statistic, settings) - ours.draws(statistic, settings), b - a
+    else:
+        draws, centre = _drawn_differences(table_a, table_b, statistic)
+    if settings.method == "score":
+        low, high = debiased_percentiles(draws, centre, b - a, settings.level)
+    else:
+        low, high = (float(limit) for limit in percentiles(draws, settings.level))
+    return Difference(metric, a, b, b - a, low, high, table_a.n)
+
+
+def _drawn_differences(table_a: GroupTable, table_b: GroupTable, statistic: Statistic) -> tuple[Floats, float]:
+    """Draws [D] of the difference, and that of what is drawn from; a sample's two predictions stay together."""
+    settings = table_a.intervals
+    draws, centre = bootstrap(
+        Tally.of(table_a.samples, table_a.samples.predictions, table_b.samples.predictions),
+        lambda counts: statistic(counts[1]) - statistic(counts[0]),
+        settings,
+        statistic.strata(table_a.by_label),
+        smooth=settings.method == "score",
+    )
+    return draws, float(centre)
+
+
+def _shared_labels(*columns: object) -> dict[Hashable, Any] | None:
+    """Every label that occurs in any of the columns; None where that is one alone, and its counterpart is a guess."""
+    values: dict[Any, Any] = {}
+    for column in columns:
+        _, found = factorise(vector_of(column, "labels or predictions"), "labels or predictions")
+        values |= {value: value for value in found if value not in values}
+    if len(values) < 2 or len({isinstance(value, str) for value in values}) > 1:
+        return None  # mixed types: group_table says what is wrong
+    return dict(sorted(values.items()))
+
+
+def _check_same_samples(a: CodedSamples, b: CodedSamples) -> None:
+    def axes(samples: CodedSamples) -> tuple[object, ...]:
+        return samples.label_axis, samples.group_axis, samples.positive, samples.groups is None
+
+    if axes(a) != axes(b) or not np.array_equal(a.labels, b.labels) or not np.array_equal(a.rows, b.rows):
+        raise BadInput(
+            "the two tables are not of the same samples, labels and groups; give both the same labels and groups "
+            "in the same order (and label_names, if one model never predicts some label)."
+        )

@@ -1,0 +1,51 @@
+"""Numbers and names as text for people."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+
+def known(value: Any) -> TypeGuard[float]:
+    """True where there is a number: neither None nor NaN."""
+    return value is not None and bool(value == value)
+
+
+def percent(value: float | None) -> str:
+    """A fraction as a percentage."""
+    return f"{100 * value:.1f} %" if known(value) else "not known"
+
+
+def points(value: float | None) -> str:
+    """A difference of two fractions, in percentage points."""
+    return f"{100 * value:.1f} points" if known(value) else "not known"
+
+
+def change(value: float) -> str:
+    """A difference of two fractions in hundredths, with its sign; one that rounds to nothing has none."""
+    rounded = round(100 * value, 1)
+    return f"{rounded:+.1f}" if rounded else "0.0"
+
+
+def span(low: float | None, high: float | None, *, signed: bool = False) -> str:
+    """An interval in hundredths; empty where there is none."""
+    if not known(low) or not known(high):
+        return ""
+    return f"[{change(low)}, {change(high)}]" if signed else f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def number(value: float | None) -> str:
+    """A plain number with three significant digits."""
+    if not known(value):
+        return "not known"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def short(name: object, longest: int = 60) -> str:
+    """A name on one line and not too long."""
+    text = "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in str(name))
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def capitalised(sentence: str) -> str:
+    """The sentence with a capital at its start and the rest as it is."""
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,207 @@
+"""Findings about training: what the method changed, where weight went, which labels look wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fairweight.report._format import capitalised, change, known, number, percent, points, short, span
+from fairweight.report.audit import Audit, Baseline, Finding, Level, Trained
+from fairweight.report.movement import movement
+
+TITLES = {"accuracy": "accuracy", "tprd": "TPRD", "max_fnr": "maxFNR"}
+STILL = 0.01  # standard deviation of the scores below which they had no effect
+CONCENTRATED = 0.1  # effective share of the training set below which the weights have collapsed
+
+
+def beside_baseline(audit: Audit) -> list[Finding]:
+    """The gap and the accuracy beside the baseline's, and whether a smaller gap was met by levelling down."""
+    if audit.trained is None:
+        return []
+    if audit.baseline is None:
+        sentence = (
+            "No plain training of the same data stands beside this run, so nothing here says what the method changed; "
+            "train one with --method uniform into a folder beside it, or name it with --baseline."
+        )
+        return [Finding("no baseline", "note", sentence)]
+    base = audit.baseline
+    found = [_changes(audit, base)] if known(audit.metrics["tprd"]) and known(base.metrics["tprd"]) else []
+    gap = base.differences.get("tprd")
+    if gap is None or not gap["beyond"] or gap["value"] > 0:
+        return found
+    return [*found, *_levelling(audit, base), *_moved_together(audit, base)]
+
+
+def _changes(audit: Audit, base: Baseline) -> Finding:
+    parts: list[str] = []
+    numbers: dict[str, float] = {}
+    for name, title in TITLES.items():
+        before, after = base.metrics[name], audit.metrics[name]
+        if not known(before) or not known(after):
+            continue
+        apart = base.differences.get(name)
+        numbers |= {f"{name}_before": before, f"{name}_after": after}
+        limits = "" if apart is None else f" {span(apart['low'], apart['high'], signed=True)}"
+        parts.append(f"{title} went from {percent(before)} to {percent(after)}, {change(after - before)}{limits}")
+    verdict, level = _verdict(base.differences)
+    return Finding("beside the baseline", level, f"Beside {short(base.name)}: {'; '.join(parts)}.{verdict}", numbers)
+
+
+def _verdict(differences: Mapping[str, Mapping[str, Any]]) -> tuple[str, Level]:
+    if "tprd" not in differences:
+        return " One run each: without both runs' predictions nothing says whether chance explains it.", "note"
+    gap, accuracy = differences["tprd"], differences.get("accuracy")
+    if not gap["beyond"]:
+        return " Chance in the test set explains the change of the gap.", "look"
+    if gap["value"] > 0:
+        return " The gap is larger than plain training's, beyond chance in the test set.", "act"
+    if accuracy is not None and accuracy["beyond"] and accuracy["value"] < 0:
+        return " The gap is smaller and so is the accuracy, both beyond chance in the test set.", "look"
+    return " The gap is smaller, beyond chance in the test set, and accuracy was not paid for it.", "good"
+
+
+def _now_and_before(audit: Audit, base: Baseline, metric: str) -> tuple[dict[str, float], dict[str, float]] | None:
+    """The metric by group in both runs; None where they do not know it of the same groups."""
+    now, before = (
+        {g["group"]: g[metric] for g in metrics["groups"] if known(g[metric])}
+        for metrics in (audit.metrics, base.metrics)
+    )
+    return (now, before) if now and now.keys() == before.keys() else None
+
+
+def _moved_together(audit: Audit, base: Baseline) -> list[Finding]:
+    """A smaller gap that came with more (or fewer) positives everywhere, as a moved threshold would bring it."""
+    selected, wrong = (_now_and_before(audit, base, metric) for metric in ("selection_rate", "fpr"))
+    if audit.by_label or audit.has_cells or selected is None or wrong is None or len(selected[0]) < 2:
+        return []
+    moves, falsely = ([now[group] - before[group] for group in now] for now, before in (selected, wrong))
+    if min(map(abs, moves)) < 0.01 or (min(moves) < 0 < max(moves)):
+        return []
+    how = "more" if moves[0] > 0 else "less"
+    least, most = f"{100 * min(map(abs, moves)):.1f}", points(max(map(abs, moves)))
+    sentence = (
+        f"Every group is predicted positive {how} often than by {short(base.name)}, by {least} to {most}, and false "
+        f"positive rates changed by {change(min(falsely))} to {change(max(falsely))}: a moved decision threshold "
+        "could do as much."
+    )
+    numbers = {"least": min(moves), "most": max(moves), "fpr_least": min(falsely), "fpr_most": max(falsely)}
+    return [Finding("all rates moved", "look", sentence, numbers)]
+
+
+def _levelling(audit: Audit, base: Baseline) -> list[Finding]:
+    """A gap that fell because its best group did."""
+    rates = _now_and_before(audit, base, "tpr")
+    if audit.has_cells or rates is None or len(rates[0]) < 2:
+        return []
+    (worst, best), (worst_before, best_before) = ((min(r.values()), max(r.values())) for r in rates)
+    fell, best_fell = (best_before - worst_before) - (best - worst), best_before - best
+    if fell < 0.01 or best_fell < 0.005 or best_fell < 0.5 * fell:
+        return []
+    sentence = (
+        f"Of the {points(fell)} that the gap is smaller, {points(best_fell)} come from the best group, which fell from "
+        f"{percent(best_before)} to {percent(best)}; the worst went from {percent(worst_before)} to {percent(worst)}: "
+        "levelling down."
+    )
+    return [Finding("levelling down", "look", sentence, {"gap_fell": fell, "best_fell": best_fell})]
+
+
+def about_training(audit: Audit) -> list[Finding]:
+    """Effect, movement, wrong labels and the run's own warnings; nothing for an audit of predictions alone."""
+    trained = audit.trained
+    if trained is None:
+        return []
+    return [*_effect(trained), *_moved(trained), *_suspects(trained), *_memorised(trained), *_warnings(trained)]
+
+
+def _effect(trained: Trained) -> list[Finding]:
+    if not trained.has_scores:
+        kept = "" if trained.weighs else ", and every sample counted alike"
+        sentence = f"{trained.method} learns no score per sample{kept}; losses, margins and forgetting are shown."
+        return [Finding("no scores", "note", sentence)]
+    std, size = trained.scores.get("std"), trained.scores.get("effective_size")
+    if std is None or size is None:
+        return []
+    numbers = {"score_std": std, "effective_size": size}
+    if std < STILL:
+        sentence = (
+            f"No effect: the scores ended at a standard deviation of {number(std)}, so every sample counted almost "
+            "alike; use the adaptive score step, or raise the plain step's scale."
+        )
+        return [Finding("no effect", "act", sentence, numbers)]
+    if size < CONCENTRATED:
+        sentence = (
+            f"Collapse: the effective sample size is {percent(size)} of the training set, so a few samples carry the "
+            "model; lower the score step's scale or rate."
+        )
+        return [Finding("collapse", "act", sentence, numbers)]
+    sentence = (
+        f"The scores ended between {number(trained.scores.get('min'))} and {number(trained.scores.get('max'))} "
+        f"(standard deviation {number(std)}); the effective sample size is {percent(size)} of the training set."
+    )
+    return [Finding("effect", "note", sentence, numbers)]
+
+
+def _moved(trained: Trained) -> list[Finding]:
+    what = trained.group_word
+    found = movement(trained, what)
+    if found is None or len(found.names) < 2:
+        return []
+    (most, _, high), *_, (least, _, low) = found.ends()
+    if high - low < 0.02:
+        sentence = f"Weight stayed even between {what}s: their mean weights lie between {low:.2f} and {high:.2f}."
+    elif trained.weights_are_fixed:
+        sentence = (
+            f"Weights are fixed: samples of {what} {short(least)} count {low:.2f} on average, those of {what} "
+            f"{short(most)} {high:.2f}; 1 is an even share."
+        )
+    else:
+        sentence = (
+            f"Weight moved from {what} {short(least)}, whose samples count {low:.2f} on average, to {what} "
+            f"{short(most)}, whose count {high:.2f}; 1 is an even share."
+        )
+    return [Finding("weight", "note", sentence, {"highest": high, "lowest": low})]
+
+
+def _suspects(trained: Trained) -> list[Finding]:
+    suspected = trained.suspects["suspected"].to_numpy()
+    count, total = int(suspected.sum()), len(suspected)
+    if not count:
+        return [Finding("wrong labels", "note", "No label looks wrong: no average margin is below 0.", {"n": 0})]
+    by_label = trained.weights["label"].astype(str)[suspected].value_counts()
+    top, most = str(by_label.index[0]), int(by_label.iloc[0])
+    share = count / total
+    sentence = (
+        f"{count:,} of {total:,} labels ({percent(share)}) look wrong or are hard: over the whole of training the "
+        f"model preferred another label. {most:,} of them are labelled {short(top)}."
+    )
+    numbers = {"n": count, "share": share, "most": most}
+    found = [Finding("wrong labels", "look" if share >= 0.005 else "note", sentence, numbers)]
+    if (truth := trained.detection) is not None:
+        at = truth.precision[truth.wrong]
+        sentence = (
+            f"{truth.wrong:,} labels are known to be wrong. The ranking finds them with an AUC of {truth.auc:.4f}; of "
+            f"the {truth.wrong:,} most suspect labels {percent(at)} are."
+        )
+        numbers = {"wrong": truth.wrong, "auc": truth.auc, "precision": at}
+        found.append(Finding("wrong labels found", "note", sentence, numbers))
+    return found
+
+
+def _memorised(trained: Trained) -> list[Finding]:
+    weights = trained.weights
+    if "predicted" not in weights:
+        return []
+    same = float((weights["predicted"].astype(str) == weights["label"].astype(str)).mean())
+    if same < 0.995:
+        return []
+    sentence = (
+        f"The model repeats {percent(same)} of the training labels, so its last opinion says little about wrong ones; "
+        "the ranking looks at the whole of training."
+    )
+    return [Finding("memorised", "note", sentence, {"share": same})]
+
+
+def _warnings(trained: Trained) -> list[Finding]:
+    """The run's own warnings, except those that _effect repeats."""
+    kinds = [(text.split(":")[0], text) for text in trained.warnings]
+    return [Finding(k, "look", capitalised(text)) for k, text in kinds if k not in ("no effect", "collapse")]
