@@ -162,7 +162,7 @@ class _Harmful:
 )
 def test_a_pickle_runs_nothing(tmp_path, content, capsys):
     (tmp_path / "batch").write_bytes(content)
-    with pytest.raises(UnreadableFile, match="CIFAR batch"):
+    with pytest.raises(UnreadableFile, match="CIFAR batch" if content else "is empty"):
         read_pickle(tmp_path / "batch")
     assert capsys.readouterr().out == ""
 

@@ -32,11 +32,9 @@ class Flip:
         self.probability = probability
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """The images, some mirrored."""
         return _moved(inputs, (self,), generator)
 
     def move(self, places: Places, size: tuple[int, int], generator: torch.Generator) -> Places:
-        """The places, mirrored for some images."""
         drawn = torch.rand(len(places.columns), generator=generator, device=generator.device)
         mirrored = (drawn < self.probability)[:, None]
         return places._replace(columns=torch.where(mirrored, places.columns.flip(1), places.columns))
@@ -51,11 +49,9 @@ class Shift:
         self.pixels = pixels
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """The images, each moved."""
         return _moved(inputs, (self,), generator)
 
     def move(self, places: Places, size: tuple[int, int], generator: torch.Generator) -> Places:
-        """The places, moved for each image."""
         count, where = len(places.rows), generator.device
         starts = torch.randint(0, 2 * self.pixels + 1, (2, count), generator=generator, device=where)
 
@@ -73,7 +69,6 @@ class Chain:
         self.steps = steps
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        """The images after all steps."""
         for moving, steps in groupby(self.steps, key=lambda step: type(step) in (Flip, Shift)):
             if moving:
                 inputs = _moved(inputs, [step for step in steps if isinstance(step, Flip | Shift)], generator)
@@ -84,7 +79,7 @@ class Chain:
 
 
 def _moved(inputs: Tensor, steps: Sequence[Flip | Shift], generator: torch.Generator) -> Tensor:
-    """The images after these steps: where pixels come from is worked out first, and the pixels are moved once.
+    """Apply these steps: work out where pixels come from first, then move the pixels once.
 
     On a GPU that is one copy of the places and four kernels, however many the steps; drawing and composing the places,
     which are small, is the host's work.

@@ -26,7 +26,6 @@ class Marks:
     keep: Tensor  # [N] bool
 
     def label(self, name: str) -> int:
-        """Find the class of that name."""
         return _place("label", name, self.label_names)
 
     def members(self, group: str, label: str | None) -> Tensor:
@@ -37,7 +36,6 @@ class Marks:
         return (found if label is None else found & (self.labels == self.label(label))).nonzero().flatten()
 
     def relabelled(self, rows: Tensor, labels: Tensor | int) -> Marks:
-        """Give these rows other labels."""
         new = self.labels.clone()
         new[rows] = labels
         return replace(self, labels=new)

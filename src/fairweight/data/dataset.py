@@ -122,7 +122,8 @@ def _assemble(found: Found, request: Request) -> Dataset:
     group_options, split = options.groups or found.groups, options.split or found.split
     exemplar = options.exemplar or found.exemplar
     label = found.label if request.label is None else request.label
-    columns = _whole(found.group if request.group is None else request.group, found.parts["train"].names())
+    columns_there = found.parts["train"].names()
+    columns = _whole(found.group if request.group is None else request.group, columns_there)
     if label in columns:
         raise BadInput(f"{label!r} is named as label and as group; leave the group out to compare the classes.")
     labels = encode_labels(found.parts, label, options.labels)
@@ -144,8 +145,10 @@ def _assemble(found: Found, request: Request) -> Dataset:
     if found.kind == "image":
         made: tuple[Any, Any, list[str]] = image_samples(found.parts, parts, meaning, found.image)
     else:
-        exclude = sorted({*found.exclude, *_never_inputs(found, meaning, split.column, options)})
-        made = table_samples(found.parts, parts, meaning, options.table, exclude)
+        never = (label, *(() if options.table.group_in_inputs else columns))
+        exclude = {*found.exclude, *(source_column(columns_there, column) for column in never)}
+        exclude |= set() if split.column is None else {split.column}
+        made = table_samples(found.parts, parts, meaning, options.table, sorted(exclude))
     samples, preprocessing, more = made
     cells = [f"{count:,} with {name}" for name, count in parts.marked["train"].cells(*names).items()]
     notes += more + ([f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else [])
@@ -192,13 +195,6 @@ def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
     asked = ",".join(columns)
     found = next((name for name in names if ",".join(part.strip() for part in name.split(",")) == asked), None)
     return columns if found is None else (found,)
-
-
-def _never_inputs(found: Found, meaning: Meaning, part_column: str | None, options: Options) -> set[str]:
-    names = found.parts["train"].names()
-    groups = () if options.table.group_in_inputs else meaning.group
-    never = {source_column(names, column) for column in (meaning.label, *groups)}
-    return never | ({part_column} if part_column is not None else set())
 
 
 def _given(

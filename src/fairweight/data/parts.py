@@ -42,7 +42,6 @@ class Marked:
         return Marked(self.rows[index], self.labels[index], groups, shares)
 
     def without(self, index: Tensor) -> Marked:
-        """Leave out the rows at these positions."""
         stays = torch.ones(len(self), dtype=torch.bool)
         stays[index] = False
         return self.take(stays)

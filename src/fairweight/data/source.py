@@ -91,18 +91,13 @@ def find(source: str | Path | pd.DataFrame, request: Request) -> Found:
     elif isinstance(source, str | Path):
         found = _from_path(str(source), request)
     elif hasattr(source, "columns") and hasattr(source, "iloc"):
-        found = _from_frame(source, request)
+        image, notes = request.options.image or ImageOptions(), list[str]()
+        frame = check_frame(source, "the frame", notes)
+        rows = Rows(frame) if image.file_column is None else listed_files(frame, Path(), image)
+        found = _found("frame", {"train": rows}, request, notes, image)
     else:
         raise BadInput(f"a source is a name, a path or a pandas frame, not {type(source).__name__}.")
     return _with_own_files(found, request)
-
-
-def _from_frame(source: pd.DataFrame, request: Request) -> Found:
-    image = request.options.image or ImageOptions()
-    notes: list[str] = []
-    frame = check_frame(source, "the frame", notes)
-    rows = Rows(frame) if image.file_column is None else listed_files(frame, Path(), image)
-    return _found("frame", {"train": rows}, request, notes, image)
 
 
 def _from_path(source: str, request: Request) -> Found:

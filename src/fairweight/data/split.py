@@ -78,7 +78,10 @@ def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Nam
         raise BadInput(f"there are no test rows; give {option('split.test')} a share above 0 or a file.")
     marked = {name: marked[name] for name in ("train", "validation", "exemplar", "test") if name in marked}
     notes += _gaps(marked["test"], marked["exemplar"], names)
-    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], _pool(marked, origin)))
+    natural = marked["train"]  # as it was before exemplars left it
+    if origin["exemplar"] == "train" and not bool(torch.isin(marked["exemplar"].rows, natural.rows).all()):
+        natural = natural.joined(marked["exemplar"])
+    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], natural))
     return Parts(marked, origin, tuple(notes))
 
 
@@ -157,14 +160,6 @@ def _gaps(test: Marked, exemplar: Marked, names: Names) -> list[str]:
     if not lost:
         return []
     return [f"Warning: the exemplar set has no row with {'; '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}."]
-
-
-def _pool(marked: dict[str, Marked], origin: dict[str, str]) -> Marked:
-    """Rebuild train as it was before exemplars left it."""
-    train, exemplar = marked["train"], marked["exemplar"]
-    if origin["exemplar"] != "train" or bool(torch.isin(exemplar.rows, train.rows).all()):
-        return train
-    return train.joined(exemplar)
 
 
 def _shares(exemplar: Marked, natural: Marked) -> Tensor | None:

@@ -44,7 +44,7 @@ class Form:
 
     @classmethod
     def of(cls, size: int | tuple[int, int] | None, crop: int | None, channels: int | None) -> Form:
-        """Make it from the size as users write it."""
+        """Make a form from a size as users write it."""
         height, width = (size, size) if isinstance(size, int) or size is None else size
         return cls(height, width, crop, channels)
 
@@ -72,8 +72,7 @@ class Decoder:
         default_factory=set
     )  # names of the images that had 16 bits per pixel; their upper 8 are read
 
-    def one(self, picture: Picture) -> Pixels:
-        """Decode one image."""  # [C, H, W]
+    def one(self, picture: Picture) -> Pixels:  # [C, H, W]
         from PIL import Image, ImageOps
 
         try:

@@ -138,9 +138,8 @@ class EncodedPixels(PixelSource):
 
     def _write(self, notes: list[str]) -> Path:
         def fill(allocate: Allocate) -> dict[str, Any]:
-            pixels, bad = self._decoder.all(allocate, self.pictures())
-            form = Form(pixels.shape[2], pixels.shape[3], self._form.crop, pixels.shape[1])
-            return {"bad": bad, "form": asdict(form), "content": self._content(), "deep": len(self._decoder.deep)}
+            _, bad = self._decoder.all(allocate, self.pictures())
+            return {"bad": bad, "content": self._content(), "deep": len(self._decoder.deep)}
 
         entry = cache.write(self._folder, self._key, fill)
         notes.append(f"{self.count:,} images were decoded; the pixels are kept in {entry} for the next time.")

@@ -36,7 +36,6 @@ class ImagePreprocessing:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Empty: pixels have no names."""
         return ()
 
     @property

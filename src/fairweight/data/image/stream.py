@@ -71,5 +71,4 @@ class ReadAhead:
                 future.cancel()
 
     def close(self) -> None:
-        """Stop the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -104,7 +104,7 @@ def _read_pickled(path: Path, columns: Sequence[str]) -> tuple[Pixels, dict[str,
 def read_pickle(path: Path) -> dict[str, Any]:
     """Read the dictionary in a CIFAR batch; anything but arrays, numbers, text and containers is refused."""
     try:
-        found = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        found = _ArraysOnly(io.BytesIO(read_bytes(path)), encoding="bytes").load()
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise UnreadableFile(
             f"{path} is not a CIFAR batch that can be read safely ({error}); copy it again from the published archive."

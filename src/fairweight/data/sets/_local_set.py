@@ -67,7 +67,6 @@ class ImageSet(LocalSet):
         raise NotImplementedError
 
     def find(self, request: Request) -> Found:
-        """Find the two parts."""
         image = request.options.image or ImageOptions()
         parts = self.search(request, lambda folder: self.read(folder, image))
         return Found(self.name, parts, self.label, image=image)

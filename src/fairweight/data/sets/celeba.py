@@ -57,20 +57,25 @@ class Celeba(LocalSet):
         images, attributes, partition = (_anywhere(folder, name.rstrip("/")) for name in self.needs)
         if images is None or attributes is None or partition is None:
             return None
-        part_of = dict(line.split()[:2] for line in partition.read_text(encoding="utf-8").splitlines() if line.strip())
-        lines = attributes.read_text(encoding="utf-8").splitlines()
-        names = lines[1].split() if len(lines) > 1 else []
+        with attributes.open(encoding="utf-8") as file:
+            names = [file.readline() for _ in range(2)][1].split()
         if sorted(names) != sorted(ATTRIBUTES):
             raise UnreadableFile(f"{attributes} does not name the forty attributes in its second line; copy it again.")
-        entries = []
-        for number, line in enumerate(lines[2:], start=3):
-            words = line.split()
-            if words and (len(words) != len(names) + 1 or part_of.get(words[0]) not in _PARTS):
-                raise UnreadableFile(
-                    f"line {number} of {attributes.name} has no {len(names)} attributes or no part; copy it again."
-                )
-            entries += [[_PARTS[part_of[words[0]]], *words]] if words else []
-        frame = pd.DataFrame(entries, columns=["part", "file", *names])
+        used = {"file", *wanted, names[-1]}  # the last one tells whether a line is whole
+        try:
+            frame = pd.read_csv(
+                attributes, sep=r"\s+", skiprows=2, names=["file", *names], usecols=list(used), dtype=str
+            )
+            listed = pd.read_csv(partition, sep=r"\s+", names=["file", "part"], dtype=str)
+        except ValueError as error:  # pandas' errors of parsing are
+            raise UnreadableFile(f"{attributes} or {partition} is not the published file; copy it again.") from error
+        part_of = dict(zip(listed["file"], listed["part"].map(_PARTS), strict=True))
+        frame["part"] = frame["file"].map(part_of)
+        if (bad := frame.isna().any(axis=1)).any():
+            raise UnreadableFile(
+                f"line {int(bad.argmax()) + 3} of {attributes.name} has no {len(names)} attributes or no part; copy it "
+                "again."
+            )
         parts = {}
         for part, rows in frame.groupby("part", sort=False):
             columns = {name: _answers(rows[name].tolist(), name) for name in wanted}

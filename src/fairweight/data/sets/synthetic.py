@@ -30,7 +30,6 @@ class Synthetic:
     best_worst_accuracy = 0.75
 
     def find(self, request: Request) -> Found:
-        """Draw the rows with the request's seed."""
         import pandas as pd
 
         draw = stream(request.seed, "synthetic", "two groups")

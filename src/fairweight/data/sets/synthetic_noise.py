@@ -26,7 +26,6 @@ class SyntheticNoise:
     best_accuracy = 1.0
 
     def find(self, request: Request) -> Found:
-        """Draw the rows with the request's seed."""
         import pandas as pd
 
         draw = stream(request.seed, "synthetic", "noise")

@@ -41,7 +41,6 @@ class Column:
     missing: bool = False  # whether there is a place that says "was missing"
 
     def features(self) -> list[str]:
-        """Name the inputs."""
         if self.kind == "category":
             names = [f"{self.name}={value}" for value in self.categories]
             names += [f"{self.name}=(other)"] if self.other else []

@@ -38,7 +38,6 @@ class TablePreprocessing:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of the inputs, in order."""
         return tuple(name for column in self.columns for name in column.features())
 
     @property

@@ -71,23 +71,18 @@ def check_frame(frame: pd.DataFrame, where: str, notes: list[str]) -> pd.DataFra
     given = list(frame.columns)
     names = [str(name).strip() for name in given]
     frame = frame.set_axis(names, axis=1)
-    seen: dict[str, int] = {}
-    stays = []
+    first: dict[str, int] = {}
     for position, name in enumerate(names):
-        if name in seen:
-            pair = given[seen[name]], given[position]
-            if pair[0] != pair[1] and not all(isinstance(one, str) for one in pair):
-                raise MissingColumn(
-                    f"{where} has the columns {pair[0]!r} and {pair[1]!r}, which are both called {name!r} as text; "
-                    "rename one."
-                )
-            if not frame.iloc[:, position].equals(frame.iloc[:, seen[name]]):
-                raise MissingColumn(f"{where} has two different columns called {name!r}; rename or remove one.")
-            notes.append(f"Column {name!r} stands in {where} twice with the same values; one was read.")
+        if first.setdefault(name, position) == position:
             continue
-        seen[name] = position
-        stays.append(position)
-    return frame.iloc[:, stays].reset_index(drop=True)
+        one, other = given[first[name]], given[position]
+        if one != other and not (isinstance(one, str) and isinstance(other, str)):
+            both = f"{one!r} and {other!r}, which are both called {name!r} as text"
+            raise MissingColumn(f"{where} has the columns {both}; rename one.")
+        if not frame.iloc[:, position].equals(frame.iloc[:, first[name]]):
+            raise MissingColumn(f"{where} has two different columns called {name!r}; rename or remove one.")
+        notes.append(f"Column {name!r} stands in {where} twice with the same values; one was read.")
+    return frame.iloc[:, list(first.values())].reset_index(drop=True)
 
 
 def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFrame:

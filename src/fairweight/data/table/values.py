@@ -35,7 +35,6 @@ class Seen:
 
     @cached_property
     def numbers(self) -> Numbers:
-        """Entries as numbers."""  # [N]
         return numbers(self.values, self.number_form)
 
     @cached_property
@@ -54,7 +53,6 @@ class Seen:
 
     @cached_property
     def factors(self) -> tuple[Codes, Any]:
-        """Each entry's place among the distinct ones (-1: missing), and those."""
         return factors(self.values)
 
     @cached_property
