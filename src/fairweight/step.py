@@ -7,6 +7,7 @@ p       what the method makes of them                     `Reweighter.weigh`
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -24,6 +25,9 @@ class Weigher(Protocol):
 
     model: nn.Module
     loss: Loss
+    given: Tensor | None
+
+    def rows(self, batch: Batch, check: bool = True) -> Tensor: ...
 
     def prepare(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, check: bool) -> Mode: ...
 
@@ -50,7 +54,7 @@ def backward(
     check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
     mode = weigher.prepare(batch, exemplar, optimizer, check)
-    record = weigher.whole(batch, exemplar, optimizer, scale, check)
+    record = weigher.whole(batch, exemplar, optimizer, scale, check) if weigher.given is None else None
     if record is not None:
         return record
     twice = mode.name not in ("none", "head")  # the others find the slope of the loss before they find the weights
@@ -68,6 +72,8 @@ def backward(
         if check:
             check_finite(done.losses, batch)
         made = weigher.weigh(done, exemplar, optimizer, check)
+        if weigher.given is not None:
+            made = _times_given(made, weigher.given[weigher.rows(batch, check=False)], done, check)
         total = made.total if made.total is not None else (made.weights * done.losses).sum()
         scaled = total * scale
     if scaled.requires_grad:
@@ -88,6 +94,16 @@ def backward(
         agreement=made.agreement,
         mode=made.mode,
     )
+
+
+def _times_given(made: Weighing, given: Tensor, done: ForwardPass, check: bool) -> Weighing:
+    """Multiply the weights by given ones, not scaled anew: a heavy batch moves the model more."""
+    if check and made.total is not None:
+        plain = (made.weights * done.losses).sum()
+        slopes = [torch.autograd.grad(loss, done.logits, retain_graph=True)[0] for loss in (plain, made.total)]
+        if not torch.allclose(*slopes, rtol=1e-3, atol=1e-6):
+            raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
+    return replace(made, weights=made.weights * given.to(made.weights.dtype), total=None)
 
 
 def update(optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> None:

@@ -23,7 +23,6 @@ from fairweight.integrations._estimator_data import (
     validation_rows,
 )
 from fairweight.integrations._estimator_parts import check_counts, few_threads, method_from, module_from, optimizer_from
-from fairweight.integrations._sample_weight import SampleWeighted
 from fairweight.methods import Reweighter
 from fairweight.training.callbacks import EarlyStopping, Observer, Progress
 from fairweight.training.fit import fit
@@ -172,7 +171,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             model = module_from(self.module, self.hidden, math.prod(inputs.shape[1:]), classes).to(device)
         optimizer = optimizer_from(self.optimizer, model, self.lr, self.weight_decay)
         method = method_from(self.method, self.objective, self.method_options, model, train, held, classes)
-        method = method if given is None else SampleWeighted(method, given.to(device))
+        method.given = None if given is None else (given / given.mean()).to(device)
         dynamics = Dynamics(size, device)
         per_cell = min(self.per_cell, max(Cells.of(held.labels, held.groups).counts, default=self.per_cell))
         observers: list[Observer] = [] if validation is None else [EarlyStopping("objective", self.patience)]

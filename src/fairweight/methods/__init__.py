@@ -42,6 +42,7 @@ class Reweighter:
     paper: ClassVar[str] = ""
     search: ClassVar[Mapping[str, Any]] = {}  # one that needs many trainings: how they are found (runs/search)
     needs: frozenset[Need] = frozenset()  # of the class: with its defaults; of an object: with its own options
+    given: Tensor | None = None  # [N] mean 1: the user's own sample weights, which multiply the method's in the step
 
     def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
         if num_samples < 1:
