@@ -100,8 +100,8 @@ def _times_given(made: Weighing, given: Tensor, done: ForwardPass, check: bool) 
     """Multiply the weights by given ones, not scaled anew: a heavy batch moves the model more."""
     if check and made.total is not None:
         plain = (made.weights * done.losses).sum()
-        slopes = [torch.autograd.grad(loss, done.logits, retain_graph=True)[0] for loss in (plain, made.total)]
-        if not torch.allclose(*slopes, rtol=1e-3, atol=1e-6):
+        ours, theirs = (torch.autograd.grad(x, done.logits, retain_graph=True)[0] for x in (plain, made.total))
+        if not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-6):
             raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
     return replace(made, weights=made.weights * given.to(made.weights.dtype), total=None)
 

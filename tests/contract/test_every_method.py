@@ -312,18 +312,21 @@ def test_on_a_gpu_as_on_the_cpu(name, options):
         torch.testing.assert_close(a.weights, b.weights.cpu(), rtol=1e-6, atol=1e-9)
 
 
+def refuses_given_weights(name, options) -> bool:
+    """Methods whose loss is not the weighted sum of the samples' losses."""
+    return name == "focal" or (name == "meta-weight-net" and not options.get("normalised", True))
+
+
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_given_weights_multiply_the_methods_own(name, options):
     plain, ones, heavy = (Run(name, options, dtype=torch.float64) for _ in range(3))
     ones.method.given = torch.ones(N)
     heavy.method.given = torch.arange(N) / torch.arange(N, dtype=torch.float64).mean()
-    before = heavy.parameters()
-    try:
-        first = heavy.step()
-    except BadInput as refused:
-        assert "sample_weight" in str(refused), "a method whose loss is not the weighted sum"
-        assert torch.equal(heavy.parameters(), before)
+    if refuses_given_weights(name, options):
+        with pytest.raises(BadInput, match="sample_weight"):
+            heavy.step()
         return
+    first = heavy.step()
     for k in range(7):
         left, right = plain.step(), ones.step()
         torch.testing.assert_close(left.weights, right.weights)

@@ -1,9 +1,8 @@
-"""The paper's MNIST experiment in small: digits with 20 % of the training labels set to 2."""
+"""Run the paper's MNIST experiment in small: digits with 20 % of the training labels set to 2."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.run import Result, run
+from fairweight.runs.run import Result, one_thread, run
 from fairweight.runs.seed_mean import Mean
 from fairweight.runs.spec import Spec
 
@@ -59,19 +58,8 @@ def demo(
     out: str | Path, *, seeds: int = 5, first_seed: int = 0, device: str = "cpu", tell: Callable[[str], None] = print
 ) -> DemoResult:
     """Train three rows over seeds into run folders, and draw the scores of right and wrong labels over time."""
-    with _one_thread():
+    with one_thread():
         return _demo(Path(out), seeds, first_seed, device, tell)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Networks of this size wait for each other's threads more than they gain from them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _demo(folder: Path, seeds: int, first_seed: int, device: str, tell: Callable[[str], None]) -> DemoResult:

@@ -1,4 +1,4 @@
-"""A finished run's model on new rows: the preprocessing that was fixed in training goes first."""
+"""Predict new rows with a finished run's model, through the preprocessing that was fixed in training."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fairweight.errors import BadInput, NoSpace, UnreadableImage
 from fairweight.metrics import GroupTable, group_table
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, MODEL, RunFolder
+from fairweight.runs.run import probabilities
 from fairweight.training import state
 from fairweight.training.predict import logits
 from fairweight.types import Batch
@@ -37,11 +38,10 @@ class Predictions:
 
     @property
     def predicted(self) -> list[str]:
-        """The label of each row."""
         return [self.names[k] for k in self.chances.argmax(dim=1).tolist()]
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per row of the file or image, in order: predicted, and the probability of each class."""
+        """One row per row of the file or image, in order: predicted, and the probability of each class."""
         import pandas as pd
 
         columns: dict[str, Any] = {"row": range(len(self.chances))}
@@ -55,7 +55,7 @@ class Predictions:
         return pd.DataFrame(columns)
 
     def write(self, path: Path) -> None:
-        """As CSV, or as parquet by the file's name; whole or not at all."""
+        """Write as CSV, or as parquet by the file's name; whole or not at all."""
         import io
 
         frame, out = self.to_pandas(), io.BytesIO()
@@ -80,7 +80,7 @@ def predict_rows(
     encoding: str | None = None,
     file_column: str | None = None,
 ) -> Predictions:
-    """The predictions of a finished run for every row of a file, a folder of images or an image.
+    """Predict every row of a file, a folder of images or an image with a finished run.
 
     delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
     images, the column that names them.
@@ -97,8 +97,7 @@ def predict_rows(
         raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
     new = _read(preprocessing, source, delimiter, encoding, file_column)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
-    found = logits(model.to(device), samples).cpu()
-    chances = _chances(found)
+    chances = probabilities(logits(model.to(device), samples).cpu().double())
     table = _table(preprocessing, new.labels, chances.argmax(dim=1), new.groups)
     notes = (*new.notes, *_why_no_table(preprocessing.meaning, new))
     return Predictions(preprocessing.meaning.label_names, chances, table, notes, new.files)
@@ -136,14 +135,6 @@ def _why_no_table(meaning: Meaning, new: New) -> list[str]:
     if meaning.group and (new.groups is None or not bool((new.groups >= 0).any())):
         return [f"No row has a group {','.join(meaning.group)!r} that the model knows, so nothing is counted by group."]
     return []
-
-
-def _chances(found: Tensor) -> Tensor:
-    """Probabilities of the classes; one logit is that of the positive one."""  # [N, K]
-    flat = found.reshape(len(found), -1)
-    if flat.shape[1] == 1:
-        flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
-    return flat.double().softmax(dim=1)
 
 
 def _table(

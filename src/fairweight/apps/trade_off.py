@@ -17,8 +17,8 @@ from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, W
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, MissingGroups
 from fairweight.metrics import GroupTable
+from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import FILES, RunFolder
-from fairweight.runs.method_defaults import comparing_term
 from fairweight.runs.run import Result
 from fairweight.runs.spec import Spec
 from fairweight.training import state

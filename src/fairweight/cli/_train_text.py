@@ -6,8 +6,8 @@ import shutil
 import textwrap
 from typing import TYPE_CHECKING
 
+from fairweight.apps.train import in_words
 from fairweight.cli._words import in_flags
-from fairweight.runs.defaults import in_words
 
 if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff

@@ -32,8 +32,8 @@ def bench(
     from fairweight.apps import bench as measuring
     from fairweight.cli.check import _shape
     from fairweight.models.resnet import ResNet18
+    from fairweight.runs.build import laid_out
     from fairweight.runs.folder import RunFolder
-    from fairweight.runs.layout import laid_out
     from fairweight.runs.own_model import example_batches, example_inputs, model_from
     from fairweight.runs.provenance import provenance
     from fairweight.types import map_tensors

@@ -17,7 +17,7 @@ from fairweight.methods import Reweighter
 from fairweight.methods.score_step import AdaptiveStep
 from fairweight.models.mlp import MLP
 from fairweight.objectives._words import objective_from
-from fairweight.runs.method_defaults import suited_options
+from fairweight.runs.defaults import method_defaults
 from fairweight.types import Batch
 
 SMALL = 500_000  # parameters of a network that one thread serves best
@@ -67,7 +67,7 @@ def method_from(
     kind = cast(type[Reweighter], catalog.load("methods", name))
     known = list(inspect.signature(kind).parameters)[2:]
     knows = train.groups is not None and bool((train.groups >= 0).any())
-    options = suited_options(name, classes, groups=held.groups is not None, train_groups=knows)
+    options = method_defaults(name, classes, groups=held.groups is not None, train_groups=knows)
     if "objective" in options and held.groups is not None and len(set(held.groups.tolist()) - {-1}) < 2:
         raise OneGroup(
             "sensitive_features holds one group only; there is nothing to compare: give another column, or leave it "
