@@ -25,7 +25,7 @@ NUMBERS = ("tprd", "max_fnr", "accuracy")
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found."""
+    """Findings of the demo."""
 
     rows: dict[str, dict[str, Mean]]  # by row name: each number over seeds
     auc: Mean  # of minus the score, for wrong labels
@@ -33,7 +33,6 @@ class DemoResult:
     picture: Path
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         rows = {name: {key: mean.to_dict() for key, mean in numbers.items()} for name, numbers in self.rows.items()}
         return {
             "rows": rows,
@@ -44,7 +43,7 @@ class DemoResult:
 
 
 def spec_for(method: str, corruptions: tuple[str, ...], seed: int) -> Spec:
-    """One run of the demo."""
+    """Spec of one run of the demo."""
     data = {
         "corruptions": list(corruptions),
         "split": {"test": 0.25, "validation": 0.0},
@@ -85,7 +84,7 @@ def _demo(folder: Path, seeds: int, first_seed: int, device: str, tell: Callable
 
 
 def draw_scores(folder: RunFolder, path: Path) -> Path:
-    """The scores of samples with a right and with a wrong label after each epoch: median and middle four fifths."""
+    """Draw the scores of right and wrong labels after each epoch: median and middle four fifths."""
     import matplotlib
 
     matplotlib.use("Agg")

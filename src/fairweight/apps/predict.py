@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from fairweight.apps.before_after import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data._meaning import Meaning
 from fairweight.errors import BadInput, NoSpace, UnreadableImage
-from fairweight.metrics import GroupTable, group_table
+from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, MODEL, RunFolder
 from fairweight.runs.run import probabilities
@@ -56,8 +58,6 @@ class Predictions:
 
     def write(self, path: Path) -> None:
         """Write as CSV, or as parquet by the file's name; whole or not at all."""
-        import io
-
         frame, out = self.to_pandas(), io.BytesIO()
         if path.is_dir():
             raise BadInput(f"--out {path} is a folder; give the name of a file, such as {path / 'predictions.csv'}.")
@@ -98,9 +98,8 @@ def predict_rows(
     new = _read(preprocessing, source, delimiter, encoding, file_column)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
     chances = probabilities(logits(model.to(device), samples).cpu().double())
-    table = _table(preprocessing, new.labels, chances.argmax(dim=1), new.groups)
-    notes = (*new.notes, *_why_no_table(preprocessing.meaning, new))
-    return Predictions(preprocessing.meaning.label_names, chances, table, notes, new.files)
+    table, notes = _table(preprocessing.meaning, new, chances.argmax(dim=1))
+    return Predictions(preprocessing.meaning.label_names, chances, table, (*new.notes, *notes), new.files)
 
 
 def _read(
@@ -123,35 +122,16 @@ def _read(
         raise UnreadableImage(said.replace("give a size to bring all to", "resize them to one size")) from error
 
 
-def _why_no_table(meaning: Meaning, new: New) -> list[str]:
-    """What keeps rows with labels from being counted by group; rows without labels are none to count."""
+def _table(meaning: Meaning, new: New, predictions: Tensor) -> tuple[GroupTable | None, list[str]]:
+    """Table by group where every row has a label that the model knows, or a note on why rows with labels have none."""
     if new.labels is None:
-        return []
+        return None, []
     if unknown := int((new.labels < 0).sum()):
-        return [
+        return None, [
             f"{unknown:,} of {len(new):,} rows have no label {meaning.label!r} that the model knows, so nothing is "
             "counted by group; fill them in, or take them away."
         ]
     if meaning.group and (new.groups is None or not bool((new.groups >= 0).any())):
-        return [f"No row has a group {','.join(meaning.group)!r} that the model knows, so nothing is counted by group."]
-    return []
-
-
-def _table(
-    preprocessing: Preprocessing, labels: Tensor | None, predictions: Tensor, groups: Tensor | None
-) -> GroupTable | None:
-    """How the model does on these rows, where every one of them has a label that it knows."""
-    if labels is None or len(labels) == 0 or bool((labels < 0).any()):
-        return None
-    meaning = preprocessing.meaning
-    if meaning.group and (groups is None or not bool((groups >= 0).any())):
-        return None
-    title = ", ".join(meaning.group)
-    return group_table(
-        labels,
-        predictions,
-        None if groups is None else {title: groups},
-        label_names=meaning.label_names,
-        group_names=None if groups is None else {title: meaning.group_names},
-        missing="ignore",
-    )
+        asked = ",".join(meaning.group)
+        return None, [f"No row has a group {asked!r} that the model knows, so nothing is counted by group."]
+    return by_group(meaning, new.labels, predictions, new.groups), []

@@ -74,7 +74,6 @@ class Trained:
     differences: Differences | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         found = {**_about(self.result), "spec": self.result.spec.to_dict()}
         if self.baseline is not None and self.differences is not None:
             found |= {"baseline": _about(self.baseline), "differences": self.differences.to_dict()}
