@@ -101,12 +101,7 @@ def run(
 
 
 def train_built(
-    built: Built,
-    spec: Spec,
-    dataset: Dataset,
-    observers: Sequence[Observer] = (),
-    *,
-    out: Path | None = None,
+    built: Built, spec: Spec, dataset: Dataset, observers: Sequence[Observer] = (), *, out: Path | None = None
 ) -> tuple[RunRecord, Dynamics]:
     """Train what was built for the Spec; out: the folder of the log and the checkpoint, from which it goes on."""
     device = built.device
