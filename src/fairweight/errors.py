@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
+_OPTION = re.compile("\x02([^\x02\x03=]+)(?:=([^\x02\x03]*))?\x03")
+
+
+def option(name: str, value: object = None) -> str:
+    """Name an option inside a sentence: Python shows groups.below=drop, the command line --small-groups drop."""
+    return f"\x02{name}\x03" if value is None else f"\x02{name}={value}\x03"
+
+
+class Sentence(str):
+    """Text that may name options: as Python spells them; `spelled` gives another spelling, such as flags."""
+
+    marked: str
+
+    def __new__(cls, text: str) -> Sentence:
+        marked = text.marked if isinstance(text, Sentence) else text
+        made = super().__new__(cls, re.sub("[\x02\x03]", "", marked))
+        made.marked = marked
+        return made
+
+    def spelled(self, spell: Callable[[str, str | None], str]) -> str:
+        """The sentence with each option, of a name and a value or None, as `spell` writes it."""
+        return _OPTION.sub(lambda found: spell(found[1], found[2]), self.marked)
+
 
 class FairweightError(Exception):
     """Something the user can mend; the command line prints its sentence and exits with status 2."""
+
+    def __init__(self, sentence: str | None = None) -> None:
+        super().__init__(Sentence(sentence or ""))
+
+    @property
+    def sentence(self) -> Sentence:
+        """What went wrong and what to do next."""
+        found: Sentence = self.args[0]
+        return found
 
 
 class BadInput(FairweightError, ValueError):

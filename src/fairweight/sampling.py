@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput, EmptyCell
+from fairweight.errors import BadInput, EmptyCell, option
 from fairweight.types import Batch, Cells, Samples, sent
 
 _log = logging.getLogger("fairweight")
@@ -83,7 +83,7 @@ class ExemplarSampler:
         floor: int = 1,
     ) -> None:
         if per_cell < 1:
-            raise BadInput(f"per_cell={per_cell}; draw at least 1 exemplar of each cell.")
+            raise BadInput(f"{option('per_cell', per_cell)}; draw at least 1 exemplar of each cell.")
         if len(cells) == 0:
             raise EmptyCell("The exemplar set has no sample with a known group; give group labels for some of it.")
         for name, count in zip(cells.names, cells.counts, strict=True):

@@ -57,7 +57,7 @@ def test_uniform_is_always_there_also_with_the_exemplars_in_train(prepared, reco
 
 def test_methods_without_what_they_need_are_left_out_with_the_reason(prepared, record):
     assert prepared.left_out.keys() == {"proportion"}
-    assert "--group" in prepared.left_out["proportion"]
+    assert "group" in prepared.left_out["proportion"]
     assert "Not run: proportion: it needs the group of each training sample" in text_of(record)
 
 

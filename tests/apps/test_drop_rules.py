@@ -177,7 +177,7 @@ def test_how_many_go(words, count):
 
 @pytest.mark.parametrize("words", ["0", "100%", "1000", "-5", "1.5", "ten", "0.00001", "nan", ""])
 def test_how_many_go_is_refused_where_it_is_no_part(words):
-    with pytest.raises(BadInput, match="--drop"):
+    with pytest.raises(BadInput, match="drop="):
         number_to_drop(words, 1_000)
 
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from tests.tables import people
 
+from fairweight.apps._train_text import in_words
 from fairweight.apps.before_after import Differences
-from fairweight.apps.train import Wanted, in_words, prepare
+from fairweight.apps.train import Wanted, prepare
 from fairweight.data import load
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics import group_table
@@ -120,7 +121,7 @@ def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
     same = differences(uneven, uneven, labels, groups)
     assert "did not clearly move the gap" in same.sentence()
     assert "no more than chance explains" in same.sentence()
-    assert any("--group-in-inputs" in note for note in same.notes())
+    assert any("group_in_inputs" in note for note in same.notes())
 
 
 def test_levelling_is_named():

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from fairweight import catalog
-from fairweight.apps._audit_files import audit_run
+from fairweight.apps.audit import audit_of, write_audit
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
 
@@ -31,7 +31,7 @@ def test_every_method_leaves_what_an_audit_needs(table, tmp_path, method):
     torch.set_num_threads(1)
     spec = Spec(str(table), label="pay", group="sex", method=method, epochs=1, batch_size=32, per_cell=2)
     done = run(spec, tmp_path / "run")
-    found = audit_run(tmp_path / "run", tmp_path / "run")
+    found = write_audit(audit_of(tmp_path / "run"), tmp_path / "run")
     kinds = {finding.kind for finding in found.findings}
     assert found.page.is_file()
     assert ("no scores" in kinds) == ("scores" not in done.metrics)
@@ -44,7 +44,7 @@ def test_every_method_leaves_what_an_audit_needs(table, tmp_path, method):
 def test_crossed_groups_and_rows_without_a_group(table, tmp_path):
     data = {"groups": {"below": "merge", "floor": 2}}
     run(Spec(str(table), label="pay", group="sex,race", data=data, epochs=1, per_cell=1), tmp_path / "run")
-    found = audit_run(tmp_path / "run", tmp_path / "run")
+    found = write_audit(audit_of(tmp_path / "run"), tmp_path / "run")
     assert found.audit.facts["group"] == "sex, race"
     names = {group["group"] for group in found.audit.metrics["groups"]}
     assert {name for name in names if "F" in name and "a" in name}
@@ -63,7 +63,7 @@ def test_a_folder_of_coloured_images(tmp_path):
     network = {"name": "mlp", "hidden": [8]}
     data = {"image": {"size": 20, "cache": False}}
     run(Spec(str(tmp_path / "pets"), data=data, network=network, epochs=1, per_cell=2), tmp_path / "run")
-    found = audit_run(tmp_path / "run", tmp_path / "run")
+    found = write_audit(audit_of(tmp_path / "run"), tmp_path / "run")
     page = found.page.read_text()
     assert page.count('class="thumb" src="data:image/jpeg;base64,') == 12 + 12 + min(
         24, len(found.audit.trained.weights)

@@ -117,8 +117,8 @@ def test_a_predicted_label_that_nobody_has_is_said(tmp_path):
         (lambda f: f.head(0), (), "said.csv"),
         (lambda f: f.assign(label=f["label"] == 1), (), "no prediction in 'prediction' ('0', '1') is a label"),
         (lambda f: f, ("--prediction", "chance", "--threshold", "2"), "--threshold 2 cuts nothing"),
-        (lambda f: f, ("--delimiter", ";"), "separated by ',' (comma), not ';'; give it with --delimiter"),
-        (lambda f: f.assign(group="é"), ("--encoding", "ascii"), "give it with --encoding"),
+        (lambda f: f, ("--delimiter", ";"), "separated by ',' (comma), not ';'; give its --delimiter"),
+        (lambda f: f.assign(group="é"), ("--encoding", "ascii"), "give its --encoding"),
     ],
 )
 def test_bad_files_are_refused_in_one_sentence(tmp_path, change, words, says):

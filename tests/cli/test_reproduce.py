@@ -70,7 +70,7 @@ def test_a_plan_trains_nothing(fairweight, tmp_path):
         (["reproduce", "mnist", "--quick", "--engine", "slurm"], "choose processes or ray"),
         (["reproduce", "mnist", "--quick", "--device", "cuda:99"], "not on this machine"),
         (["reproduce", "cifar10", "--quick", "--seeds", "1"], "cifar10 is not here: put data_batch_1.bin"),
-        (["reproduce", "celeba", "--quick", "--data-dir", "x"], "or add --download (from"),
+        (["reproduce", "celeba", "--quick", "--data-dir", "x"], "--download (from"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(fairweight, tmp_path, words, sentence):

@@ -142,7 +142,7 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "a negative rate": (lambda f: given(csv(f), "--lr", "-1"), "must be positive"),
     "no rate at all": (lambda f: given(csv(f), "--lr", "inf"), "must be positive"),
     "no rows in a step": (lambda f: given(csv(f), "--batch-size", "0"), "must be positive"),
-    "a negative decay": (lambda f: given(csv(f), "--weight-decay", "-1"), "weight_decay=-1.0; give a number from 0"),
+    "a negative decay": (lambda f: given(csv(f), "--weight-decay", "-1"), "--weight-decay -1.0; give a number from 0"),
     "no such device": (lambda f: given(csv(f), "--device", "cuda:9"), "not on this machine"),
     "a device of fancy": (lambda f: given(csv(f), "--device", "abacus"), "--device abacus"),
     "a sweep of nothing": (lambda f: given(csv(f), "--method", "uniform", "--trade-off"), "no objective"),

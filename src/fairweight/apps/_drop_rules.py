@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairweight.errors import BadInput, UnknownName
+from fairweight.errors import BadInput, UnknownName, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,7 +89,7 @@ def number_to_drop(words: str, total: int) -> int:
     count = round(value * total) if 0 < value < 1 else int(value) if value.is_integer() else 0
     if not 0 < count < total:
         raise BadInput(
-            f"--drop {words} is no part of {total:,} samples; give a share such as 10%, or a number of them."
+            f"{option('drop', words)} is no part of {total:,} samples; give a share such as 10%, or a number of them."
         )
     return count
 
@@ -111,31 +111,36 @@ def condense(
 
     name = rule_named(rule)
     if floor < 0:
-        raise BadInput(f"floor={floor}; give the number of samples of each cell that must stay, 0 for none.")
+        raise BadInput(f"{option('floor', floor)}; give the number of samples of each cell that must stay, 0 for none.")
     if name != QUOTAS:
-        values = rule_values(weights, name)
+        values = _rule_values(weights, name)
     elif recall is None:
         raise BadInput(f"the rule {name!r} needs the recall of each label on held-out samples: give recall=.")
     else:
-        values = quota_values(weights, count, recall, seed)
-    known = ~np.isnan(values)
-    order = lowest_first(weights, values)
-    cells, names = cells_of(weights)
-    free = _order_allowed(order, cells, len(names), floor)
-    free, order = free[known[free]], order[known[order]]
-    kept = np.ones(len(weights), dtype=bool)
-    kept[free[:count]] = False
-    wished = np.ones(len(weights), dtype=bool)
-    wished[order[:count]] = False
-    table = _table(names, cells, kept)
-    notes = _notes(table, np.bincount(cells[wished], minlength=len(names)), floor, count, int((~kept).sum()))
-    unseen = int((~known).sum())
-    if unseen:
+        values = _quota_values(weights, count, recall, seed)
+    loss = weights["ema_loss"].to_numpy(dtype=float) if "ema_loss" in weights else np.zeros(len(weights))
+    # From the lowest; of equals the lower average loss, then the lower row; never seen ones last.
+    order = np.lexsort((weights["row"].to_numpy(), loss, values, np.isnan(values)))
+    cells = _cells(weights)
+    later = cells.iloc[order].groupby(["label", "group"]).cumcount(ascending=False).to_numpy()
+    known = ~np.isnan(values[order])
+    kept, wished = np.ones((2, len(weights)), dtype=bool)
+    kept[order[known & (later >= floor)][:count]] = False
+    wished[order[known][:count]] = False  # without the floor
+    table = cells.assign(before=1, after=kept, wished=wished).groupby(["label", "group"], as_index=False).sum()
+    notes = _notes(table, floor, count, int((~kept).sum()))
+    if unseen := int((~known).sum()):
         notes.append(f"{unseen:,} samples were never seen in training, so the rule says nothing of them; they stay.")
-    return Condensed(name, kept, values, table, tuple(notes))
+    return Condensed(name, kept, values, table.drop(columns="wished"), tuple(notes))
 
 
-def rule_values(weights: pd.DataFrame, rule: str) -> Array:
+def _cells(weights: pd.DataFrame) -> pd.DataFrame:
+    """The label and group of each sample as text; a group that is not known is one of its own."""
+    groups = weights["group"].astype(object).where(weights["group"].notna(), "not known")
+    return weights[["label"]].assign(group=groups).astype(str)
+
+
+def _rule_values(weights: pd.DataFrame, rule: str) -> Array:
     """What a rule ranks by, the lowest to be dropped first; NaN where it is not known."""  # [N]
     import numpy as np
 
@@ -177,7 +182,7 @@ def quotas(sizes: Array, recalls: Array, count: int) -> Array:
     return whole.astype(np.int64)
 
 
-def quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float], seed: int) -> Array:
+def _quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float], seed: int) -> Array:
     """A random order in which each label's quota stands below 1 and the rest of it above."""  # [N]
     import numpy as np
 
@@ -198,87 +203,39 @@ def quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float],
     return values
 
 
-def lowest_first(weights: pd.DataFrame, values: Array) -> Array:
-    """Positions from the lowest; of equals the lower average loss, then the lower row; unknown ones last."""  # [N]
-    import numpy as np
-
-    loss = weights["ema_loss"].to_numpy(dtype=float) if "ema_loss" in weights else np.zeros(len(weights))
-    return np.lexsort((weights["row"].to_numpy(), loss, values, np.isnan(values)))
-
-
-def cells_of(weights: pd.DataFrame) -> tuple[Array, list[tuple[str, str]]]:
-    """The cell of each sample, and (label, group) of each cell; a group that is not known is a cell of its own."""
-    import numpy as np
-
-    groups = weights["group"].astype(object).where(weights["group"].notna(), "not known").astype(str)
-    keys = list(zip(weights["label"].astype(str), groups, strict=True))
-    names = sorted(set(keys))
-    place = {key: k for k, key in enumerate(names)}
-    return np.array([place[key] for key in keys], dtype=np.int64), names
-
-
 def random_like(weights: pd.DataFrame, kept: Array, seed: int, *, within: str = "all") -> Array:
     """As many samples at random, over all of them or within each label."""  # [N] bool
     import numpy as np
 
     generator = np.random.default_rng(seed)
     stays = np.zeros(len(kept), dtype=bool)
-    labels = np.zeros(len(kept), dtype=np.int64) if within == "all" else weights["label"].astype("category").cat.codes
+    labels = np.zeros(len(kept)) if within == "all" else weights["label"].astype("category").cat.codes.to_numpy()
     for label in np.unique(labels):
-        members = np.flatnonzero(np.asarray(labels) == label)
+        members = np.flatnonzero(labels == label)
         stays[generator.choice(members, int(kept[members].sum()), replace=False)] = True
     return stays
 
 
 def correlation_with_recall(condensed: Condensed, metrics: Mapping[str, Any]) -> float | None:
     """Between the share of each label that goes and its recall on test; None where that is not known by label."""
-    import numpy as np
-
     if metrics["by"] != "label":
         return None
     recall = {str(group["group"]): group["tpr"] for group in metrics["groups"] if group["tpr"] is not None}
     table = condensed.by_label()
-    pairs = [
-        (float(share), recall[str(label)]) for label, share in table["dropped_share"].items() if str(label) in recall
-    ]
-    if len(pairs) < 3:
+    table = table.assign(recall=table.index.map(recall)).dropna()
+    if len(table) < 3 or table["dropped_share"].nunique() == 1 or table["recall"].nunique() == 1:
         return None
-    shares, recalls = np.array(pairs).T
-    if shares.std() == 0 or recalls.std() == 0:
-        return None
-    return float(np.corrcoef(shares, recalls)[0, 1])
+    return float(table["dropped_share"].corr(table["recall"].astype(float)))
 
 
-def _order_allowed(order: Array, cells: Array, size: int, floor: int) -> Array:
-    """Of the order, those that may go: of each cell all but the floor, which keeps its highest."""
-    import numpy as np
-
-    allowed = np.zeros(len(order), dtype=bool)
-    for cell in range(size):
-        places = np.flatnonzero(cells[order] == cell)
-        allowed[places[: max(0, len(places) - floor)]] = True
-    return order[allowed]
-
-
-def _table(names: list[tuple[str, str]], cells: Array, kept: Array) -> pd.DataFrame:
-    import numpy as np
-    import pandas as pd
-
-    labels, groups = zip(*names, strict=True)
-    before = np.bincount(cells, minlength=len(names))
-    after = np.bincount(cells[kept], minlength=len(names))
-    return pd.DataFrame({"label": labels, "group": groups, "before": before, "after": after})
-
-
-def _notes(table: pd.DataFrame, wished: Array, floor: int, count: int, dropped: int) -> list[str]:
+def _notes(table: pd.DataFrame, floor: int, count: int, dropped: int) -> list[str]:
     """What the floor did, and which cells are left with little."""
     notes = []
-    columns = zip(*(table[name].tolist() for name in ("label", "group", "before", "after")), wished, strict=True)
-    for label, group, before, after, alone in columns:
+    for label, group, before, after, wished in table.itertuples(index=False):
         name = f"label={label}" + ("" if group == label else f", group={group}")
-        if alone < min(before, floor):
+        if wished < min(before, floor):
             notes.append(
-                f"The rule would have left {alone:,} of {before:,} samples with {name}; the floor keeps {after:,}."
+                f"The rule would have left {wished:,} of {before:,} samples with {name}; the floor keeps {after:,}."
             )
         elif after < min(FLOOR, before):
             notes.append(f"Only {after:,} of {before:,} samples with {name} are left, below {FLOOR}.")

@@ -1,33 +1,80 @@
-"""From a run folder, or from a file of predictions, to what an audit is made from."""
+"""Audit a finished run: read its folder, compare it with a baseline, and write the page and the model card."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import replace
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
-from fairweight.apps._source_columns import train_columns
-from fairweight.data import Dataset
-from fairweight.errors import BadInput, FairweightError, MissingData
-from fairweight.metrics import compare, group_table
-from fairweight.report import Audit, Baseline, Trained
+from fairweight.apps._audit_baseline import baseline_of
+from fairweight.data import Dataset, Request
+from fairweight.data._sources import find
+from fairweight.data.locate import folders
+from fairweight.data.table.rows import FrameRows
+from fairweight.errors import FairweightError, MissingData, Sentence, option
+from fairweight.report import Audit, Finding, Trained, findings, html, model_card
 from fairweight.report.extremes import worth_a_picture
 from fairweight.report.suspects import detection, suspicion
-from fairweight.report.tables import SUMMARY
 from fairweight.report.thumbnails import thumbnails
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.spec import Spec
-from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.spec_data import dataset_for, options_from
+from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairweight.metrics import GroupTable
-
 IMAGES = 600  # pictures that a page carries
+PAGE, CARD = "report.html", "MODEL_CARD.md"
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What was found, and where it is written."""
+
+    audit: Audit
+    findings: list[Finding]
+    page: Path
+    card: Path | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        trained, baseline = self.audit.trained, self.audit.baseline
+        return {
+            "page": str(self.page),
+            "model_card": None if self.card is None else str(self.card),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "baseline": None if baseline is None else baseline.name,
+            "differences": {} if baseline is None else dict(baseline.differences),
+            "wrong_labels": trained.detection.to_dict() if trained and trained.detection else None,
+            "missing": list(self.audit.missing),
+        }
+
+    def text(self, width: int = 110, spelled: Callable[[str], str] = str) -> str:
+        """The findings for a terminal; spelled: how a sentence spells the options that it names."""
+        lines = [f"{finding.level:5s} {finding.sentence}" for finding in self.findings]
+        lines += [f"      {spelled(note)}" for note in self.audit.missing]
+        where = f"\nPage: {self.page}" + ("" if self.card is None else f"   Model card: {self.card}")
+        return "\n".join([*(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines), where])
+
+
+def write_audit(audit: Audit, out: str | Path) -> Audited:
+    """Write the page; of a run its model card, too, and of mere predictions their numbers."""
+    page, facts = html(audit), audit.facts
+    card = None
+    if audit.trained is not None:
+        card = model_card(audit, data=facts["source"], name=f"{facts['method']} on {facts['source']}")
+    folder = RunFolder(out)
+    folder.make()
+    write_atomically(folder.path / PAGE, page.encode())
+    if card is None:
+        folder.write(METRICS, dict(audit.metrics))
+    else:
+        write_atomically(folder.path / CARD, card.encode())
+    return Audited(audit, findings(audit), folder.path / PAGE, None if card is None else folder.path / CARD)
 
 
 def audit_of(
@@ -37,25 +84,22 @@ def audit_of(
     data_dir: str | Path | None = None,
     images: int = IMAGES,
 ) -> Audit:
-    """What a finished run's folder says, beside plain training on the same data where such a run is known.
+    """Audit a finished run, beside plain training on the same data where such a run is known.
 
     baseline: its folder; None looks among the folders beside the run. images: how many pictures to carry.
     """
     folder = finished(run)
-    about, metrics = folder.read(RUN), folder.read(METRICS)
-    spec = folder.read_spec()
+    about, metrics, spec = folder.read(RUN), folder.read(METRICS), folder.read_spec()
     missing: list[str] = []
-    trained = trained_of(folder, spec, metrics)
-    trained = _with_inputs(trained, folder, spec, data_dir, images, missing)
-    beside = _baseline(folder, spec, metrics, baseline, missing)
-    notes = tuple(str(note) for note in about.get("data", {}).get("notes", ()))
+    trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
+    beside = baseline_of(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
     return Audit(
-        title=f"Audit: {source_name(spec)}, {trained.method}",
+        title=f"Audit: {_source_name(spec)}, {trained.method}",
         facts=_facts(spec, about, metrics),
         metrics=metrics,
         baseline=beside,
         trained=trained,
-        notes=notes,
+        notes=tuple(str(note) for note in about.get("data", {}).get("notes", ())),
         missing=tuple(missing),
     )
 
@@ -76,7 +120,15 @@ def finished(run: str | Path) -> RunFolder:
     raise MissingData(f"{folder.path} is no run folder; give one that `fairweight train` wrote.")
 
 
-def trained_of(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
+def ranked_of(folder: RunFolder, weights: pd.DataFrame) -> pd.DataFrame:
+    """The suspicion of every training sample's label, by its whole score path where that was kept of all."""
+    paths = folder.read_paths("scores")
+    if paths is None or len(paths[0]) != len(weights):
+        return suspicion(weights)
+    return suspicion(weights, paths[1].min(dim=0).values.double().numpy())
+
+
+def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
     """What training left of every sample, without inputs."""
     weights = folder.read_weights()
     scores, path = folder.read_paths("scores"), folder.read_paths("weights")
@@ -84,7 +136,7 @@ def trained_of(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Tra
     record = metrics.get("run", {})
     kept = scores or path
     return Trained(
-        method=method_words(spec.method),
+        method=catalog.load("methods", spec.method).__name__,
         weights=weights,
         suspects=ranked,
         detection=detection(weights, ranked),
@@ -99,32 +151,21 @@ def trained_of(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Tra
     )
 
 
-def ranked_of(folder: RunFolder, weights: pd.DataFrame) -> pd.DataFrame:
-    """The suspicion of every training sample's label, by its whole score path where that was kept of all."""
-    paths = folder.read_paths("scores")
-    whole = paths is not None and len(paths[0]) == len(weights)
-    return suspicion(weights, paths[1].min(dim=0).values.double().numpy() if paths is not None and whole else None)
-
-
-def method_words(method: str) -> str:
-    """The method as people write it."""
-    kind = catalog.load("methods", method)
-    return kind.__name__
-
-
-def source_name(spec: Spec) -> str:
+def _source_name(spec: Spec) -> str:
     """The source without the folders that it lies in; bytes of a file's name that are no text are shown as ?."""
     return (Path(spec.source).name or spec.source).encode(errors="replace").decode()
 
 
 def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, str]:
     record, data = metrics.get("run", {}), about.get("data", {})
+    others = [Spec.from_dict(values).folder_name for values in spec.weights.get("runs", ())]
+    others += filter(None, [spec.weights.get("file")])
     values = {
-        "source": source_name(spec),
+        "source": _source_name(spec),
         "label": str(data.get("label", spec.label or "")),
         "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group", metrics["by"])),
-        "method": method_words(spec.method),
-        "weights": _whose_weights(spec),
+        "method": catalog.load("methods", spec.method).__name__,
+        "weights": ", ".join(f"those of {name}" for name in others),  # of a second training
         "network": str(spec.network.get("name", "chosen for the data")),
         "epochs": str(record.get("epochs", spec.epochs)),
         "seed": str(spec.seed),
@@ -136,19 +177,10 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> 
     return {key: value for key, value in values.items() if value}
 
 
-def _whose_weights(spec: Spec) -> str:
-    """Of a second training: where the weights come from."""
-    names = [Spec.from_dict(values).folder_name for values in spec.weights.get("runs", ())]
-    return ", ".join(f"those of {name}" for name in (*names, *filter(None, [spec.weights.get("file")])))
-
-
-# -- images and columns ---------------------------------------------------------------------------
-
-
 def _with_inputs(
     trained: Trained, folder: RunFolder, spec: Spec, data_dir: str | Path | None, images: int, missing: list[str]
 ) -> Trained:
-    """With pictures or columns of the samples; where the source cannot be read as it was, that is said instead."""
+    """Add pictures or columns of the samples; where the source cannot be read as it was, say so instead."""
     try:
         dataset = dataset_for(spec, data_dir, beside=folder.beside)
         same = dataset.rows["train"].tolist() == trained.weights["row"].tolist()
@@ -159,16 +191,27 @@ def _with_inputs(
         missing.append("The samples' own images or columns are not shown: the source has changed since the run.")
         return trained
     if dataset.kind == "table":
-        return replace(trained, columns=train_columns(spec, dataset, data_dir))
+        return replace(trained, columns=_train_columns(spec, dataset, data_dir))
     places = worth_a_picture(trained, images)
     if not places:
         return trained
     if len(places) < len(trained.weights):
         missing.append(
-            f"The page carries the pictures of {len(places):,} samples: the most suspect, and those weighted up and "
-            "down most. --images carries more."
+            Sentence(
+                f"The page carries the pictures of {len(places):,} samples: the most suspect, and those weighted up "
+                f"and down most. Raise {option('images')} for more."
+            )
         )
     return replace(trained, images=thumbnails(_pixels(dataset, places), places))
+
+
+def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) -> pd.DataFrame | None:
+    """The source's own columns, one row per training sample; None where the source is no table."""
+    request = Request(spec.label, None, folders(data_dir), False, dataset.spec["seed"], options_from(spec.data))
+    rows = find(spec.source, request).parts["train"]  # every training sample is of the part that was given as train
+    if not isinstance(rows, FrameRows):
+        return None
+    return rows.frame.iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
 
 
 def _pixels(dataset: Dataset, places: list[int]) -> Any:
@@ -177,83 +220,3 @@ def _pixels(dataset: Dataset, places: list[int]) -> Any:
     inputs = dataset.train.take(torch.tensor(places)).inputs
     assert isinstance(inputs, torch.Tensor)
     return inputs.cpu().numpy()
-
-
-# -- the baseline ---------------------------------------------------------------------------------
-
-
-def _baseline(
-    folder: RunFolder, spec: Spec, metrics: Mapping[str, Any], asked: str | Path | None, missing: list[str]
-) -> Baseline | None:
-    other = finished(asked) if asked is not None else _found_beside(folder, spec)
-    if other is None:
-        return None
-    theirs, their_spec = other.read(METRICS), other.read_spec()
-    if theirs["by"] != metrics["by"] or theirs["labels"] != metrics["labels"]:
-        raise BadInput(f"{other.path} was tested on other labels or groups; give a baseline of the same data.")
-    apart: dict[str, dict[str, Any]] = {}
-    tables = _tables(folder, other)
-    if tables is None:
-        missing.append(
-            f"Differences from {method_words(their_spec.method)} carry no interval: the two runs were not tested on "
-            "the same samples, or kept no predictions."
-        )
-    else:
-        for name in SUMMARY:
-            found = compare(tables[0], tables[1], name)
-            limits = {"value": found.value, "low": found.low, "high": found.high}
-            plain = {key: None if math.isnan(number) else number for key, number in limits.items()}
-            apart[name] = {**plain, "beyond": found.beyond_interval}
-    return Baseline(method_words(their_spec.method), theirs, apart)
-
-
-def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
-    """A finished run of plain training on the same data inside the run's folder or beside it, the same seed's first."""
-    if spec.method == "uniform":
-        return None
-    found: list[tuple[bool, str, RunFolder]] = []
-    here = folder.path.resolve()
-    for path in sorted([*here.glob(f"*/{METRICS}"), *here.parent.glob(f"*/{METRICS}")]):
-        other = RunFolder(path.parent)
-        try:
-            theirs = other.read_spec()
-        except FairweightError:
-            continue  # another version's run
-        if theirs.method == "uniform" and _same_data(theirs, spec):
-            found.append((_with_method(theirs, spec) != spec, path.name, other))
-    return min(found, key=lambda item: item[:2])[2] if found else None
-
-
-def _with_method(plain: Spec, spec: Spec) -> Spec:
-    """Plain training's settings with the other's method."""
-    return plain.with_(method=spec.method, method_options=spec.method_options, weights=spec.weights)
-
-
-def _same_data(a: Spec, b: Spec) -> bool:
-    fields = ("source", "label", "group", "data", "rows")
-    seeds = (a.seed if a.data_seed is None else a.data_seed, b.seed if b.data_seed is None else b.data_seed)
-    return all(getattr(a, name) == getattr(b, name) for name in fields) and seeds[0] == seeds[1]
-
-
-def _tables(folder: RunFolder, other: RunFolder) -> tuple[GroupTable, GroupTable] | None:
-    """The baseline's table and this run's, on the same test samples; None where they are not."""
-    ours, theirs = folder.read_predictions(), other.read_predictions()
-    if ours is None or theirs is None or not ours["row"].equals(theirs["row"]):
-        return None
-    if not ours["label"].astype(str).equals(theirs["label"].astype(str)):
-        return None
-    return table_of(theirs), table_of(ours)
-
-
-def table_of(predictions: pd.DataFrame) -> GroupTable:
-    """The table by group of a run's predictions."""
-    names = [str(name) for name in predictions["label"].cat.categories]
-    grouped = "group" in predictions
-    return group_table(
-        predictions["label"].cat.codes.to_numpy(),
-        predictions["predicted"].cat.codes.to_numpy(),
-        predictions["group"].cat.codes.to_numpy() if grouped else None,
-        label_names=names,
-        group_names=[str(name) for name in predictions["group"].cat.categories] if grouped else None,
-        missing="ignore",
-    )

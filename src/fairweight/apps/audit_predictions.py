@@ -1,19 +1,19 @@
-"""An audit of any model's predictions, from a file: no training."""
+"""Audit any model's predictions, from a file: no training."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fairweight.data import TableOptions
 from fairweight.data._rows import read_column, source_column
-from fairweight.data._texts import listing
+from fairweight.data._texts import in_order, listing, unify
 from fairweight.data.groups import refuse_ids
 from fairweight.data.table.read import read_frame, table_files
 from fairweight.data.table.rows import FrameRows, as_texts
-from fairweight.errors import BadInput, MissingColumn
+from fairweight.errors import BadInput, MissingColumn, option
 from fairweight.metrics import Intervals, group_table
 from fairweight.report import Audit
 
@@ -32,7 +32,6 @@ def audit_predictions(
     group: str | None = None,
     threshold: float | None = None,
     positive: str | None = None,
-    missing: Literal["error", "ignore", "group"] = "ignore",
     delimiter: str | None = None,
     encoding: str = "utf-8",
     seed: int = 0,
@@ -44,55 +43,52 @@ def audit_predictions(
     """
     import pandas as pd
 
-    notes: list[str] = []
-    frame, more = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding))
-    notes += more
+    frame, notes = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding))
     names = [str(name) for name in frame.columns]
-    wanted = _column(names, label, _LABEL, "--label", "labels")
-    said = _column(names, prediction, _PREDICTION, "--prediction", "predictions")
-    groups = _groups(names, group)
-    columns = {name: _group_values(frame, name) for name in groups}
-    _refuse_ids(columns)
-    labels, predictions = _texts(frame, wanted), _texts(frame, said)
-    predictions = _hard(frame, said, labels, predictions, threshold, positive, notes)
-    known = sorted(set(labels) | set(predictions), key=_natural)
+    wanted = _column(names, label, "label", _LABEL)
+    said = _column(names, prediction, "prediction", _PREDICTION)
+    groups = {name: _group_values(frame, name) for name in _groups(names, group)}
+    labels = _texts(frame, wanted)
+    predictions = _hard(frame, said, labels, threshold, positive, notes)
+    known = in_order(set(labels) | set(predictions))
     if len(known) < 2:
         raise BadInput(f"{wanted!r} and {said!r} hold one value alone, {known[0]!r}; there is nothing to compare.")
     if not set(predictions) & set(labels):
         raise BadInput(
-            f"no prediction in {said!r} ({listing(sorted(set(predictions), key=_natural), 3)}) is a label of "
-            f"{wanted!r} ({listing(sorted(set(labels), key=_natural), 3)}); write both in the same words."
+            f"no prediction in {said!r} ({listing(in_order(set(predictions)), 3)}) is a label of "
+            f"{wanted!r} ({listing(in_order(set(labels)), 3)}); write both in the same words."
         )
-    if strange := sorted(set(predictions) - set(labels), key=_natural):
+    if strange := in_order(set(predictions) - set(labels)):
         notes.append(f"Warning: {len(strange)} predicted labels are nobody's: {', '.join(strange[:5])}.")
     table = group_table(
         labels,
         predictions,
-        None if not groups else columns[groups[0]] if len(groups) == 1 else pd.DataFrame(columns),
+        None if not groups else next(iter(groups.values())) if len(groups) == 1 else pd.DataFrame(groups),
         positive=_positive(known, positive),
-        missing=missing,
+        missing="ignore",
         label_names={name: name for name in known},
         intervals=Intervals(seed=seed),
     )
     name = Path(file).name.encode(errors="replace").decode()  # bytes that are no text are shown as ?
-    facts = {"file": name, "label": wanted, "prediction": said, "group": ", ".join(groups) or "the label"}
     return Audit(
         title=f"Audit of predictions: {name}",
-        facts=facts,
+        facts={"file": name, "label": wanted, "prediction": said, "group": ", ".join(groups) or "the label"},
         metrics=table.to_dict(),
         notes=tuple(notes),
         missing=("These are predictions alone, without training: the page has no weights, scores or suspects.",),
     )
 
 
-def _column(names: list[str], asked: str | None, usual: tuple[str, ...], flag: str, what: str) -> str:
-    if asked is not None:
-        if asked not in names:
-            raise MissingColumn(f"there is no column {asked!r}; the columns are {', '.join(names[:12])}.")
-        return asked
-    found = next((name for wish in usual for name in names if name.lower() == wish), None)
+def _column(names: list[str], asked: str | None, what: str, usual: Sequence[str] = ()) -> str:
+    found = asked
     if found is None:
-        raise MissingColumn(f"say which column holds the {what} with {flag}; the columns are {', '.join(names[:12])}.")
+        found = next((name for wish in usual for name in names if name.lower() == wish), None)
+    if found is None:
+        raise MissingColumn(
+            f"say which column holds the {what}s with {option(what)}; the columns are {', '.join(names[:12])}."
+        )
+    if found not in names:
+        raise MissingColumn(f"there is no column {found!r}; the columns are {', '.join(names[:12])}.")
     return found
 
 
@@ -105,81 +101,64 @@ def _groups(names: list[str], asked: str | None) -> list[str]:
         return [asked]
     found = [name.strip() for name in asked.split(",") if name.strip()]
     for name in found:
-        _column(names, source_column(names, name), (), "--group", "groups")
+        _column(names, source_column(names, name), "group")
     return found
 
 
 def _group_values(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """A column of the file, or the answers to a question to one, such as age>=30."""
+    """A column, or the answers to a threshold such as age>=30; refused where train would refuse it as groups."""
     import pandas as pd
 
     if name in frame.columns:
-        return frame[name]
-    return pd.Series(read_column(FrameRows(frame), name), index=frame.index, name=name, dtype=object)
-
-
-def _refuse_ids(columns: Mapping[str, pd.Series[Any]]) -> None:
-    """Refuse a column that train would refuse as groups."""
-    for name, values in columns.items():
-        texts = [text for text in as_texts(values) if text is not None]
-        refuse_ids(sorted(set(texts), key=_natural), [name], len(texts))
+        values = frame[name]
+    else:
+        values = pd.Series(read_column(FrameRows(frame), name), index=frame.index, name=name, dtype=object)
+    texts = [text for text in as_texts(values) if text is not None]
+    refuse_ids(in_order(set(texts)), [name], len(texts))
+    return values
 
 
 def _texts(frame: pd.DataFrame, column: str) -> list[str]:
     """The column as text; one of numbers alone in one spelling, so that 1 and 1.0 are the same label."""
-    import pandas as pd
-
     texts = as_texts(frame[column])
-    empty = sum(text is None for text in texts)
-    if empty:
+    if empty := texts.count(None):
         raise BadInput(f"{empty:,} rows have no {column!r}; drop them or fill them in.")
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
-    return [str(text) for text in (as_texts(numbers.astype(float)) if numbers.notna().all() else texts)]
+    return [str(text) for text in unify({column: texts})[column]]
 
 
 def _hard(
     frame: pd.DataFrame,
     column: str,
     labels: list[str],
-    predictions: list[str],
     threshold: float | None,
     positive: str | None,
     notes: list[str],
 ) -> list[str]:
-    """Labels, also where the file holds probabilities and a threshold was given."""
+    """Predicted labels, also where the file holds probabilities and a threshold was given."""
     import pandas as pd
 
-    known = sorted(set(labels), key=_natural)
+    predictions = _texts(frame, column)
+    known = in_order(set(labels))
     numbers = pd.to_numeric(frame[column], errors="coerce")
-    probabilities = bool(numbers.notna().all() and numbers.between(0, 1).all() and not numbers.isin((0, 1)).all())
+    probabilities = bool(numbers.between(0, 1).all() and not numbers.isin((0, 1)).all())
     if threshold is None:
         if probabilities and not set(predictions) <= set(known):
             raise BadInput(
-                f"{column!r} holds probabilities, not labels; give --threshold 0.5 to predict the positive label from "
-                "there on."
+                f"{column!r} holds probabilities, not labels; give {option('threshold', 0.5)} to predict the positive "
+                "label from there on."
             )
         return predictions
     if numbers.isna().any() or len(known) != 2:
-        raise BadInput("--threshold needs probabilities of one of two labels; leave it out for labels.")
+        raise BadInput(f"{option('threshold')} needs probabilities of one of two labels; leave it out for labels.")
     if math.isnan(threshold) or (probabilities and not 0 <= threshold <= 1):
-        raise BadInput(f"--threshold {threshold:g} cuts nothing: probabilities lie from 0 to 1; give one between.")
-    yes = str(_positive(known, positive) or known[-1])
+        raise BadInput(f"{option('threshold', f'{threshold:g}')} cuts nothing: give a number between 0 and 1.")
+    yes = _positive(known, positive) or known[-1]
     no = next(name for name in known if name != yes)
     notes.append(f"{yes!r} is predicted where {column!r} is at least {threshold:g}.")
     return [yes if value >= threshold else no for value in numbers]
 
 
 def _positive(known: list[str], asked: str | None) -> str | None:
-    if asked is None:
-        return None
-    if asked not in known:
-        raise BadInput(f"--positive {asked} is no label; choose from: {', '.join(known[:12])}.")
+    if asked is not None and asked not in known:
+        raise BadInput(f"{option('positive', asked)} is no label; choose from: {', '.join(known[:12])}.")
     return asked
-
-
-def _natural(text: str) -> tuple[int, float, str]:
-    """Numbers by their size, then words by the alphabet."""
-    try:
-        return (0, float(text), text)
-    except ValueError:
-        return (1, 0.0, text)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairweight.data import Dataset
 from fairweight.data._meaning import Meaning
+from fairweight.errors import Sentence, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import Difference, GroupTable, compare, group_table
 from fairweight.runs.defaults import knows_groups
@@ -103,10 +104,9 @@ class Differences:
         # Only where train rows have the group could the model be shown it.
         blind = self.dataset.kind == "table" and self.dataset.group_names and not sees
         if blind and not lowered and knows_groups(self.dataset.train):
-            found.append(
-                f"The model does not see {self._attribute()}, so weights tell its groups apart only through other "
-                "columns; --group-in-inputs gives them a grip, where using it is allowed."
-            )
+            said = f"The model does not see {self._attribute()}, so weights tell its groups apart only through other"
+            how = f"{option('table.group_in_inputs')} gives them a grip, where using it is allowed"
+            found.append(Sentence(f"{said} columns; {how}."))
         return found
 
     def _together(self) -> str:

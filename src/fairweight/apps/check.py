@@ -22,6 +22,7 @@ from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
 from fairweight.types import Batch, map_tensors
 
+_FAILED = "Failed: use gradient='double-backward' and report the model."
 BOUND = {"forward": 1e-10, "difference": 1e-4}  # relative to double backward, in float64
 
 
@@ -47,6 +48,21 @@ class Check:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "ratio": self.step_ms / self.plain_ms, "passed": self.passed}
+
+    def text(self) -> str:
+        """The verdicts, one per line, for a terminal."""
+        lines = [f"Gradient mode: {self.mode}; {self.reason}."]
+        for name, error in self.errors.items():
+            verdict = "does not work on this model"
+            if error is not None:
+                verdict = "equal to" if error <= BOUND[name] else "DIFFERS from"
+                verdict += f" double backward in float64: relative error {error:.1e}, bound {BOUND[name]:.0e}"
+            lines.append(f"  {name:12s} {verdict}")
+        for name, kept in self.untouched.items():
+            lines.append(f"  {name:20s} {'left as it was' if kept else 'CHANGED by the gradient'}")
+        ratio = f"{self.step_ms / self.plain_ms:.1f} times a plain step of {self.plain_ms:.2f} ms"
+        lines.append(f"A step takes {self.step_ms:.2f} ms, {ratio} (medians).")
+        return "\n".join([*lines, "Passed." if self.passed else _FAILED])
 
 
 def check(model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int = 15) -> Check:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from fairweight import catalog
 from fairweight.data import Dataset
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, option
 from fairweight.methods import Reweighter
 from fairweight.paper import run_numbers as numbers
 from fairweight.paper.summary import with_statistics
@@ -48,7 +48,7 @@ class Protocol:
 
     def __post_init__(self) -> None:
         if self.select not in SELECT:
-            raise BadInput(f"select is {self.select!r}; choose from: {', '.join(SELECT)}.")
+            raise BadInput(f"{option('select')} is {self.select!r}; choose from: {', '.join(SELECT)}.")
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def prepare(
 def lacks(kind: type[Reweighter], dataset: Dataset) -> str | None:
     """What the method needs and the data does not have, as a sentence; None where nothing is missing."""
     if "train groups" in kind.needs and not knows_groups(dataset.train):
-        return "it needs the group of each training sample, and none is known: name the column with --group."
+        return "it needs the group of each training sample, and none is known: name the group column."
     if "exemplar groups" in kind.needs and not knows_groups(dataset.exemplar):
-        return "it needs the group of each exemplar, and none is known: name the column with --group."
+        return "it needs the group of each exemplar, and none is known: name the group column."
     if "weights" in kind.needs:
         return "it takes weights that a run has learned: `fairweight refit RUN` trains with them."
     return None

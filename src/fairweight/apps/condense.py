@@ -1,4 +1,4 @@
-"""The loop that condensation closes: plain training on the kept samples, beside random sets and the whole."""
+"""Drop samples by what a run learned of them, and train on the rest beside random sets and the whole."""
 
 from __future__ import annotations
 
@@ -67,17 +67,36 @@ class Written:
             "files": {"parquet": str(self.out / KEPT), "list": str(self.out / KEPT_LIST)},
         }
 
+    def text(self) -> str:
+        """What goes from each label, for a terminal."""
+        found = self.condensed
+        lines = [f"{found.dropped:,} samples go and {int(found.kept.sum()):,} stay, by {found.rule}."]
+        lines += [f"  {note}" for note in found.notes]
+        lines += ["", f"{'label':24s}{'before':>10s}{'after':>10s}{'dropped':>10s}"]
+        table = found.by_label().sort_values("dropped_share", ascending=False)
+        for label, before, after, share in table.head(20).itertuples():
+            lines.append(f"{str(label)[:23]:24s}{before:10,}{after:10,}{100 * share:9.1f} %")
+        if len(table) > 20:
+            lines.append(f"... and {len(table) - 20} more labels, of which less was dropped.")
+        if self.correlation is not None:
+            lines.append(f"Correlation of a label's dropped share with its recall: {self.correlation:+.2f}.")
+        lines += ["", f"Kept rows: {self.out / KEPT} and {self.out / KEPT_LIST}, one source row per line."]
+        return "\n".join(lines)
 
-def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | Path, *, seed: int = 0) -> Written:
+
+def condense_run(
+    run: str | Path, drop: str, rule: str, floor: int, out: str | Path | None = None, *, seed: int = 0
+) -> Written:
     """Choose by a run's history, and write the kept rows as parquet and as a plain list of source rows."""
+    rule = rule_named(rule)
     folder = finished(run)
     weights = folder.read_weights()
-    recall, words = held_out_recall(folder) if rule_named(rule) == QUOTAS else (None, "")
+    recall, words = _held_out_recall(folder) if rule == QUOTAS else (None, "")
     count = number_to_drop(drop, len(weights))
     condensed = condense(weights, count, rule, floor=floor, recall=recall, seed=seed)
     if words:
         condensed = replace(condensed, notes=(words, *condensed.notes))
-    where = Path(out)
+    where = Path(run) / f"condensed_{rule}_{drop.strip().replace('%', 'pct')}" if out is None else Path(out)
     frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
     content = io.BytesIO()
     frame.to_parquet(content, index=False)
@@ -89,7 +108,7 @@ def condense_run(run: str | Path, drop: str, rule: str, floor: int, out: str | P
     return written
 
 
-def held_out_recall(folder: RunFolder) -> tuple[dict[str, float], str]:
+def _held_out_recall(folder: RunFolder) -> tuple[dict[str, float], str]:
     """Recall of each label on the validation set, or on the exemplars where there is none, never on test; in words."""
     names = [str(name) for name in folder.read(METRICS)["labels"]]
     try:
@@ -137,6 +156,18 @@ class Retrained:
             for arm in self.arms
         }
 
+    def text(self) -> str:
+        """The table of all sets, for a terminal."""
+        title = f"Uniform, in %, {len(self.arms['full'])} seeds, mean ± standard error"
+        lines = ["", f"{title:48s}{'samples':>9s}" + "".join(f"{head:>18s}" for head in NUMBERS.values())]
+        for arm, title in ARMS.items():
+            means = "".join(f"{self.mean(arm, number).text():>18s}" for number in NUMBERS)
+            lines.append(f"{title:48s}{self.sizes[arm]:9,}{means}")
+        for arm in ("kept", "random-by-class"):
+            apart = "".join(f"{self.difference(arm, number).text():>18s}" for number in NUMBERS)
+            lines.append(f"{ARMS[arm] + ', minus random':48s}{'':9s}{apart}")
+        return "\n".join(lines)
+
 
 def retrain(
     written: Written,
@@ -169,8 +200,7 @@ def retrain(
             mask = random_like(weights, written.condensed.kept, seed, within=within)
             rules[arm] = _write_list(written.out / f"{arm}_seed{seed}.txt", weights, mask)
         for arm, rule in rules.items():
-            others = {part: value for part, value in base.rows.items() if part != "train" or rule is None}
-            rows = others if rule is None else {**others, "train": rule}
+            rows = base.rows if rule is None else {**base.rows, "train": rule}
             every[arm].append(base.with_(seed=seed, rows=rows))
     names = {spec.fingerprint: f"{ARMS[arm]}, seed {spec.seed}" for arm, specs in every.items() for spec in specs}
     outcomes = run_all(

@@ -41,6 +41,16 @@ class DemoResult:
             "picture": str(self.picture),
         }
 
+    def text(self) -> str:
+        """The rows and how well low scores find wrong labels, for a terminal."""
+        heads = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
+        title = f"in %, mean ± standard error, {self.auc.n} seeds"
+        lines = [f"{title:38s}" + "".join(f"{heads[number]:>18s}" for number in NUMBERS)]
+        for name, row in self.rows.items():
+            points = [Mean(100 * row[number].value, 100 * row[number].error, row[number].n) for number in NUMBERS]
+            lines.append(f"{name:38s}" + "".join(f"{mean.text():>18s}" for mean in points))
+        return "\n".join([*lines, "", f"A low score finds a wrong label: AUC {self.auc.text(3)}."])
+
 
 def spec_for(method: str, corruptions: tuple[str, ...], seed: int) -> Spec:
     """Spec of one run of the demo."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from fairweight.apps.before_after import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data._meaning import Meaning
-from fairweight.errors import BadInput, NoSpace, UnreadableImage
+from fairweight.errors import BadInput, NoSpace, UnreadableImage, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, MODEL, RunFolder
@@ -60,7 +60,7 @@ class Predictions:
         """Write as CSV, or as parquet by the file's name; whole or not at all."""
         frame, out = self.to_pandas(), io.BytesIO()
         if path.is_dir():
-            raise BadInput(f"--out {path} is a folder; give the name of a file, such as {path / 'predictions.csv'}.")
+            raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / 'predictions.csv'}.")
         if path.suffix.lower() in (".parquet", ".pq"):
             frame.to_parquet(out, index=False)
         else:
@@ -68,7 +68,8 @@ class Predictions:
         try:
             state.write_atomically(path, out.getvalue())
         except OSError as error:
-            raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with --out.") from error
+            where = option("out")
+            raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with {where}.") from error
 
 
 def predict_rows(
@@ -113,13 +114,15 @@ def _read(
     text = replace(trained, delimiter=delimiter or trained.delimiter, encoding=encoding or trained.encoding)
     if isinstance(preprocessing, TablePreprocessing):
         if file_column is not None:
-            raise BadInput("this model was trained on a table, which names no image files; leave file_column out.")
+            raise BadInput(
+                f"this model was trained on a table, which names no image files; leave {option('file_column')} out."
+            )
         return replace(preprocessing, options=text).read(source)
     try:
         return preprocessing.read(source, file_column, text)
     except UnreadableImage as error:
-        said = str(error).replace("leave such images out with unreadable=drop", "take it away")  # no option here
-        raise UnreadableImage(said.replace("give a size to bring all to", "resize them to one size")) from error
+        said = str(error).replace("leave such images out with image.unreadable=drop", "take it away")  # no option here
+        raise UnreadableImage(said.replace("set image.size to bring all to", "resize them to")) from error
 
 
 def _table(meaning: Meaning, new: New, predictions: Tensor) -> tuple[GroupTable | None, list[str]]:

@@ -15,7 +15,7 @@ from fairweight.apps.audit import finished
 from fairweight.apps.train import REFIT, Prepared
 from fairweight.data import Dataset, Exemplar
 from fairweight.data._sources import SETS
-from fairweight.errors import BadInput, MissingData
+from fairweight.errors import BadInput, MissingData, option
 from fairweight.runs.build import build
 from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
@@ -46,7 +46,7 @@ def prepare_refit(
     where = folder.path / REFIT if out is None else Path(out)
     if where.resolve() in (folder.path.resolve(), *folder.path.resolve().parents):
         # To start over there would delete the weights.
-        raise BadInput(f"--out {where} is the folder of the run itself or holds it; give another, or none.")
+        raise BadInput(f"{option('out', where)} is the folder of the run itself or holds it; give another, or none.")
     learned = folder.path / WEIGHTS
     table = checked(folder.read_weights(), str(learned))
     if table["weight"].isna().all():

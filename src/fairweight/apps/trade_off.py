@@ -15,7 +15,7 @@ from fairweight import catalog
 from fairweight.apps.before_after import Differences, in_points, table_of
 from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, Watching, run_into
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, MissingGroups
+from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import FILES, RunFolder
@@ -156,15 +156,18 @@ def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float
     """Make the Spec of each strength, plain training first; refuse if there is nothing to sweep or to choose on."""
     spec = prepared.spec
     if prepared.dataset.validation is None:
-        raise BadInput("a trade-off is chosen on validation, and there are no validation rows; give --validation 0.1.")
+        raise BadInput(
+            f"a trade-off is chosen on validation, and there are no validation rows; give "
+            f"{option('split.validation', 0.1)}."
+        )
     groups = prepared.dataset.validation.groups
     if groups is not None and not bool((groups >= 0).any()):
         raise MissingGroups(
-            "a trade-off is chosen by the gap on validation, and no validation row has a group; give --validation a "
-            "file with groups."
+            "a trade-off is chosen by the gap on validation, and no validation row has a group; give "
+            f"{option('split.validation')} a file with groups."
         )
     if any(not (s > 0 and math.isfinite(s)) for s in strengths):
-        raise BadInput(f"--strengths {', '.join(f'{s:g}' for s in strengths)}: each must be above 0.")
+        raise BadInput(f"{option('strengths', ','.join(f'{s:g}' for s in strengths))}: each must be above 0.")
     if not _has_objective(spec.method):
         others = ", ".join(name for name in catalog.names("methods") if _has_objective(name))
         raise BadInput(f"{spec.method} has no objective whose strength could be swept; choose from: {others}.")

@@ -7,13 +7,11 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from fairweight import catalog
 from fairweight.apps.before_after import Differences, table_of
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, FairweightError, NoSpace
-from fairweight.methods import Reweighter
+from fairweight.errors import BadInput, FairweightError, NoSpace, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import Built, build
 from fairweight.runs.defaults import with_defaults
@@ -23,7 +21,6 @@ from fairweight.runs.run_search import CANDIDATES, STATE, search_for, search_of,
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
-from fairweight.types import Cells
 
 BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
 REFIT = "refit"  # a second training with the weights of the first, and the name of its folder inside
@@ -153,9 +150,11 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     """
     nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
     if not nearest.is_dir():
-        raise BadInput(f"--out {out}: {nearest.name} is a file; give the folder that the run is to be written into.")
+        raise BadInput(
+            f"{option('out', out)}: {nearest.name} is a file; give the folder that the run is to be written into."
+        )
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise NoSpace(f"--out {out}: {nearest} may not be written to; give another folder.")
+        raise NoSpace(f"{option('out', out)}: {nearest} may not be written to; give another folder.")
     if not out.exists():
         return
     folder = RunFolder(out)
@@ -163,7 +162,7 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     if not folder.started and not swept:
         _drop_empty(out)  # what an earlier sweep has left
         if any(out.iterdir()):
-            raise BadInput(f"--out {out} holds files that are no run; give a new or an empty folder.")
+            raise BadInput(f"{option('out', out)} holds files that are no run; give a new or an empty folder.")
         return
     if fresh:
         for inner in (folder, *(RunFolder(path) for path in _inner(out))):
@@ -176,7 +175,8 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
         return
     same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
     if swept != sweep or not same:
-        raise BadInput(f"--out {out} holds a run with other settings or data; give another folder, or add --fresh.")
+        how = f"give another folder, or start over with {option('fresh')}"
+        raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
 
 
 def _inner(out: Path) -> list[Path]:
@@ -189,47 +189,3 @@ def _drop_empty(out: Path) -> None:
     for path in _inner(out):
         if not any(path.iterdir()):
             path.rmdir()
-
-
-def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
-    """Settings of a run, a line each, for people."""
-    options = dict(spec.method_options)
-    method = [spec.method if options or spec.weights else f"{spec.method}, with its own defaults"]
-    method += [f"the weights of {spec.weights['file']}"] if "file" in spec.weights else []
-    method += [f"objective {options.pop('objective')}"] if "objective" in options else []
-    method += [f"scores shared by {options.pop('tie')}"] if options.get("tie") else []
-    optimizer = [spec.optimizer, f"learning rate {spec.lr:g}"]
-    optimizer += [f"weight decay {spec.weight_decay:g}"] if spec.weight_decay else []
-    optimizer += [f"{spec.schedule['name']} schedule"] if spec.schedule else []
-    epochs = f"{spec.epochs}, and the last one's model is kept"
-    if spec.early_stopping:
-        patience, metric = int(spec.early_stopping["patience"]), spec.early_stopping["metric"]
-        stops = f", stops after {patience} without a better one" if patience < spec.epochs else ""
-        epochs = f"up to {spec.epochs}{stops}; the best on validation ({metric}) is kept"
-    batch = f"{spec.batch_size} rows"
-    if "exemplar" in cast(type[Reweighter], catalog.load("methods", spec.method)).needs:
-        cells = len(Cells.of(dataset.exemplar.labels, dataset.exemplar.groups))
-        batch += f"; exemplars: {spec.per_cell} of each of {cells} cells at every step"
-        batch += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
-    searched = [f"{spec.search['name']} over many trainings", *_listed(spec.search)] if spec.search else []
-    return {
-        "method": ", ".join([*method, *_listed(options)]),
-        **({"search": ", ".join(searched)} if searched else {}),
-        "network": ", ".join([str(spec.network["name"]), *_listed(spec.network)]),
-        "optimizer": ", ".join(optimizer),
-        "epochs": epochs,
-        "batch": batch + "; flips and shifts" * spec.augment,
-        "seed": str(spec.seed),
-    }
-
-
-def _listed(options: Mapping[str, Any]) -> list[str]:
-    return [f"{key} {_plain(value)}" for key, value in options.items() if key != "name"]
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return " ".join(f"{key} {_plain(item)}" if key != "name" else str(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return "-".join(map(str, value))
-    return str(value)

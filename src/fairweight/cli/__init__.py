@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
+import importlib
+import inspect
 import io
+import pkgutil
+import re
 import sys
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from fairweight.cli import _verbs
-from fairweight.cli._words import in_flags
-from fairweight.errors import FairweightError
+from fairweight.cli._flags import PANELS
+from fairweight.errors import FairweightError, Sentence
 
 INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
 
@@ -36,12 +41,59 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None: ...
 
 
-_verbs.register(app)
+class _Panelled(TyperCommand):
+    """Lists options by panel, in plain text."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", *PANELS, "Options")}
+        for entry in self.get_params(ctx):
+            title = "Arguments" if entry.param_type_name == "argument" else getattr(entry, "rich_help_panel", None)
+            record = entry.get_help_record(ctx)
+            if record is not None:
+                panels[title or "Options"].append(record)
+        for title, records in panels.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def _register() -> None:
+    """Add every verb: each file of this folder without a leading underscore holds a function of its own name."""
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda found: found.name):
+        if not module.name.startswith("_"):
+            verb = getattr(importlib.import_module(f"{__name__}.{module.name}"), module.name)
+            short = re.split(r"[:;.](?=\s|$)", inspect.getdoc(verb) or "")[0] + "."  # one line in the list of verbs
+            kind = _Panelled if hasattr(verb, "__signature__") else TyperCommand  # few options need no panels
+            app.command(module.name.removesuffix("_"), short_help=short, cls=kind)(verb)
+
+
+_register()
+
+
+@cache
+def flags() -> dict[str, str]:
+    """The flag of each option, by the name that sentences have for it."""
+    verbs = getattr(typer.main.get_command(app), "commands", {}).values()
+    options = [entry for verb in verbs for entry in verb.params if entry.param_type_name == "option"]
+    found = {entry.name.replace("__", "."): entry.opts[0] for entry in options}
+    return {**found, "groups": found["group"]}  # as a Batch calls them
+
+
+def in_flags(sentence: str) -> str:
+    """The sentence with the flag of each option that it names."""
+    return Sentence(sentence).spelled(_flag)
+
+
+def _flag(name: str, value: str | None) -> str:
+    known = flags()
+    if name in known:
+        return known[name] if value is None else f"{known[name]} {value}"
+    return name if value is None else f"{known['method_options']} {name}={value}"  # an option of the method
 
 
 def main() -> None:
@@ -51,7 +103,7 @@ def main() -> None:
     try:
         app()
     except FairweightError as error:
-        _stop(in_flags(str(error)))
+        _stop(in_flags(error.sentence))
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer has caught the keyboard's interrupt, and says nothing
             print("\nStopped. The same command goes on from here.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Options that every verb has, and what they need."""
+"""Options that several verbs share, and what they need."""
 
 from __future__ import annotations
 
@@ -6,22 +6,42 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from fairweight.errors import BadInput
+from fairweight.cli._flags import DATA, OUTPUT, TRAINING
+from fairweight.errors import BadInput, RunsFailed, UnknownName
 
 if TYPE_CHECKING:
     from fairweight.apps.train import Watching
+    from fairweight.runs.pool import EngineName
 
 SMALL = 500_000  # parameters of a network that one thread serves best
 
-Out = Annotated[Path, typer.Option("--out", help="Folder for what is written.")]
-Seed = Annotated[int, typer.Option("--seed", help="Where randomness starts.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1 ..., or auto.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+def flag(help_text: str, *names: str, panel: str | None = None, at_least: int | None = None) -> Any:
+    """An option of a verb; its flag is the parameter's name unless others are given."""
+    return typer.Option(*names, help=help_text, rich_help_panel=panel, min=at_least)
+
+
+Run = Annotated[Path, typer.Argument(help="Folder of a finished run.")]
+Source = Annotated[str, typer.Argument(help="A CSV, TSV or parquet file, a glob, a folder of images, or a named set.")]
+Label = Annotated[str | None, flag("Label column, or a threshold such as age>=30.", panel=DATA)]
+Group = Annotated[str | None, flag("Sensitive column, or several to cross: sex,race; default: the label.", panel=DATA)]
+Out = Annotated[Path, flag("Output folder.", panel=OUTPUT)]
+Seed = Annotated[int, flag("Random seed.", panel=TRAINING)]
+Device = Annotated[str, flag("cpu, cuda, cuda:1 ..., or auto.", panel=TRAINING)]
+Json = Annotated[bool, flag("Print one JSON object instead of text.", "--json", panel=OUTPUT)]
+Engine = Annotated[str, flag("processes, or ray for a cluster.", panel=TRAINING)]
+Jobs = Annotated[int | None, flag("Runs at a time; default: one per core, or one per GPU.", panel=TRAINING, at_least=1)]
+DataDir = Annotated[Path | None, flag("Folder of named sets; default: FAIRWEIGHT_DATA.", panel=DATA)]
+Download = Annotated[bool, flag("Fetch a named set that is not there.", "--download", panel=DATA)]
+NoBaseline = Annotated[bool, flag("Do not train a plain model beside it.", "--no-baseline", panel=OUTPUT)]
+Fresh = Annotated[bool, flag("Start over where --out holds a run, or go on.", "--fresh/--resume", panel=OUTPUT)]
+Records = Annotated[Path | None, flag("Folder to keep a record in.", panel=OUTPUT)]
 
 
 def device_of(asked: str) -> str:
@@ -37,6 +57,13 @@ def device_of(asked: str) -> str:
     if found.type == "cuda" and (not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count()):
         raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
     return asked
+
+
+def engine_of(name: str) -> EngineName:
+    """The engine of that name."""
+    if name not in ("processes", "ray"):
+        raise UnknownName(f"--engine {name}: choose processes or ray.")
+    return cast("EngineName", name)
 
 
 def spare_threads(parameters: int, device: str) -> None:
@@ -55,12 +82,17 @@ class _StderrNow(logging.Handler):
 
 
 def show_log() -> None:
-    """Messages of the library on stderr, one line each."""
+    """Print the library's messages on stderr, one line each."""
     handler = _StderrNow()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("fairweight")
     logger.handlers = [handler]
     logger.setLevel(logging.INFO)
+
+
+def quiet() -> None:
+    """Keep single runs' messages off the screen: each run's log and record have them."""
+    logging.getLogger("fairweight").addHandler(logging.NullHandler())  # with any handler, none speaks up by itself
 
 
 def epochs_shown(json: bool) -> Watching:
@@ -70,6 +102,14 @@ def epochs_shown(json: bool) -> Watching:
     return lambda title: () if json else (Progress(title),)
 
 
-def print_json(values: dict[str, Any]) -> None:
-    """One JSON object on stdout."""
+def print_json(values: Mapping[str, Any]) -> None:
+    """Print one JSON object on stdout."""
     print(json.dumps(values, indent=2))
+
+
+def refuse_failed(record: Mapping[str, Any]) -> None:
+    """Exit with an error where some runs of a record failed."""
+    failed = {f"{row['key']}, seed {s}": why for row in record["rows"] for s, why in row["failed"].items()}
+    if failed:
+        first, why = next(iter(failed.items()))
+        raise RunsFailed(f"{len(failed)} of the runs failed, first {first}: {why} The same command tries them again.")

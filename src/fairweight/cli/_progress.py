@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 from fairweight.runs._job import Outcome, Watcher
 from fairweight.runs.folder import METRICS, RunFolder
@@ -13,9 +13,9 @@ from fairweight.runs.spec import Spec
 class RunsProgress(Watcher):
     """Shows how many runs are over; a failure is a line in any case."""
 
-    def __init__(self, names: dict[str, str] | None = None, stream: TextIO | None = None) -> None:
-        self.names = names or {}  # by fingerprint; otherwise method and seed
-        self.stream = stream if stream is not None else sys.stderr
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names  # by fingerprint; runs without a name are called by method and seed
+        self.stream = sys.stderr
         self._bar: Any = None
         self._task: Any = None
         self._total = self._done = 0

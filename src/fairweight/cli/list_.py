@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fairweight.cli._options import Json, print_json
+from fairweight.cli import _options as opt
 
 
 class _Kind(StrEnum):
@@ -28,25 +28,26 @@ _NEEDS = {
 }
 
 
-def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: Json = False) -> None:
+def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: opt.Json = False) -> None:
     """List methods, objectives, data sets or published tables: each with one sentence."""
     from fairweight import catalog
 
     folder = _FOLDERS[kind]
-    entries = {name: catalog.summary(folder, name) for name in catalog.names(folder)}
-    papers = {name: paper for name in entries if (paper := getattr(catalog.load(folder, name), "paper", ""))}
-    needs = {name: sorted(getattr(catalog.load(folder, name), "needs", ())) for name in entries if kind == "methods"}
+    entries: dict[str, dict[str, Any]] = {}
+    for name in catalog.names(folder):
+        plug_in = catalog.load(folder, name)
+        entries[name] = {"summary": catalog.summary(folder, name)}
+        if paper := getattr(plug_in, "paper", ""):
+            entries[name]["paper"] = paper
+        if kind == "methods":
+            entries[name]["needs"] = sorted(getattr(plug_in, "needs", ()))
     if json:
-        more = {
-            name: {key: found[name] for key, found in (("paper", papers), ("needs", needs)) if name in found}
-            for name in entries
-        }
-        print_json({name: {"summary": sentence, **more[name]} for name, sentence in entries.items()})
+        opt.print_json(entries)
         return
     width = max(map(len, entries), default=0) + 2
-    for name, sentence in entries.items():
-        print(f"{name:{width}s}{sentence}")
-        if name in papers:
-            print(f"{'':{width}s}{papers[name]}")
-        if needs.get(name):
-            print(f"{'':{width}s}needs: {', '.join(_NEEDS[need] for need in needs[name])}")
+    for name, entry in entries.items():
+        print(f"{name:{width}s}{entry['summary']}")
+        if "paper" in entry:
+            print(f"{'':{width}s}{entry['paper']}")
+        if entry.get("needs"):
+            print(f"{'':{width}s}needs: {', '.join(_NEEDS[need] for need in entry['needs'])}")

@@ -7,39 +7,37 @@ from typing import Annotated
 
 import typer
 
-from fairweight.cli._options import Device, Json, Out, Seed, device_of, print_json
-from fairweight.cli._pool import DataDir, Download, Engine, Jobs, engine_of, quiet
-from fairweight.errors import BadInput, RunsFailed
+from fairweight.cli import _options as opt
+from fairweight.cli._parse import listed
+from fairweight.errors import BadInput
 
 
 def reproduce(
     table: Annotated[str, typer.Argument(help="A table; `fairweight list tables` names them.")],
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, help="Runs per row; the size's own if not given.")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Minutes on two cores: the code path, small.")] = False,
-    short: Annotated[bool, typer.Option("--short", help="A shortened schedule on one GPU.")] = False,
-    rows: Annotated[str, typer.Option("--rows", help="Only these rows, A,B,...; all: the extra ones too.")] = "",
+    seeds: Annotated[int | None, opt.flag("Runs per row; default: the size's own.", at_least=1)] = None,
+    quick: Annotated[bool, opt.flag("Small size: every code path, minutes on two cores.", "--quick")] = False,
+    short: Annotated[bool, opt.flag("Shortened schedule, for one GPU.", "--short")] = False,
+    rows: Annotated[str, opt.flag("Only these rows, A,B,...; all: the extra ones too.")] = "",
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What the paper leaves open.")
+        list[str] | None, opt.flag("A choice that the paper leaves open, NAME=VALUE; repeatable.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="In place of the size's own.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what would be run, and stop.")] = False,
-    records: Annotated[Path, typer.Option("--records", help="Folder that the record is kept in.")] = Path("records"),
-    out: Out = Path("runs/reproduce"),
-    seed: Seed = 0,
-    engine: Engine = "processes",
-    jobs: Jobs = None,
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    download: Download = False,
-    json: Json = False,
+    epochs: Annotated[int | None, opt.flag("Epochs; default: the size's own.", at_least=1)] = None,
+    plan: Annotated[bool, opt.flag("Print what would be run, and stop.", "--plan")] = False,
+    records: Annotated[Path, opt.flag("Folder to keep the record in.")] = Path("records"),
+    out: opt.Out = Path("runs/reproduce"),
+    seed: opt.Seed = 0,
+    engine: opt.Engine = "processes",
+    jobs: opt.Jobs = None,
+    device: opt.Device = "auto",
+    data_dir: opt.DataDir = None,
+    download: opt.Download = False,
+    json: opt.Json = False,
 ) -> None:
     """Run a table of the paper over seeds: ours beside the printed numbers, with a verdict. It resumes."""
     if quick and short:
         raise BadInput("--quick and --short are two sizes; give one of them, or neither for the paper's own.")
     size = "quick" if quick else "short" if short else "paper"
-    names = [name.strip() for name in rows.split(",") if name.strip()] or None
+    names = listed(rows) or None
     options = _pairs(option or [])
 
     from fairweight.cli._progress import RunsProgress
@@ -50,15 +48,15 @@ def reproduce(
 
     what = planned(table, size=size, seeds=seeds, first_seed=seed, rows=names, options=options, epochs=epochs)
     if plan:
-        print_json(what.to_dict()) if json else print(what.text())
+        opt.print_json(what.to_dict()) if json else print(what.text())
         return
-    quiet()
+    opt.quiet()
     record = run_table(
         what,
         out,
-        engine=engine_of(engine),
+        engine=opt.engine_of(engine),
         jobs=jobs,
-        device=device_of(device),
+        device=opt.device_of(device),
         data_dir=data_dir,
         download=download,
         watcher=RunsProgress(what.run_names()),
@@ -66,14 +64,11 @@ def reproduce(
     )
     path = kept.keep(record, records)
     if json:
-        print_json(record)
+        opt.print_json(record)
     else:
         print(text_of(record))
         print(f"\nRecord: {path}   Run folders: {Path(out) / 'runs'}")
-    failed = {f"{row['key']}, seed {s}": why for row in record["rows"] for s, why in row["failed"].items()}
-    if failed:
-        first, why = next(iter(failed.items()))
-        raise RunsFailed(f"{len(failed)} of the runs failed, first {first}: {why} The same command tries them again.")
+    opt.refuse_failed(record)
 
 
 def _pairs(entries: list[str]) -> dict[str, str]:

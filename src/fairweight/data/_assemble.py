@@ -24,7 +24,7 @@ from fairweight.data.labels import check_positive, encode_labels
 from fairweight.data.options import ImageOptions, Options
 from fairweight.data.small_cells import apply_floor
 from fairweight.data.split import Marked, Parts, by_column, divide
-from fairweight.errors import BadInput, UnreadableImage
+from fairweight.errors import BadInput, UnreadableImage, option
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def assemble(found: Found, request: Request) -> Pieces:
     if found.kind == "table" and options.image is not None:
         raise BadInput(
             f"{_changed(options.image)} is for images, and {found.name} is a table; leave it out, or name the column "
-            "of image files with file_column."
+            f"of image files with {option('image.file_column')}."
         )
     labels = encode_labels(found.parts, label, options.labels)
     groups = encode_groups(found.parts, columns, group_options) if columns else None
@@ -116,7 +116,7 @@ def _changed(options: ImageOptions) -> str:
     usual = ImageOptions()
     changed = (entry.name for entry in fields(options) if getattr(options, entry.name) != getattr(usual, entry.name))
     name = next(changed, None)
-    return "ImageOptions" if name is None else f"ImageOptions.{name}"
+    return f"an option such as {option('image.memory_gb')}" if name is None else option(f"image.{name}")
 
 
 def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _given(
         part = whole.take(keep)
         if options.limit is not None and options.limit < len(part):
             if options.limit < 1:
-                raise BadInput(f"limit is {options.limit}; give at least 1 row.")
+                raise BadInput(f"{option('limit')} is {options.limit}; give at least 1 row.")
             sizes = proportional(part.strata(), options.limit / len(part), parts=4)
             part = part.take(by_stratum(part.strata(), sizes, stream(seed, "limit", name)))
             notes.append(f"Only {len(part):,} of {len(whole):,} rows of {name} are used, stratified by cell (limit).")

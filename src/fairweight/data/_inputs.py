@@ -22,7 +22,7 @@ from fairweight.data.table.leaks import find_leaks
 from fairweight.data.table.preprocessing import TablePreprocessing
 from fairweight.data.table.rows import FrameRows
 from fairweight.data.table.values import Seen
-from fairweight.errors import BadInput, UnreadableImage
+from fairweight.errors import BadInput, UnreadableImage, option
 from fairweight.types import Batch
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def _alike(samples: dict[str, Part], notes: list[str]) -> dict[str, Part]:
         if _shape(part) != _shape(alike["train"]):
             ours, theirs = ("x".join(map(str, _shape(one))) for one in (part, alike["train"]))
             raise UnreadableImage(
-                f"images of {name} are {ours} and of train {theirs} (channels, height, width); give a size and "
-                "channels to bring all to."
+                f"images of {name} are {ours} and of train {theirs} (channels, height, width); set "
+                f"{option('image.size')} and {option('image.channels')} to bring all to one form."
             )
     return alike
 

@@ -17,7 +17,7 @@ from fairweight.data.image.rows import ImageRows
 from fairweight.data.options import ImageOptions
 from fairweight.data.table.read import PARQUET, check_frame, is_table, kind_of, read_frame, table_files
 from fairweight.data.table.rows import FrameRows
-from fairweight.errors import BadInput, MissingColumn, MissingData
+from fairweight.errors import BadInput, MissingColumn, MissingData, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,7 @@ def _found(
     names = parts["train"].names()
     if label is None:
         if "label" not in names:
-            raise MissingColumn(f"say which column is the label; the columns are {listing(names, 12)}.")
+            raise MissingColumn(f"name the label column with {option('label')}; the columns are {listing(names, 12)}.")
         label = "label"
     return Found(name, parts, label, notes=tuple(notes), content=content, image=image)
 

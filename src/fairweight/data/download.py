@@ -11,7 +11,7 @@ from typing import Any
 
 from fairweight.data._optional import need
 from fairweight.data.image.cache import file_digest
-from fairweight.errors import DownloadFailed, MissingData
+from fairweight.errors import DownloadFailed, MissingData, option
 
 RECORD = "checksums.json"
 
@@ -19,7 +19,9 @@ RECORD = "checksums.json"
 def fetch(repository: str, name: str, roots: Sequence[Path], prefix: str = "") -> Path:
     """The folder of the set with every parquet file of the repository in it, whole and as published."""
     if not roots:
-        raise MissingData(f"say where {name} is to be kept: name a data folder with data_dir or FAIRWEIGHT_DATA.")
+        raise MissingData(
+            f"say where {name} is to be kept: name a data folder with {option('data_dir')} or FAIRWEIGHT_DATA."
+        )
     hub = _hub()
     folder = roots[0] / name
     try:

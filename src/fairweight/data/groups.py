@@ -10,7 +10,7 @@ from torch import Tensor
 from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
 from fairweight.data._texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.data.options import GroupOptions
-from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName
+from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName, option
 
 JOIN = " & "  # between the values of crossed groups
 OTHER = "other"  # what merged groups are called
@@ -30,7 +30,8 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
             continue
         if options.missing == "refuse":
             raise MissingGroups(
-                f"{count:,} rows of {part} have no {title!r}; fill them in, or allow them with groups.missing=unknown."
+                f"{count:,} rows of {part} have no {title!r}; fill them in, or allow them with "
+                f"{option('groups.missing', 'unknown')}."
             )
         if count == len(texts) and part in ("test", "exemplar"):
             raise MissingGroups(f"no row of {part} has a {title!r}; group labels are needed there.")

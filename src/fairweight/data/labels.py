@@ -9,7 +9,7 @@ import torch
 from fairweight.data._rows import Encoded, Rows, all_kept, read_column, to_codes
 from fairweight.data._texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
 from fairweight.data.options import LabelOptions
-from fairweight.errors import BadLabel, MissingColumn, UnknownName
+from fairweight.errors import BadLabel, MissingColumn, Sentence, UnknownName, option
 
 
 def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions) -> Encoded:
@@ -35,7 +35,8 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
         if lost and options.missing == "refuse" and len(lost) < len(values):
             raise BadLabel(
                 f"label {column!r} is empty in {len(lost):,} of {len(values):,} rows of {part} (the first is row "
-                f"{lost[0]}, counted from 0); fill them in, or leave them out with missing labels set to drop."
+                f"{lost[0]}, counted from 0); fill them in, or leave them out with "
+                f"{option('labels.missing', 'drop')}."
             )
         if lost:
             keep[part][torch.tensor(lost)] = False
@@ -49,7 +50,8 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
                 "drop those rows or add some to train."
             )
     if len(names) == 2:
-        notes.append(f"Label {column!r}: 0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}.")
+        said = f"Label {column!r}: 0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}"
+        notes.append(Sentence(f"{said}; choose it with {option('labels.positive')}."))
     else:
         notes.append(f"Label {column!r}: {len(names)} classes, {listing(names)}.")
     notes += twins(names, f"labels of {column!r}")
@@ -83,10 +85,11 @@ def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOp
         middle = float(names[len(names) // 2])
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values and is probably a number, not a class; "
-            f"ask for two sides of one, such as '{column}>={middle:g}', or raise max_classes."
+            f"ask for two sides of one, such as '{column}>={middle:g}', or raise "
+            f"{option('labels.max_classes')}."
         )
     if len(names) > most or (not options.max_classes and len(names) > 20 and 2 * len(names) > len(texts)):
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values in {len(texts):,} rows and is probably an id or free "
-            "text; name another column, or raise max_classes."
+            f"text; name another column, or raise {option('labels.max_classes')}."
         )

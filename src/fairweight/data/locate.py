@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairweight.errors import MissingData
+from fairweight.errors import MissingData, option
 
 VARIABLE = "FAIRWEIGHT_DATA"
 
@@ -32,6 +32,6 @@ def candidates(name: str, roots: Sequence[Path]) -> list[Path]:
 def missing(name: str, needs: Sequence[str], roots: Sequence[Path], repository: str | None) -> MissingData:
     """The one sentence that says which file to put where."""
     where = " or ".join(str(root / name) for root in roots) if roots else f"a folder {name} in your data folder"
-    how = "" if roots else f" and name that data folder with data_dir or {VARIABLE}"
-    fetch = f", or ask for the download (from {repository})" if repository else ""
+    how = "" if roots else f" and name that data folder with {option('data_dir')} or {VARIABLE}"
+    fetch = f", or fetch it with {option('download')} (from {repository})" if repository else ""
     return MissingData(f"{name} is not here: put {' and '.join(needs)} into {where}{how}{fetch}.")

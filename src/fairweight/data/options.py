@@ -8,7 +8,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairweight.data.corrupt import Corruption
 from fairweight.data.split import Exemplar, Split
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, option
+
+# Where each type stands in Options, for the names of its fields in sentences.
+_PLACES = {"LabelOptions": "labels.", "GroupOptions": "groups.", "TableOptions": "table.", "ImageOptions": "image."}
 
 
 class _Checked:
@@ -22,7 +25,8 @@ class _Checked:
             values = value if isinstance(value, tuple) else (value,)
             if choices and any(one not in choices for one in values):
                 allowed = ", ".join(str(choice) for choice in choices if choice is not None)
-                raise BadInput(f"{type(self).__name__}.{entry.name} is {value!r}; choose from: {allowed}.")
+                name = option(f"{_PLACES.get(type(self).__name__, '')}{entry.name}")
+                raise BadInput(f"{name} is {value!r}; choose from: {allowed}.")
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

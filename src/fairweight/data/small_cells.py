@@ -13,7 +13,7 @@ from fairweight.data._rows import Encoded
 from fairweight.data._texts import listing
 from fairweight.data.groups import OTHER
 from fairweight.data.options import GroupOptions
-from fairweight.errors import BadInput, OneGroup, SmallCell
+from fairweight.errors import BadInput, OneGroup, SmallCell, option
 
 Mended: TypeAlias = "tuple[Encoded, Encoded | None, list[str]]"
 
@@ -23,7 +23,9 @@ def apply_floor(
 ) -> tuple[Encoded, Encoded | None, list[str]]:
     """Labels and groups without cells of train below the floor, or with them where the user says so."""
     if options.floor < 1:
-        raise BadInput(f"groups.floor is {options.floor}; give at least 1, which lets every cell that has a row pass.")
+        raise BadInput(
+            f"{option('groups.floor')} is {options.floor}; give at least 1, which lets every cell that has a row pass."
+        )
     if groups is None:
         return _class_floor(labels, options)
     # Where train has no group labels, the exemplar set is the smallest place that must have them.
@@ -57,14 +59,14 @@ def _ways_out(labels: Encoded, groups: Encoded, floor: int, part: str) -> str:
     """What can be done about small cells, each tried: only what helps is named."""
     ways = ["merge"] * (_merged(labels, groups, floor, part) is not None)
     ways += ["drop"] * (_without(labels, groups, floor, part) is not None)
-    said = f"set groups.below to {', '.join(ways)} or keep" if ways else "set groups.below to keep"
+    said = f"set {option('groups.below')} to {', '.join(ways)}{' or ' if ways else ''}keep"
     return f"{said}{_lower(_counts(labels, groups, part))}, or give more rows"
 
 
 def _lower(counts: Tensor) -> str:
     """Advice to lower the floor, where every cell has a row; a floor is at least 1."""
     least = int(counts[:, counts.sum(dim=0) > 0].min())
-    return f", lower groups.floor to {least}" if least >= 1 else ""
+    return f", lower {option('groups.floor')} to {least}" if least >= 1 else ""
 
 
 def _below(counts: Tensor, floor: int) -> Tensor:
@@ -181,8 +183,9 @@ def _class_floor(labels: Encoded, options: GroupOptions) -> tuple[Encoded, None,
     enough = len(labels.names) - int(small.sum()) >= 2
     if options.below != "drop" or not enough:
         raise SmallCell(
-            f"too few rows of train to learn from ({cells}; the floor is {options.floor}): set groups.below to "
-            f"{'drop or ' * enough}keep, lower groups.floor to {int(counts.min())}, or give more rows."
+            f"too few rows of train to learn from ({cells}; the floor is {options.floor}): set "
+            f"{option('groups.below')} to {'drop or ' * enough}keep, lower {option('groups.floor')} to "
+            f"{int(counts.min())}, or give more rows."
         )
     left = _drop(labels, small)
     return left, None, [_left(left), f"Labels with fewer than {options.floor} rows were dropped: {cells}."]

@@ -12,7 +12,7 @@ from torch import Tensor
 from fairweight.data._draw import by_stratum, proportional, stream, tally
 from fairweight.data._rows import Rows
 from fairweight.data._texts import listing
-from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups
+from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups, option
 
 # How people spell the parts, in a column or as a folder's name.
 PART_NAMES = {
@@ -35,11 +35,12 @@ class Split:
         for name in ("test", "validation"):
             value = getattr(self, name)
             if isinstance(value, int | float) and not 0.0 <= value < 1.0:
-                raise BadInput(f"Split.{name} is {value}; give a share from 0 to below 1, or a file.")
+                raise BadInput(f"{option(f'split.{name}')} is {value}; give a share from 0 to below 1, or a file.")
         whole = self.settled()
         shares = [value for value in (whole.test, whole.validation) if isinstance(value, int | float)]
         if sum(shares) >= 1.0:
-            raise BadInput("Split.test and Split.validation leave no rows for training; make their sum less than 1.")
+            both = f"{option('split.test')} and {option('split.validation')}"
+            raise BadInput(f"{both} leave no rows for training; make their sum less than 1.")
 
     def settled(self) -> Split:
         """The same with the usual shares where none was named."""
@@ -60,7 +61,7 @@ class Exemplar:
 
     def __post_init__(self) -> None:
         if self.size is not None and self.size < 1:
-            raise BadInput(f"Exemplar.size is {self.size}; give at least 1 per {self.per}.")
+            raise BadInput(f"{option('exemplar.size')} is {self.size}; give at least 1 per {self.per}.")
         if self.per not in ("cell", "class"):
             raise BadInput(f"Exemplar.per is {self.per!r}; choose cell or class.")
 
@@ -140,7 +141,8 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> tuple[dict
         share = getattr(split, str(name), None)
         if share is not None:
             raise BadInput(
-                f"column {column!r} says which rows are {name}, so Split.{name} {share:g} would draw none; leave one "
+                f"column {column!r} says which rows are {name}, so {option(f'split.{name}', f'{share:g}')} would draw "
+                "none; leave one "
                 "of the two out."
             )
         parts[str(name)] = given["train"].take(torch.tensor([found == name for found in named]))
@@ -162,7 +164,8 @@ def divide(
         share = getattr(split, name)
         if name in given and origin[name] == name and isinstance(share, float) and share > 0:
             raise BadInput(
-                f"the data has its own {name} rows, so Split.{name} {share:g} would draw none; leave it out."
+                f"the data has its own {name} rows, so {option(f'split.{name}', f'{share:g}')} would draw none; "
+                "leave it out."
             )
     split = split.settled()
     marked, origin = dict(given), dict(origin)
@@ -186,7 +189,7 @@ def divide(
         if len(part) == 0:
             raise BadInput(f"the {name} part has no rows; give more data or another split.")
     if "test" not in marked:
-        raise BadInput("there are no test rows; give Split.test a share above 0 or a file.")
+        raise BadInput(f"there are no test rows; give {option('split.test')} a share above 0 or a file.")
     marked = {name: marked[name] for name in ("train", "validation", "exemplar", "test") if name in marked}
     notes += _gaps(marked, label_names, group_names)
     return Parts(marked, origin, tuple(notes))
@@ -210,7 +213,8 @@ def _add_exemplar(
 ) -> None:
     source = exemplar.source
     if source not in marked:
-        raise BadInput(f"the exemplar set is to come from {source}, which has no rows; give Split.{source} a share.")
+        where = option(f"split.{source}")
+        raise BadInput(f"the exemplar set is to come from {source}, which has no rows; give {where} a share.")
     pool = marked[source]
     if pool.groups is not None and not bool((pool.groups >= 0).any()):
         raise MissingGroups(
@@ -271,9 +275,10 @@ def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: 
         if want > count or (want == count and not may_empty):
             raise EmptyCell(
                 f"the exemplar set needs {want} rows with {name}, and of the {count} there are none would stay in "
-                "train; lower Exemplar.size, give more rows, or merge the group."
+                f"train; lower {option('exemplar.size')}, give more rows, or merge the group."
                 if want == count
-                else f"the exemplar set needs {want} rows with {name}, and there are {count}; lower Exemplar.size."
+                else f"the exemplar set needs {want} rows with {name}, and there are {count}; lower "
+                f"{option('exemplar.size')}."
             )
     return dict(zip(values.tolist(), wanted.tolist(), strict=True))
 

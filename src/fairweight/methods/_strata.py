@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import MissingGroups
+from fairweight.errors import MissingGroups, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import By, Through, check_by, check_within, count_cells, grown, look_up, stratum_table
 from fairweight.methods._fixed_weights import KnownWeights
@@ -50,8 +50,8 @@ class StratumWeights(KnownWeights):
         super().begin(train, exemplar)
         if self.by != "label" and train.groups is None:
             raise MissingGroups(
-                f"{type(self).__name__}(by={self.by!r}) needs the group of each training sample; give groups, or "
-                "by='label' to weigh the classes."
+                f"{type(self).__name__}(by={self.by!r}) needs the group of each training sample; give "
+                f"{option('groups')}, or {option('by', 'label')} to weigh the classes."
             )
         self._counts, self._counted = count_cells(train.labels, train.groups), True
         self._tabulate()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, MissingGroups, NotBegun, UnknownName
+from fairweight.errors import BadInput, MissingGroups, NotBegun, UnknownName, option
 from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.methods import Reweighter
 from fairweight.methods._cells import By, check_by, check_within, count_cells, grown, look_up
@@ -61,8 +61,8 @@ class GroupDRO(Reweighter):
         rows_of(train, self.num_samples, type(self).__name__)
         if self.by != "label" and train.groups is None:
             raise MissingGroups(
-                f"GroupDRO(by={self.by!r}) needs the group of each training sample; give groups, or by='label' to make "
-                "each class a group."
+                f"GroupDRO(by={self.by!r}) needs the group of each training sample; give {option('groups')}, or "
+                f"{option('by', 'label')} to make each class a group."
             )
         self._train = train
         counts = self._strata(train.labels, train.groups)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, UnknownName
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, UnknownName, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
 from fairweight.methods._cells import Through, check_within, count_cells, grown, look_up
@@ -79,8 +79,8 @@ class LabelBias(KnownWeights):
         if self.constraint in BY_GROUP:
             if train.groups is None:
                 raise MissingGroups(
-                    f"LabelBias(constraint={self.constraint!r}) needs the group of each training sample; give groups, "
-                    "or constraint='equal-recall' to make each class a group."
+                    f"LabelBias(constraint={self.constraint!r}) needs the group of each training sample; give "
+                    f"{option('groups')}, or {option('constraint', 'equal-recall')} to make each class a group."
                 )
             if self.positive >= rows:
                 raise BadInput(f"LabelBias(positive={self.positive}): the training set has labels 0 to {rows - 1}.")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import BadInput, FolderRefused
+from fairweight.errors import BadInput, FolderRefused, option
 from fairweight.paper.plan import planned
 from fairweight.paper.summary import with_statistics
 from fairweight.runs.provenance import all_versions
@@ -43,7 +43,8 @@ def keep(record: Mapping[str, Any], folder: str | Path) -> Path:
         write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise FolderRefused(
-            f"{path} cannot be written ({error.strerror}); choose another with --records: finished runs are found."
+            f"{path} cannot be written ({error.strerror}); choose another with {option('records')}: finished runs are "
+            "found."
         ) from error
     return path
 

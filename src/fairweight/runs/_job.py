@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, FairweightError
+from fairweight.errors import BadInput, FairweightError, option
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import run
 from fairweight.runs.run_search import search_for, searched
@@ -152,7 +152,9 @@ def perform(
                 observer = _Epochs(spec.fingerprint, tell)
                 done = run(spec, place, device=settings.device, observers=[observer], dataset=dataset)
     except FairweightError as error:
-        return Outcome(spec, place, error=str(error), cause=type(error).__name__, seconds=time.monotonic() - started)
+        return Outcome(
+            spec, place, error=error.sentence, cause=type(error).__name__, seconds=time.monotonic() - started
+        )
     except Exception as error:  # of any kind: the others go on, and the trace is kept for whoever mends it
         place.mkdir(parents=True, exist_ok=True)
         (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
@@ -176,6 +178,6 @@ def claimed(place: Path) -> Iterator[None]:
         except OSError:
             raise BadInput(
                 f"another process is at work in {place}; wait for it to end and run this again, or choose another "
-                "--out."
+                f"{option('out')}."
             ) from None
         yield

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import MissingDependency
+from fairweight.errors import MissingDependency, option
 from fairweight.runs._job import Engine, Outcome, Settings, Watcher, perform
 from fairweight.runs.spec import Spec
 
@@ -18,7 +18,7 @@ class RayEngine(Engine):
         try:
             import ray
         except ImportError as error:
-            raise MissingDependency("--engine ray needs Ray; install fairweight[ray].") from error
+            raise MissingDependency(f"{option('engine', 'ray')} needs Ray; install fairweight[ray].") from error
         self.ray: Any = ray
         self.settings, self.free = settings, jobs
         self._own = not ray.is_initialized()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fairweight import catalog
 from fairweight.data import Dataset, ImagePreprocessing, Normalize, Preprocessing
-from fairweight.errors import BadInput, UnknownName
+from fairweight.errors import BadInput, UnknownName, option
 from fairweight.methods import Reweighter
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.methods.score_step import AdaptiveStep, PlainStep, ScoreStep
@@ -89,7 +89,9 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
         stem = rest.pop("stem", "small" if shape[-1] < 96 else "large")
         body = ResNet18(classes, stem, channels=shape[0], **_known(rest, ("width",), name))
     elif name == "resnet18":
-        raise BadInput("resnet18 takes images, and these are rows of a table; choose mlp, or leave --network out.")
+        raise BadInput(
+            f"resnet18 takes images, and these are rows of a table; choose mlp, or leave {option('network.name')} out."
+        )
     elif ":" in name:
         body = model_from(name)
         check_outputs(body, name, shape, classes)

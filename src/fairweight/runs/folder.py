@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.data import Dataset, Preprocessing, preprocessing_from
-from fairweight.errors import BadInput, FolderRefused, MissingData
+from fairweight.errors import BadInput, FolderRefused, MissingData, option
 from fairweight.metagradient.passes import unwrap
 from fairweight.methods import Reweighter
 from fairweight.runs.spec import Spec
@@ -87,10 +87,10 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FolderRefused(
-                f"{self.path} cannot be made ({error.strerror}); choose another folder with --out."
+                f"{self.path} cannot be made ({error.strerror}); choose another folder with {option('out')}."
             ) from error
         if not os.access(self.path, os.W_OK | os.X_OK):
-            raise FolderRefused(f"{self.path} cannot be written to; choose another folder with --out.")
+            raise FolderRefused(f"{self.path} cannot be written to; choose another folder with {option('out')}.")
 
     def read(self, name: str) -> dict[str, Any]:
         path = self.path / name

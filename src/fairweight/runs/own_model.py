@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import call
 from fairweight.training.predict import evaluating
 from fairweight.types import Batch
@@ -103,14 +103,16 @@ def example_inputs(model: nn.Module, batch: int, shape: tuple[int, ...] | None, 
             return torch.randn(batch, 16, module.input_size)
         if isinstance(module, nn.TransformerEncoderLayer):
             return torch.randn(batch, 16, int(module.linear1.in_features))
-    raise BadInput("No layer says what inputs the model takes; give --input 3,32,32, or --inputs MODULE:FUNCTION.")
+    how = f"{option('shape', '3,32,32')}, or {option('inputs', 'MODULE:FUNCTION')}"
+    raise BadInput(f"No layer says what inputs the model takes; give {how}.")
 
 
 def example_batches(
     model: nn.Module, inputs: Any, exemplar_inputs: Any, size: int, exemplars: int
 ) -> tuple[Batch, Batch]:
     """Make batches with labels spread over the classes that the model gives."""
-    logits = _logits(model, inputs, size, "The model does not take these inputs", "give --input or --inputs")
+    way_out = f"give {option('shape')} or {option('inputs')}"
+    logits = _logits(model, inputs, size, "The model does not take these inputs", way_out)
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
     labels = torch.arange(size, device=logits.device) % classes
     held = torch.arange(exemplars, device=logits.device) % classes

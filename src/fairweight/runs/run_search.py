@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from fairweight import catalog
 from fairweight.data import Dataset
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.methods import Reweighter
 from fairweight.methods.label_bias import LabelBias
@@ -126,7 +126,8 @@ def search_of(method: str, options: Mapping[str, Any], asked: Mapping[str, Any] 
         return {}
     if "name" not in whole:
         names = ", ".join(catalog.names("runs.search"))
-        raise BadInput(f"{method} has no search of its own; say which, such as --search name=multiplier: {names}.")
+        such = option("search", "name=multiplier")
+        raise BadInput(f"{method} has no search of its own; say which, such as {such}: {names}.")
     gives = cast(type[Search], catalog.load("runs.search", str(whole["name"]))).gives
     if gives not in options:
         return whole

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any
 
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, option
 
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
 GENERATION = 1
@@ -55,9 +55,10 @@ class Spec:
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
-            raise BadInput(f"epochs={self.epochs}, batch_size={self.batch_size}, lr={self.lr}: each must be positive.")
+            said = (option(name, getattr(self, name)) for name in ("epochs", "batch_size", "lr"))
+            raise BadInput(f"{', '.join(said)}: each must be positive.")
         if not 0 <= self.weight_decay < math.inf:
-            raise BadInput(f"weight_decay={self.weight_decay}; give a number from 0.")
+            raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
         if self.weights and self.method != "given":
             raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 

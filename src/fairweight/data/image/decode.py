@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairweight.errors import BadInput, UnreadableImage
+from fairweight.errors import BadInput, UnreadableImage, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +77,8 @@ def decode_one(picture: Picture, form: Form, deep: set[str] | None = None) -> Pi
         raise UnreadableImage(f"{picture.name} may not be read by this user; change its permissions.") from error
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
         raise UnreadableImage(
-            f"{picture.name} cannot be decoded; replace it, or leave such images out with unreadable=drop."
+            f"{picture.name} cannot be decoded; replace it, or leave such images out with "
+            f"{option('image.unreadable', 'drop')}."
         ) from error
     if has_16_bits:
         turned = Image.fromarray((np.asarray(turned).astype(np.uint16) >> 8).astype(np.uint8))
@@ -92,7 +93,7 @@ def absent(name: str) -> str:
     """The sentence for an image that is not there."""
     return (
         f"there is no image {name}; check the list of files and its folder, or leave such images out with "
-        "unreadable=drop."
+        f"{option('image.unreadable', 'drop')}."
     )
 
 
@@ -126,7 +127,7 @@ def decode_into(
             if pixels.shape != out.shape[1:]:
                 raise UnreadableImage(
                     f"{pictures[row].name} is {pixels.shape[1]}x{pixels.shape[2]} and the first image "
-                    f"{out.shape[2]}x{out.shape[3]}; give a size to bring all to."
+                    f"{out.shape[2]}x{out.shape[3]}; set {option('image.size')} to bring all to one size."
                 )
             out[row] = pixels
 
@@ -197,7 +198,7 @@ def _bring(image: Image.Image, form: Form, name: str) -> Image.Image:
     if image.mode not in _GREY | _COLOUR:
         raise UnreadableImage(
             f"{name} has {image.mode} pixels, not 8 bits per colour; convert it to 8 bits, or leave such images out "
-            "with unreadable=drop."
+            f"with {option('image.unreadable', 'drop')}."
         )
     channels = form.channels or (1 if image.mode in _GREY else 3)
     image = image.convert("L" if channels == 1 else "RGB")

@@ -13,7 +13,7 @@ from fairweight.data.image.decode import SUFFIXES, Picture, absent
 from fairweight.data.image.rows import EncodedStore, ImageRows
 from fairweight.data.options import ImageOptions
 from fairweight.data.split import PART_NAMES
-from fairweight.errors import MissingColumn, MissingData, UnreadableFile, UnreadableImage
+from fairweight.errors import MissingColumn, MissingData, UnreadableFile, UnreadableImage, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,14 +90,14 @@ def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> Imag
     if column is None:
         raise MissingColumn(
             f"no column of the list names image files; the columns are {listing(map(str, frame.columns), 12)}: name "
-            "the one that does with file_column."
+            f"the one that does with {option('image.file_column')}."
         )
     root = Path(options.root) if options.root is not None else base
     names = as_texts(frame[column])
     if None in names and options.unreadable == "refuse":
         raise UnreadableImage(
             f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in, or leave such "
-            "images out with unreadable=drop."
+            f"images out with {option('image.unreadable', 'drop')}."
         )
     paths = [root / (name or "") for name in names]  # the folder itself is no image: its row is dropped
     columns = {str(name): as_texts(frame[name]) for name in frame.columns}

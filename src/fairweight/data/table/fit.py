@@ -12,7 +12,7 @@ from fairweight.data.options import TableOptions
 from fairweight.data.table.column import Column
 from fairweight.data.table.number_text import in_words
 from fairweight.data.table.values import Seen, words
-from fairweight.errors import BadInput, MissingColumn
+from fairweight.errors import BadInput, MissingColumn, Sentence, option
 
 if TYPE_CHECKING:
     pass
@@ -59,7 +59,8 @@ def fit_columns(
     if constant:
         notes.append(f"Left out because they are constant or empty in train: {listing(constant)}.")
     if ids:
-        notes.append(f"Left out because they look like ids or free text: {listing(ids)} (keep them by name if not).")
+        said = f"Left out because they look like ids or free text: {listing(ids)}"
+        notes.append(Sentence(f"{said} (name those that are not in {option('table.keep')})."))
     if filled:
         notes.append(f"Missing values filled and marked by an input of their own: {listing(filled)}.")
     if not plans:
@@ -133,5 +134,5 @@ def _fit_one(name: str, seen: Seen, kind: str, form: str, options: TableOptions,
 
 def _room(options: TableOptions) -> int:
     if options.max_categories < 1:
-        raise BadInput(f"max_categories is {options.max_categories}; give at least 1.")
+        raise BadInput(f"{option('table.max_categories')} is {options.max_categories}; give at least 1.")
     return options.max_categories

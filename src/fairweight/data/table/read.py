@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fairweight.data._optional import need
 from fairweight.data._texts import listing, to_number
 from fairweight.data.options import TableOptions
-from fairweight.errors import MissingColumn, MissingData, UnreadableFile
+from fairweight.errors import MissingColumn, MissingData, UnreadableFile, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,8 +108,8 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
             frame = _read_text(path, options.delimiter or DELIMITERS[kind], options.encoding, notes)
         else:
             raise UnreadableFile(
-                f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or say which "
-                "delimiter it has."
+                f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or give its "
+                f"{option('table.delimiter')}."
             )
     except PermissionError as error:
         raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
@@ -170,19 +170,21 @@ def _decode(path: Path, encoding: str) -> str:
         raise UnreadableFile(f"{path} holds parquet, not text; rename it to .parquet.")
     mark = MARKS.get(content[:2])
     if mark and encoding == "utf-8":
-        raise UnreadableFile(f"{path.name} is written in {mark}, not utf-8; give encoding={mark}.")
+        raise UnreadableFile(f"{path.name} is written in {mark}, not utf-8; give {option('table.encoding', mark)}.")
     try:
         # utf-8-sig is utf-8 that also takes the byte order mark which spreadsheets write.
         text = content.decode("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise UnreadableFile(
-            f"{path.name} is not written in {encoding} (line {line}); give its encoding, often latin-1 or cp1252."
+            f"{path.name} is not written in {encoding} (line {line}); give its {option('table.encoding')}, often "
+            "latin-1 or cp1252."
         ) from error
     except LookupError as error:
         raise UnreadableFile(f"there is no encoding {encoding!r}; try utf-8, latin-1 or cp1252.") from error
     if "\0" in text:
-        raise UnreadableFile(f"{path.name} holds bytes that are no text; it is not a table, or give its encoding.")
+        how = f"it is not a table, or give its {option('table.encoding')}"
+        raise UnreadableFile(f"{path.name} holds bytes that are no text; {how}.")
     if "\n" not in text:
         text = text.replace("\r", "\n")  # what spreadsheets call CSV (Macintosh)
     if not text.strip():
@@ -198,7 +200,7 @@ def _header_rows(text: str, delimiter: str) -> int:
 
 def _check_header(path: Path, text: str, delimiter: str) -> list[str]:
     if len(delimiter) != 1:
-        raise UnreadableFile(f"the delimiter {delimiter!r} is not one character; give one, such as ';'.")
+        raise UnreadableFile(f"{option('table.delimiter')} {delimiter!r} is not one character; give one, such as ';'.")
     try:
         rows = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
         header = next(row for row in rows if any(cell.strip() for cell in row))
@@ -211,7 +213,7 @@ def _check_header(path: Path, text: str, delimiter: str) -> list[str]:
         if other is not None:
             raise UnreadableFile(
                 f"{path.name} seems to be separated by {other!r} ({others[other]}), not {delimiter!r}; "
-                "give its delimiter."
+                f"give its {option('table.delimiter')}."
             )
     if all(to_number(cell.strip()) is not None for cell in header):
         raise UnreadableFile(f"the first line of {path.name} holds numbers, not column names; add a header line.")

@@ -1,0 +1,127 @@
+"""What a training says for people, before and after."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from fairweight import catalog
+from fairweight.data import Dataset
+from fairweight.methods import Reweighter
+from fairweight.runs.spec import Spec
+from fairweight.types import Cells
+
+if TYPE_CHECKING:
+    from fairweight.apps.trade_off import TradeOff
+    from fairweight.apps.train import Prepared, Trained
+
+
+Spelling = Callable[[str], str]  # how a sentence spells the options that it names
+
+
+def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
+    """What was found in the data, and every setting that was chosen or given."""
+    dataset = prepared.dataset
+    notes = sorted(dataset.notes, key=lambda note: not note.startswith("Warning: "))
+    lines = [f"Data: {dataset.name}", *(_wrapped(spelled(note), "  ") for note in notes), "Settings"]
+    settings = {**in_words(prepared.spec, dataset), "device": device}
+    settings["network"] += f" ({prepared.parameters:,} parameters)"
+    lines += [_wrapped(f"{name:10s} {value}", "  ", hang=11) for name, value in settings.items()]
+    return "\n".join(lines) + "\n"
+
+
+def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
+    """The last screen: the table by group, plain training beside it, and what changed in words."""
+    parts = [f"{done.result.spec.title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
+    if done.differences is not None:
+        heads = ("points [95 %]", "uniform", done.result.spec.title, "difference")
+        parts.append(_columns([heads, *done.differences.rows()]))
+        sentences = (done.differences.sentence(), *done.differences.notes())
+        parts.append("\n".join(_wrapped(spelled(sentence)) for sentence in sentences))
+    folder = done.result.folder.path
+    found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
+    reused = f" ({' and '.join(found)} found finished)" if found else ""
+    parts.append(
+        f"Run folder: {folder}{reused}\n"
+        f"  weights.parquet  a row for every training sample: score, weight and history\n"
+        f"  Predict:         fairweight predict {folder} FILE --out predictions.csv\n"
+        f"Done in {seconds:.0f} seconds."
+    )
+    return "\n" + "\n\n".join(parts)
+
+
+def front(found: TradeOff) -> str:
+    """The points on validation, and why one was chosen."""
+    heads = ("validation, points", "accuracy", "TPRD", "")
+    rows = [heads]
+    for point in found.points:
+        marks = ["on the front"] * (point in found.front) + ["chosen"] * (point is found.chosen)
+        rows.append((point.title, point.accuracy_text, point.gap_text, ", ".join(marks)))
+    return f"\n{_columns(rows)}\n\n{_wrapped(found.rule)}\nPicture: {found.picture}"
+
+
+def _columns(rows: list[tuple[str, str, str, str]]) -> str:
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
+    lines = []
+    for first, *rest in rows:
+        cells = [f"{cell:>{width}s}" for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([f"{first:{widths[0]}s}", *cells]).rstrip())
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str = "", hang: int = 2) -> str:
+    width = max(60, min(120, _columns_of_terminal()))
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent + " " * (hang if indent else 0),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _columns_of_terminal() -> int:
+    return shutil.get_terminal_size((120, 24)).columns
+
+
+def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
+    """Settings of a run, a line each, for people."""
+    options = dict(spec.method_options)
+    method = [spec.method if options or spec.weights else f"{spec.method}, with its own defaults"]
+    method += [f"the weights of {spec.weights['file']}"] if "file" in spec.weights else []
+    method += [f"objective {options.pop('objective')}"] if "objective" in options else []
+    method += [f"scores shared by {options.pop('tie')}"] if options.get("tie") else []
+    optimizer = [spec.optimizer, f"learning rate {spec.lr:g}"]
+    optimizer += [f"weight decay {spec.weight_decay:g}"] if spec.weight_decay else []
+    optimizer += [f"{spec.schedule['name']} schedule"] if spec.schedule else []
+    epochs = f"{spec.epochs}, and the last one's model is kept"
+    if spec.early_stopping:
+        patience, metric = int(spec.early_stopping["patience"]), spec.early_stopping["metric"]
+        stops = f", stops after {patience} without a better one" if patience < spec.epochs else ""
+        epochs = f"up to {spec.epochs}{stops}; the best on validation ({metric}) is kept"
+    batch = f"{spec.batch_size} rows"
+    if "exemplar" in cast(type[Reweighter], catalog.load("methods", spec.method)).needs:
+        cells = len(Cells.of(dataset.exemplar.labels, dataset.exemplar.groups))
+        batch += f"; exemplars: {spec.per_cell} of each of {cells} cells at every step"
+        batch += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
+    searched = [f"{spec.search['name']} over many trainings", *_listed(spec.search)] if spec.search else []
+    return {
+        "method": ", ".join([*method, *_listed(options)]),
+        **({"search": ", ".join(searched)} if searched else {}),
+        "network": ", ".join([str(spec.network["name"]), *_listed(spec.network)]),
+        "optimizer": ", ".join(optimizer),
+        "epochs": epochs,
+        "batch": batch + "; flips and shifts" * spec.augment,
+        "seed": str(spec.seed),
+    }
+
+
+def _listed(options: Mapping[str, Any]) -> list[str]:
+    return [f"{key} {_plain(value)}" for key, value in options.items() if key != "name"]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key} {_plain(item)}" if key != "name" else str(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return "-".join(map(str, value))
+    return str(value)

@@ -1,0 +1,132 @@
+"""The options of the data and of the training as flags: one table for `train` and `compare`.
+
+The options types themselves are not imported, because `--help` must not load torch; a test holds the table to them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from fairweight.cli._parse import assigned, delimiter, listed, share_or_file, stopping, whole_numbers
+
+DATA, MODEL, FAIRNESS, TRAINING, OUTPUT = PANELS = ("Data", "Model", "Fairness", "Training", "Output")
+Verb = TypeVar("Verb", bound=Callable[..., None])
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag that sets one option."""
+
+    option: str  # as the library names it, such as groups.below
+    help: str
+    kind: Any = str  # what is typed: str, int, float, bool or list[str]
+    name: str = ""  # of the flag; by default the last word of the option
+    read: Callable[[Any, str], Any] | None = None  # from what was typed, and the flag, to the option's value
+    panel: str = DATA
+    compare: bool = True  # whether `compare` has it, too
+    minimum: int | None = None
+
+    @property
+    def flag(self) -> str:
+        """As it is typed, such as --small-groups."""
+        return f"--{self.name or self.option.rpartition('.')[2].replace('_', '-')}"
+
+    @property
+    def parameter(self) -> str:
+        """The verb's keyword argument, such as groups__below."""
+        return self.option.replace(".", "__")
+
+    def signature(self) -> inspect.Parameter:
+        """The verb's parameter, as typer reads it."""
+        form = typer.Option(self.flag, help=self.help, min=self.minimum, rich_help_panel=self.panel)
+        kind, default = (bool, False) if self.kind is bool else (self.kind | None, None)
+        annotation = Annotated[kind, form]  # type: ignore[valid-type]
+        return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def takes(flags: Iterable[Flag]) -> Callable[[Verb], Verb]:
+    """Give a verb that ends in `**said` one parameter per flag."""
+
+    def decorated(verb: Verb) -> Verb:
+        signature = inspect.signature(verb, eval_str=True)
+        own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+        whole = signature.replace(parameters=[*own, *(flag.signature() for flag in flags)])
+        vars(verb)["__signature__"] = whole  # where inspect, and so typer, looks first
+        return verb
+
+    return decorated
+
+
+def options_said(flags: Iterable[Flag], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, nested by their names: {"groups": {"below": "drop"}}."""
+    found: dict[str, Any] = {}
+    for flag in flags:
+        typed = said[flag.parameter]
+        if typed is None or typed is False:
+            continue
+        value = typed if flag.read is None else flag.read(typed, flag.flag)
+        if value == []:
+            continue
+        place = found
+        *outer, last = flag.option.split(".")
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[last] = {**value, **place.get(last, {})} if isinstance(value, dict) else value
+    return found
+
+
+DATA_FLAGS = (
+    Flag("labels.positive", "Positive one of two labels: its true positive rate counts."),
+    Flag("labels.missing", "Rows without a label: refuse or drop.", name="missing-labels"),
+    Flag("labels.max_classes", "Maximum distinct labels; more are refused as numbers or ids.", int),
+    Flag("groups.missing", "Rows without a group: unknown, group, drop or refuse.", name="missing-groups"),
+    Flag("groups.below", "Groups with few rows of a label: refuse, merge, drop or keep.", name="small-groups"),
+    Flag("groups.floor", "Minimum rows of each label in a group.", int),
+    Flag("groups.only", "Groups to compare, A,B; the others form one.", name="only-groups", read=listed, compare=False),
+    Flag("table.drop", "Columns to keep out of the inputs, A,B.", read=listed),
+    Flag("table.keep", "Columns to keep although they look like ids or free text, A,B.", read=listed),
+    Flag("table.numeric", "Columns to read as numbers, A,B.", read=listed, compare=False),
+    Flag("table.categorical", "Columns to read as categories, A,B.", read=listed, compare=False),
+    Flag("table.max_categories", "Maximum categories per column; rarer values become 'other'.", int, compare=False),
+    Flag("table.group_in_inputs", "Let the model see the group columns.", bool, compare=False),
+    Flag("table.drop_leaks", "Drop columns that give the label away.", bool, compare=False),
+    Flag("table.delimiter", "Column separator of a text file.", read=delimiter),
+    Flag("table.encoding", "Encoding of a text file; default utf-8."),
+    Flag("image.size", "Resize images to this many pixels a side.", int, "image-size"),
+    Flag("image.channels", "1 for grey images, 3 for coloured ones.", int),
+    Flag("image.file_column", "Column of file names, in a list of image files."),
+    Flag("image.unreadable", "Images that cannot be decoded or are missing: refuse or drop."),
+    Flag("image.memory_gb", "Parts with more GB of pixels stream from disk; default 8.", float, compare=False),
+    Flag("image.reader_processes", "Processes that read streamed images; default: 2 threads.", int, compare=False),
+    Flag("split.test", "Test rows: a share or a file; default 0.2, or the set's own.", read=share_or_file),
+    Flag("split.validation", "Validation rows: a share or a file; default 0.1.", read=share_or_file),
+    Flag("split.column", "Column that says train, validation, exemplar or test.", name="split-column"),
+    Flag("exemplar.source", "Exemplars come from: train, validation or a file.", name="exemplars"),
+    Flag("exemplar.size", "Exemplars of each cell; default: a tenth of train.", int, "exemplar-size"),
+    Flag("exemplar.inside", "Leave exemplars in train, too.", bool, "exemplar-inside", compare=False),
+    Flag("corruptions", "Corrupt train: 'one-class:label=2,fraction=0.2'; repeatable.", list[str], "corrupt"),
+    Flag("limit", "Maximum rows of each part, for a quick look.", int),
+)  # fmt: skip
+TRAINING_FLAGS = (
+    Flag("network.name", "mlp, resnet18, or your own as MODULE:MODEL.", name="network", panel=MODEL, compare=False),
+    Flag("network.hidden", "Widths of an mlp's layers, such as 64,64.", read=whole_numbers, panel=MODEL, compare=False),
+    Flag("method_options.objective", "Such as 'mean + 0.5 * variance'; see `fairweight list objectives`.",
+         panel=FAIRNESS, compare=False),
+    Flag("method_options", "Option of the method, NAME=VALUE; repeatable.", list[str], "option", assigned, FAIRNESS,
+         compare=False),
+    Flag("search", "Many trainings, such as name=multiplier, iterations=15; see docs/methods.md.", list[str],
+         read=assigned, panel=FAIRNESS, compare=False),
+    Flag("epochs", "Maximum epochs.", int, panel=TRAINING),
+    Flag("early_stopping", "Epochs without a better one before training stops; 0: never.", int, "patience", stopping,
+         TRAINING, compare=False),
+    Flag("batch_size", "Training rows per step.", int, panel=TRAINING),
+    Flag("per_cell", "Exemplars of each cell per step.", int, panel=TRAINING),
+    Flag("lr", "Learning rate.", float, panel=TRAINING),
+    Flag("optimizer", "adam, adamw or sgd.", panel=TRAINING, compare=False),
+    Flag("weight_decay", "Weight decay.", float, panel=TRAINING, compare=False),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""From what is typed after a flag to a value."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import Any
+
+from fairweight.errors import BadInput
+
+
+def listed(text: str, flag: str = "") -> list[str]:
+    """The names in "a,b, c"; one with a comma in it stands in double quotes, as in a CSV file."""
+    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), []) if word.strip()]
+
+
+def numbers(text: str, flag: str) -> list[float]:
+    """The numbers in "0.1,0.3,1"."""
+    try:
+        found = [float(word) for word in listed(text)]
+    except ValueError:
+        raise BadInput(f"{flag} {text}: give numbers with commas between them, such as {flag} 0.1,0.3,1.") from None
+    if not found:
+        raise BadInput(f"{flag} {text!r}: give at least one number.")
+    return found
+
+
+def whole_numbers(text: str, flag: str) -> list[int]:
+    """The numbers from 1 in "64,64", "64-64" or "3x32x32"."""
+    try:
+        found = [int(word) for word in text.replace("-", ",").replace("x", ",").split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) < 1:
+        raise BadInput(f"{flag} {text}: give whole numbers from 1 with commas between them, such as 64,64.")
+    return found
+
+
+def delimiter(text: str, flag: str = "") -> str:
+    """The character, also where its name was given."""
+    return {"tab": "\t", "\\t": "\t", "semicolon": ";", "comma": ",", "bar": "|"}.get(text, text)
+
+
+def share_or_file(text: str, flag: str = "") -> float | str:
+    """A share such as 0.2, or the name of a file."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def stopping(patience: int, flag: str) -> dict[str, Any]:
+    """When to stop early; 0 epochs of patience: never."""
+    if patience < 0:
+        raise BadInput(f"{flag} {patience}: give a number of epochs from 1, or 0 to never stop early.")
+    return {"metric": "objective", "patience": patience} if patience > 0 else {}
+
+
+def assigned(entries: list[str], flag: str) -> dict[str, Any]:
+    """Values from entries such as "tie=cell" or "score_step.rate=0.1"; a value is JSON where it can be read as such."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        name, equals, text = entry.partition("=")
+        if not equals or not name.strip():
+            raise BadInput(f"{flag} {entry}: write {flag} name=value, such as {flag} tie=cell.")
+        place = found
+        *outer, last = name.strip().split(".")
+        for part in outer:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise BadInput(f"{flag} {entry}: {part} was given a value of its own before; give one or the other.")
+        place[last] = _json_or_text(text.strip())
+    return found
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"None": None, "True": True, "False": False}.get(text, text)
