@@ -25,7 +25,7 @@ class Weigher(Protocol):
 
     model: nn.Module
     loss: Loss
-    given: Tensor | None
+    sample_weight: Tensor | None
 
     def rows(self, batch: Batch, check: bool = True) -> Tensor: ...
 
@@ -54,7 +54,7 @@ def backward(
     check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
     mode = weigher.prepare(batch, exemplar, optimizer, check)
-    record = weigher.whole(batch, exemplar, optimizer, scale, check) if weigher.given is None else None
+    record = weigher.whole(batch, exemplar, optimizer, scale, check) if weigher.sample_weight is None else None
     if record is not None:
         return record
     twice = mode.name not in ("none", "head")  # the others find the slope of the loss before they find the weights
@@ -72,8 +72,8 @@ def backward(
         if check:
             check_finite(done.losses, batch)
         made = weigher.weigh(done, exemplar, optimizer, check)
-        if weigher.given is not None:
-            made = _times_given(made, weigher.given[weigher.rows(batch, check=False)], done, check)
+        if weigher.sample_weight is not None:
+            made = _times(made, weigher.sample_weight[weigher.rows(batch, check=False)], done, check)
         total = made.total if made.total is not None else (made.weights * done.losses).sum()
         scaled = total * scale
     if scaled.requires_grad:
@@ -96,14 +96,14 @@ def backward(
     )
 
 
-def _times_given(made: Weighing, given: Tensor, done: ForwardPass, check: bool) -> Weighing:
-    """Multiply the weights by given ones, not scaled anew: a heavy batch moves the model more."""
+def _times(made: Weighing, own: Tensor, done: ForwardPass, check: bool) -> Weighing:
+    """Multiply the weights by the user's own, not scaled anew: a heavy batch moves the model more."""
     if check and made.total is not None:
         plain = (made.weights * done.losses).sum()
         ours, theirs = (torch.autograd.grad(x, done.logits, retain_graph=True)[0] for x in (plain, made.total))
         if not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-6):
             raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
-    return replace(made, weights=made.weights * given.to(made.weights.dtype), total=None)
+    return replace(made, weights=made.weights * own.to(made.weights.dtype), total=None)
 
 
 def update(optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> None:

@@ -165,7 +165,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             network = partial(_made, self.module, math.prod(dataset.input_shape), len(self.classes_))
         spec = with_defaults(Spec("frame", method=self.method, seed=seed), dataset, self._asked(), device)
         built = build(spec, dataset, device, network=network)
-        built.reweighter.given = None if weights is None else (weights / weights.mean()).to(device)
+        built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
         with one_thread(built.parameters):
             record, dynamics = train_built(built, spec, dataset, [Progress(self.method)] if self.verbose else [])
         self.module_ = built.model.eval()

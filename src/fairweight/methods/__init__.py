@@ -42,7 +42,6 @@ class Reweighter:
     paper: ClassVar[str] = ""
     search: ClassVar[Mapping[str, Any]] = {}  # one that needs many trainings: how they are found (runs/search)
     needs: frozenset[Need] = frozenset()  # of the class: with its defaults; of an object: with its own options
-    given: Tensor | None = None  # [N] mean 1: the user's own sample weights, which multiply the method's in the step
 
     def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
         if num_samples < 1:
@@ -51,6 +50,7 @@ class Reweighter:
         self.num_samples = num_samples
         self.loss = loss
         self.steps = 0  # batches weighed
+        self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's
 
     # -- what a method writes -------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class JTT(KnownWeights):
             raise BadInput(f"JTT(upweight={upweight}): give a positive number, more than 1 to weigh errors up.")
         self.identify_epochs = identify_epochs
         self.upweight = upweight
-        self.errors_given = errors is not None
+        self.given = errors is not None
         self._wrong = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N]
         if errors is not None:
             rows = torch.as_tensor(errors, dtype=torch.int64)
@@ -64,7 +64,7 @@ class JTT(KnownWeights):
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
         """Take the errors on the training set, once."""
-        if self.errors_given or epoch != self.identify_epochs:
+        if self.given or epoch != self.identify_epochs:
             return
         train = self.measured("train")
         rows = rows_of(train, self.num_samples, type(self).__name__)
