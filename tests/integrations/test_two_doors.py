@@ -88,3 +88,20 @@ def test_an_array_is_a_frame_of_numbers():
     )
     np.testing.assert_array_equal(array.predict_proba(x), table.predict_proba(frame))
     np.testing.assert_array_equal(array.sample_weights_, table.sample_weights_)
+
+
+def test_a_frame_with_text_takes_sample_weights_and_a_trusted_frame(table):
+    inputs, rows = ["age", "hours", "job", "joined"], table["part"] != "test"
+    given, trusted = table[rows], table[~rows]
+    model = fw.FairweightClassifier(epochs=3, random_state=0)
+    model.fit(
+        given[inputs],
+        given["income"],
+        sensitive_features=given["sex"],
+        sample_weight=np.where(given["job"] == "cook", 2.0, 1.0),
+        exemplar=(trusted[inputs], trusted["income"], trusted["sex"]),
+    )
+    assert model.groups_ == ("F", "M")
+    assert 0.05 < np.isnan(model.scores_).mean() < 0.15, "validation alone is kept out"
+    assert model.predict_proba(trusted[inputs]).shape == (len(trusted), 2)
+    assert model.feature_names_in_.tolist() == inputs
