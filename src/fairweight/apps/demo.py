@@ -67,21 +67,16 @@ def demo(
     out: str | Path, *, seeds: int = 5, first_seed: int = 0, device: str = "cpu", tell: Callable[[str], None] = print
 ) -> DemoResult:
     """Train three rows over seeds into run folders, and draw the scores of right and wrong labels over time."""
-    with one_thread():
-        return _demo(Path(out), seeds, first_seed, device, tell)
-
-
-def _demo(folder: Path, seeds: int, first_seed: int, device: str, tell: Callable[[str], None]) -> DemoResult:
-    results: dict[str, list[Result]] = {}
-    total = len(ROWS) * seeds
-    for k, (name, method, corruptions) in enumerate(ROWS):
-        for seed in range(first_seed, first_seed + seeds):
-            where = folder / f"{name.lower().replace(', ', '-').replace(' ', '-')}_seed{seed}"
+    folder, total = Path(out), len(ROWS) * seeds
+    results: dict[str, list[Result]] = {name: [] for name, _, _ in ROWS}
+    wanted = [(row, seed) for row in ROWS for seed in range(first_seed, first_seed + seeds)]
+    for number, ((name, method, corruptions), seed) in enumerate(wanted, start=1):
+        where = folder / f"{name.lower().replace(', ', '-').replace(' ', '-')}_seed{seed}"
+        with one_thread():
             done = run(spec_for(method, corruptions, seed), where, device=device)
-            results.setdefault(name, []).append(done)
-            number = k * seeds + seed - first_seed + 1
-            verb = "found" if done.reused else "trained"
-            tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
+        results[name].append(done)
+        verb = "found" if done.reused else "trained"
+        tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
     picture = draw_scores(results["FORML"][0].folder, folder / "scores.png")
     return DemoResult(
         rows={

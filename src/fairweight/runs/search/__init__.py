@@ -157,9 +157,7 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it to start the search anew.") from error
-    if not isinstance(found, dict):
-        raise BadCheckpoint(f"{path} holds no search; delete it to start the search anew.")
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 def _plain(values: dict[str, Any], number: int) -> dict[str, Any]:
