@@ -59,8 +59,7 @@ from fairweight.methods.score_step import AdaptiveStep
 from fairweight.metrics import group_table
 from fairweight.paper.moved_decisions import even_recalls
 from fairweight.paper.records import keep
-from fairweight.runs.build import network_for, optimizer_for, scheduler_for
-from fairweight.runs.build_method import method_from
+from fairweight.runs.build import method_from, network_for, optimizer_for, scheduler_for
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for

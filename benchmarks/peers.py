@@ -25,7 +25,7 @@ from fairweight.metagradient.solve import evaluate
 from fairweight.methods import current_lr
 from fairweight.methods.forml import FORML
 from fairweight.models.resnet import ResNet18
-from fairweight.runs.layout import laid_out
+from fairweight.runs.build import laid_out
 from fairweight.runs.own_model import example_batches
 from fairweight.runs.provenance import provenance
 from fairweight.types import Batch

@@ -27,8 +27,7 @@ from fairweight.data import Chain, Flip, Normalize, Shift
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.methods import Reweighter
 from fairweight.paper.records import keep
-from fairweight.runs.build_method import method_from
-from fairweight.runs.layout import laid_out, on_gpu
+from fairweight.runs.build import laid_out, method_from, on_gpu
 from fairweight.runs.provenance import provenance
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.training.callbacks import Observer

@@ -29,8 +29,7 @@ from fairweight.data import Dataset
 from fairweight.metagradient.passes import ForwardPass
 from fairweight.methods import Reweighter
 from fairweight.metrics import Intervals, group_table
-from fairweight.runs.build import network_for, optimizer_for
-from fairweight.runs.build_method import method_from
+from fairweight.runs.build import method_from, network_for, optimizer_for
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec

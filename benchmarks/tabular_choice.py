@@ -26,9 +26,8 @@ from tabular import network
 from tabular_sources import CHOICE
 
 from fairweight.metrics import Intervals, group_table
-from fairweight.runs.build_method import method_from
-from fairweight.runs.defaults import with_defaults
-from fairweight.runs.method_defaults import STRENGTH, TIED_RATE, comparing_term
+from fairweight.runs.build import method_from
+from fairweight.runs.defaults import STRENGTH, TIED_RATE, comparing_term, with_defaults
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean

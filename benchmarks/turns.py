@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fairweight.apps.bench import Way, warmed, ways
 from fairweight.models.resnet import ResNet18
-from fairweight.runs.layout import laid_out
+from fairweight.runs.build import laid_out
 from fairweight.runs.own_model import example_batches
 from fairweight.runs.provenance import provenance
 

@@ -100,10 +100,12 @@ def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Te
     plain = (made.weights * done.losses).sum()
     if method.sample_weight is None:
         return made.weights, plain if made.total is None else made.total
-    if made.total is not None and not torch.isclose(made.total.detach(), plain.detach(), rtol=1e-3, atol=1e-6):
-        raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
-    own = method.sample_weight[method.rows(done.batch)].to(made.weights.dtype)
-    weights = made.weights * own
+    if done.check and made.total is not None:
+        at = done.losses if done.losses.is_leaf else done.logits
+        slopes = [torch.autograd.grad(total, at, retain_graph=True)[0] for total in (plain, made.total)]
+        if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):
+            raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
+    weights = made.weights * method.sample_weight[method.rows(done.batch)].to(made.weights.dtype)
     return weights, (weights * done.losses).sum()
 
 

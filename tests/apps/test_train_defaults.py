@@ -10,13 +10,13 @@ import pytest
 import torch
 from tests.tables import people
 
+from fairweight.apps._train_text import in_words
 from fairweight.apps.before_after import Differences
 from fairweight.apps.train import Wanted, prepare
 from fairweight.data import load
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics import group_table
-from fairweight.runs.defaults import in_words, with_defaults
-from fairweight.runs.method_defaults import TIED_RATE, suited_options
+from fairweight.runs.defaults import TIED_RATE, method_defaults, with_defaults
 from fairweight.runs.spec import Spec
 
 
@@ -45,7 +45,7 @@ def test_scores_are_tied_where_groups_are_known_and_objectives_keep_accuracy():
     assert spec.method_options == {}
     three = people().assign(income=np.resize(["a", "b", "c"], 400))
     assert chosen(three)[0].method_options["objective"] == "mean + 0.3 * equal-odds"
-    assert "tie" not in suited_options("forml", 2, groups=True, train_groups=False)
+    assert "tie" not in method_defaults("forml", 2, groups=True, train_groups=False)
 
 
 def test_what_was_asked_for_is_kept():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.tables import real
 
-from fairweight.runs.method_defaults import STRENGTH, TIED_RATE
+from fairweight.runs.defaults import STRENGTH, TIED_RATE
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from tests.command import fairweight
 from tests.tables import people
 
 from fairweight import catalog
-from fairweight.runs.method_defaults import STRENGTH, TIED_RATE
+from fairweight.runs.defaults import STRENGTH, TIED_RATE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-own-data.md").read_text()
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fairweight import catalog
-from fairweight.errors import MissingExemplar, MissingGroups
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.training import state as files
 from fairweight.training.fit import fit
@@ -314,3 +314,31 @@ def test_on_a_gpu_as_on_the_cpu(name, options):
         a, b = here.step(), there.step(lambda batch: batch.to("cuda"))
         assert b.weights.device.type == "cuda"
         torch.testing.assert_close(a.weights, b.weights.cpu(), rtol=1e-6, atol=1e-9)
+
+
+def refuses_sample_weights(name, options) -> bool:
+    """Methods whose loss is not the weighted sum of the samples' losses."""
+    return name == "focal" or (name == "meta-weight-net" and not options.get("normalised", True))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_sample_weights_multiply_the_methods_own(name, options):
+    plain, ones, heavy = (Run(name, options, dtype=torch.float64) for _ in range(3))
+    ones.method.sample_weight = torch.ones(N)
+    heavy.method.sample_weight = torch.arange(N) / torch.arange(N, dtype=torch.float64).mean()
+    if refuses_sample_weights(name, options):
+        with pytest.raises(BadInput, match="sample_weight"):
+            heavy.step()
+        return
+    first = heavy.step()
+    for k in range(7):
+        left, right = plain.step(), ones.step()
+        torch.testing.assert_close(left.weights, right.weights)
+        if k == 0:
+            rows = batch_of(heavy.train, 0).rows
+            torch.testing.assert_close(first.weights, left.weights * heavy.method.sample_weight[rows])
+            torch.testing.assert_close(first.loss, (first.weights * first.losses).sum())
+    assert ones.method.steps == plain.method.steps == 7
+    torch.testing.assert_close(ones.parameters(), plain.parameters())
+    if plain.method.scores is not None:
+        torch.testing.assert_close(ones.method.scores, plain.method.scores)

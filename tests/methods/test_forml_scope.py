@@ -13,7 +13,7 @@ from torch import nn
 
 import fairweight as fw
 from fairweight.metagradient import score_gradient
-from fairweight.runs.build_method import method_from
+from fairweight.runs.build import method_from
 from fairweight.types import Batch
 
 

@@ -7,7 +7,7 @@ from fairweight.errors import MissingGroups, UnknownName
 from fairweight.objectives._among import Among
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.objectives.mean_discrepancy import MeanLossDiscrepancy
-from fairweight.runs.build_method import method_from
+from fairweight.runs.build import method_from
 from fairweight.types import Batch
 
 LABELS = torch.tensor([1, 1, 1, 0, 0, 1])

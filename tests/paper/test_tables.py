@@ -11,7 +11,7 @@ from fairweight.errors import BadInput, UnknownName
 from fairweight.paper import published
 from fairweight.paper.plan import planned
 from fairweight.paper.tables import pick
-from fairweight.runs.build_method import method_from
+from fairweight.runs.build import method_from
 from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.run_search import search_for
 from fairweight.runs.spec import Spec

@@ -9,7 +9,7 @@ import torch
 
 from fairweight.errors import BadInput, MissingData
 from fairweight.runs.chosen_rows import prerequisites
-from fairweight.runs.fixed_weights import learned_weights
+from fairweight.runs.fixed_weights import filled_by_cell, learned_weights
 from fairweight.runs.folder import WEIGHTS, RunFolder
 from fairweight.runs.pool import run_all
 from fairweight.runs.run import run
@@ -58,20 +58,12 @@ def test_both_trainings_in_one_pool_the_first_one_first(learner, again, tmp_path
     assert torch.allclose(weights.double(), wanted / wanted.mean(), rtol=1e-5)
 
 
-def test_cells_without_a_weight_take_their_labels(tiny, tmp_path):
+def test_cells_without_a_weight_take_their_labels():
     """By hand: label and group where that cell has one, else the label, else all."""
-    from fairweight.runs.fixed_weights import _filled
-
-    class Train:
-        labels = torch.tensor([0, 0, 0, 1, 1, 2])
-        groups = torch.tensor([0, 0, 1, 0, -1, 0])
-
-    class Data:
-        train = Train
-
+    labels, groups = torch.tensor([0, 0, 0, 1, 1, 2]), torch.tensor([0, 0, 1, 0, -1, 0])
     nan = float("nan")
     known = torch.tensor([1.0, nan, nan, 4.0, nan, nan], dtype=torch.float64)
-    assert _filled(known, Data).tolist() == pytest.approx([1.0, 1.0, 1.0, 4.0, 4.0, 2.5])
+    assert filled_by_cell(known, labels, groups).tolist() == pytest.approx([1.0, 1.0, 1.0, 4.0, 4.0, 2.5])
 
 
 def test_several_runs_are_averaged(learner, again, tmp_path):

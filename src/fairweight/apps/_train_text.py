@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
-from fairweight.runs.defaults import in_words
+from fairweight import catalog
+from fairweight.data import Dataset
+from fairweight.methods import Reweighter
+from fairweight.runs.spec import Spec
+from fairweight.types import Cells
 
 if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff
@@ -77,3 +81,47 @@ def _wrapped(text: str, indent: str = "", hang: int = 2) -> str:
 
 def _columns_of_terminal() -> int:
     return shutil.get_terminal_size((120, 24)).columns
+
+
+def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
+    """Settings of a run, a line each, for people."""
+    options = dict(spec.method_options)
+    method = [spec.method if options or spec.weights else f"{spec.method}, with its own defaults"]
+    method += [f"the weights of {spec.weights['file']}"] if "file" in spec.weights else []
+    method += [f"objective {options.pop('objective')}"] if "objective" in options else []
+    method += [f"scores shared by {options.pop('tie')}"] if options.get("tie") else []
+    optimizer = [spec.optimizer, f"learning rate {spec.lr:g}"]
+    optimizer += [f"weight decay {spec.weight_decay:g}"] if spec.weight_decay else []
+    optimizer += [f"{spec.schedule['name']} schedule"] if spec.schedule else []
+    epochs = f"{spec.epochs}, and the last one's model is kept"
+    if spec.early_stopping:
+        patience, metric = int(spec.early_stopping["patience"]), spec.early_stopping["metric"]
+        stops = f", stops after {patience} without a better one" if patience < spec.epochs else ""
+        epochs = f"up to {spec.epochs}{stops}; the best on validation ({metric}) is kept"
+    batch = f"{spec.batch_size} rows"
+    if "exemplar" in cast(type[Reweighter], catalog.load("methods", spec.method)).needs:
+        cells = len(Cells.of(dataset.exemplar.labels, dataset.exemplar.groups))
+        batch += f"; exemplars: {spec.per_cell} of each of {cells} cells at every step"
+        batch += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
+    searched = [f"{spec.search['name']} over many trainings", *_listed(spec.search)] if spec.search else []
+    return {
+        "method": ", ".join([*method, *_listed(options)]),
+        **({"search": ", ".join(searched)} if searched else {}),
+        "network": ", ".join([str(spec.network["name"]), *_listed(spec.network)]),
+        "optimizer": ", ".join(optimizer),
+        "epochs": epochs,
+        "batch": batch + "; flips and shifts" * spec.augment,
+        "seed": str(spec.seed),
+    }
+
+
+def _listed(options: Mapping[str, Any]) -> list[str]:
+    return [f"{key} {_plain(value)}" for key, value in options.items() if key != "name"]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key} {_plain(item)}" if key != "name" else str(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return "-".join(map(str, value))
+    return str(value)

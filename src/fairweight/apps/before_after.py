@@ -1,4 +1,4 @@
-"""A method beside plain training on the same test rows, in numbers and in words."""
+"""Compare a method with plain training on the same test rows, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -7,25 +7,34 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from torch import Tensor
+
 from fairweight.data import Dataset
+from fairweight.data.meaning import Meaning
 from fairweight.errors import Sentence, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import Difference, GroupTable, compare, group_table
+from fairweight.runs.defaults import knows_groups
 from fairweight.runs.folder import RunFolder
 
 NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 
 
 def table_of(folder: RunFolder, dataset: Dataset, part: str = "test") -> GroupTable:
-    """How a finished run does on each group of a part."""
+    """Table by group of a finished run on a part."""
     found, labels, groups = folder.read_logits(part)
-    title = ", ".join(dataset.preprocessing.meaning.group)
+    return by_group(dataset.preprocessing.meaning, labels, predicted(found), groups)
+
+
+def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tensor | None) -> GroupTable:
+    """Table by group, with the names that the data gives to labels and groups."""
+    title = ", ".join(meaning.group)
     return group_table(
         labels,
-        predicted(found),
+        predictions,
         None if groups is None else {title: groups},
-        label_names=dataset.label_names,
-        group_names=None if groups is None else {title: dataset.group_names},
+        label_names=meaning.label_names,
+        group_names=None if groups is None else {title: meaning.group_names},
         missing="ignore",
     )
 
@@ -41,11 +50,10 @@ class Differences:
 
     @cached_property
     def numbers(self) -> dict[str, Difference]:
-        """The method's number minus that of plain training, each with its interval."""
+        """Paired differences: the method's number minus that of plain training."""
         return {name: compare(self.before, self.after, name) for name in NUMBERS}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         found = {
             name: {
                 "before": _plain(d.a),
@@ -70,7 +78,7 @@ class Differences:
         return found
 
     def sentence(self) -> str:
-        """What changed, and whether by more than its interval."""
+        """Say what changed, and whether by more than its interval."""
         gap, accuracy = self.numbers["tprd"], self.numbers["accuracy"]
         what = "the gap between the classes' true positive rates (TPRD)"
         if not self.before.by_label:
@@ -87,31 +95,22 @@ class Differences:
         return f"Against plain training, {changed}; accuracy went {_moved(accuracy)}."
 
     def notes(self) -> list[str]:
-        """What else somebody should know before showing the sentence to others."""
+        """Caveats to read with the sentence."""
         found = []
         lowered = self.numbers["tprd"].beyond_interval and self.numbers["tprd"].value < 0
         if lowered and (together := self._together()):
             found.append(together)
         sees = bool(self.dataset.spec.get("options", {}).get("table", {}).get("group_in_inputs"))
-        if (
-            self.dataset.kind == "table"
-            and self.dataset.group_names
-            and not sees
-            and not lowered
-            and self._trained_on()
-        ):
+        # Only where train rows have the group could the model be shown it.
+        blind = self.dataset.kind == "table" and self.dataset.group_names and not sees
+        if blind and not lowered and knows_groups(self.dataset.train):
             said = f"The model does not see {self._attribute()}, so weights tell its groups apart only through other"
             how = f"{option('table.group_in_inputs')} gives them a grip, where using it is allowed"
             found.append(Sentence(f"{said} columns; {how}."))
         return found
 
-    def _trained_on(self) -> bool:
-        """Whether train rows have the group at all: only then could the model be shown it."""
-        groups = self.dataset.train.groups
-        return groups is not None and bool((groups >= 0).any())
-
     def _together(self) -> str:
-        """Says so where a gap fell because all groups' rates moved the same way."""
+        """Sentence for a gap that fell because all groups' rates moved the same way, or nothing."""
         if self.before.by_label or self.before.has_cells:
             return ""
         before, after = self.before.by_group("tpr"), self.after.by_group("tpr")
@@ -131,13 +130,12 @@ class Differences:
 
 
 def _selected(table: GroupTable) -> float:
-    """The share of all samples that is predicted positive."""
+    """Share of all samples that is predicted positive."""
     positive = table.samples.positive
     return float((table.samples.predictions == positive).mean())
 
 
 def _moved(d: Difference) -> str:
-    """From where to where in points, with the interval and what it says."""
     verdict = "more" if d.beyond_interval else "no more"
     return (
         f"from {100 * d.a:.2f} to {100 * d.b:.2f} points ({100 * d.value:+.2f}, interval {100 * d.low:+.1f} to "
@@ -146,7 +144,7 @@ def _moved(d: Difference) -> str:
 
 
 def in_points(table: GroupTable, name: str) -> str:
-    """A number of the table with its interval, in points."""
+    """Number of the table with its interval, in points."""
     estimate = table.estimate(name)
     if math.isnan(estimate.value):
         return "–"

@@ -1,4 +1,4 @@
-"""Whether the score gradient is exact on a user's own model, which mode it will use, and what a step will cost."""
+"""Check a user's own model: is the score gradient exact, which mode will it use, what will a step cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOUND = {"forward": 1e-10, "difference": 1e-4}  # relative to double backward, i
 
 @dataclass(frozen=True)
 class Check:
-    """What was found on a model."""
+    """Findings on a model."""
 
     parameters: int
     mode: str
@@ -42,12 +42,11 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether every mode that works is within its bound and nothing was touched."""
+        """True if every mode that works is within its bound and nothing was touched."""
         close = all(e is None or e <= BOUND[name] for name, e in self.errors.items())
         return close and all(self.untouched.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {**asdict(self), "ratio": self.step_ms / self.plain_ms, "passed": self.passed}
 
     def text(self) -> str:

@@ -1,9 +1,8 @@
-"""The paper's MNIST experiment in small: digits with 20 % of the training labels set to 2."""
+"""Run the paper's MNIST experiment in small: digits with 20 % of the training labels set to 2."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.run import Result, run
+from fairweight.runs.run import Result, one_thread, run
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean
 
@@ -26,7 +25,7 @@ NUMBERS = ("tprd", "max_fnr", "accuracy")
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found."""
+    """Findings of the demo."""
 
     rows: dict[str, dict[str, Mean]]  # by row name: each number over seeds
     auc: Mean  # of minus the score, for wrong labels
@@ -34,7 +33,6 @@ class DemoResult:
     picture: Path
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         rows = {name: {key: mean.to_dict() for key, mean in numbers.items()} for name, numbers in self.rows.items()}
         return {
             "rows": rows,
@@ -55,7 +53,7 @@ class DemoResult:
 
 
 def spec_for(method: str, corruptions: tuple[str, ...], seed: int) -> Spec:
-    """One run of the demo."""
+    """Spec of one run of the demo."""
     data = {
         "corruptions": list(corruptions),
         "split": {"test": 0.25, "validation": 0.0},
@@ -69,32 +67,16 @@ def demo(
     out: str | Path, *, seeds: int = 5, first_seed: int = 0, device: str = "cpu", tell: Callable[[str], None] = print
 ) -> DemoResult:
     """Train three rows over seeds into run folders, and draw the scores of right and wrong labels over time."""
-    with _one_thread():
-        return _demo(Path(out), seeds, first_seed, device, tell)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Networks of this size wait for each other's threads more than they gain from them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _demo(folder: Path, seeds: int, first_seed: int, device: str, tell: Callable[[str], None]) -> DemoResult:
-    results: dict[str, list[Result]] = {}
-    total = len(ROWS) * seeds
-    for k, (name, method, corruptions) in enumerate(ROWS):
-        for seed in range(first_seed, first_seed + seeds):
-            where = folder / f"{name.lower().replace(', ', '-').replace(' ', '-')}_seed{seed}"
+    folder, total = Path(out), len(ROWS) * seeds
+    results: dict[str, list[Result]] = {name: [] for name, _, _ in ROWS}
+    wanted = [(row, seed) for row in ROWS for seed in range(first_seed, first_seed + seeds)]
+    for number, ((name, method, corruptions), seed) in enumerate(wanted, start=1):
+        where = folder / f"{name.lower().replace(', ', '-').replace(' ', '-')}_seed{seed}"
+        with one_thread():
             done = run(spec_for(method, corruptions, seed), where, device=device)
-            results.setdefault(name, []).append(done)
-            number = k * seeds + seed - first_seed + 1
-            verb = "found" if done.reused else "trained"
-            tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
+        results[name].append(done)
+        verb = "found" if done.reused else "trained"
+        tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
     picture = draw_scores(results["FORML"][0].folder, folder / "scores.png")
     return DemoResult(
         rows={
@@ -107,7 +89,7 @@ def _demo(folder: Path, seeds: int, first_seed: int, device: str, tell: Callable
 
 
 def draw_scores(folder: RunFolder, path: Path) -> Path:
-    """The scores of samples with a right and with a wrong label after each epoch: median and middle four fifths."""
+    """Draw the scores of right and wrong labels after each epoch: median and middle four fifths."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,8 @@
-"""A finished run's model on new rows: the preprocessing that was fixed in training goes first."""
+"""Predict new rows with a finished run's model, through the preprocessing that was fixed in training."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from fairweight.apps.before_after import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data.meaning import Meaning
 from fairweight.errors import BadInput, NoSpace, UnreadableImage, option
-from fairweight.metrics import GroupTable, group_table
+from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, MODEL, RunFolder
+from fairweight.runs.run import probabilities
 from fairweight.training import state
 from fairweight.training.predict import logits
 from fairweight.types import Batch
@@ -37,11 +40,10 @@ class Predictions:
 
     @property
     def predicted(self) -> list[str]:
-        """The label of each row."""
         return [self.names[k] for k in self.chances.argmax(dim=1).tolist()]
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per row of the file or image, in order: predicted, and the probability of each class."""
+        """One row per row of the file or image, in order: predicted, and the probability of each class."""
         import pandas as pd
 
         columns: dict[str, Any] = {"row": range(len(self.chances))}
@@ -55,9 +57,7 @@ class Predictions:
         return pd.DataFrame(columns)
 
     def write(self, path: Path) -> None:
-        """As CSV, or as parquet by the file's name; whole or not at all."""
-        import io
-
+        """Write as CSV, or as parquet by the file's name; whole or not at all."""
         frame, out = self.to_pandas(), io.BytesIO()
         if path.is_dir():
             raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / 'predictions.csv'}.")
@@ -81,7 +81,7 @@ def predict_rows(
     encoding: str | None = None,
     file_column: str | None = None,
 ) -> Predictions:
-    """The predictions of a finished run for every row of a file, a folder of images or an image.
+    """Predict every row of a file, a folder of images or an image with a finished run.
 
     delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
     images, the column that names them.
@@ -98,11 +98,9 @@ def predict_rows(
         raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
     new = _read(preprocessing, source, delimiter, encoding, file_column)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
-    found = logits(model.to(device), samples).cpu()
-    chances = _chances(found)
-    table = _table(preprocessing, new.labels, chances.argmax(dim=1), new.groups)
-    notes = (*new.notes, *_why_no_table(preprocessing.meaning, new))
-    return Predictions(preprocessing.meaning.label_names, chances, table, notes, new.files)
+    chances = probabilities(logits(model.to(device), samples).cpu().double())
+    table, notes = _table(preprocessing.meaning, new, chances.argmax(dim=1))
+    return Predictions(preprocessing.meaning.label_names, chances, table, (*new.notes, *notes), new.files)
 
 
 def _read(
@@ -127,43 +125,16 @@ def _read(
         raise UnreadableImage(said.replace("set image.size to bring all to", "resize them to")) from error
 
 
-def _why_no_table(meaning: Meaning, new: New) -> list[str]:
-    """What keeps rows with labels from being counted by group; rows without labels are none to count."""
+def _table(meaning: Meaning, new: New, predictions: Tensor) -> tuple[GroupTable | None, list[str]]:
+    """Table by group where every row has a label that the model knows, or a note on why rows with labels have none."""
     if new.labels is None:
-        return []
+        return None, []
     if unknown := int((new.labels < 0).sum()):
-        return [
+        return None, [
             f"{unknown:,} of {len(new):,} rows have no label {meaning.label!r} that the model knows, so nothing is "
             "counted by group; fill them in, or take them away."
         ]
     if meaning.group and (new.groups is None or not bool((new.groups >= 0).any())):
-        return [f"No row has a group {','.join(meaning.group)!r} that the model knows, so nothing is counted by group."]
-    return []
-
-
-def _chances(found: Tensor) -> Tensor:
-    """Probabilities of the classes; one logit is that of the positive one."""  # [N, K]
-    flat = found.reshape(len(found), -1)
-    if flat.shape[1] == 1:
-        flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
-    return flat.double().softmax(dim=1)
-
-
-def _table(
-    preprocessing: Preprocessing, labels: Tensor | None, predictions: Tensor, groups: Tensor | None
-) -> GroupTable | None:
-    """How the model does on these rows, where every one of them has a label that it knows."""
-    if labels is None or len(labels) == 0 or bool((labels < 0).any()):
-        return None
-    meaning = preprocessing.meaning
-    if meaning.group and (groups is None or not bool((groups >= 0).any())):
-        return None
-    title = ", ".join(meaning.group)
-    return group_table(
-        labels,
-        predictions,
-        None if groups is None else {title: groups},
-        label_names=meaning.label_names,
-        group_names=None if groups is None else {title: meaning.group_names},
-        missing="ignore",
-    )
+        asked = ",".join(meaning.group)
+        return None, [f"No row has a group {asked!r} that the model knows, so nothing is counted by group."]
+    return by_group(meaning, new.labels, predictions, new.groups), []

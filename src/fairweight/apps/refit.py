@@ -1,4 +1,4 @@
-"""A second training with the weights that a run has learned, on its rows and the exemplars that it held out."""
+"""Train once more with the weights that a run has learned, on its rows and the exemplars that it held out."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
 from fairweight.apps.audit import finished
-from fairweight.apps.train import REFIT, Prepared, tried
+from fairweight.apps.train import REFIT, Prepared
 from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
 from fairweight.errors import BadInput, MissingData, option
+from fairweight.runs.build import build
 from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
 from fairweight.runs.spec import Spec
@@ -30,6 +31,7 @@ def prepare_refit(
     out: str | Path | None = None,
     *,
     seed: int | None = None,
+    device: str = "cpu",
     data_dir: str | Path | None = None,
     download: bool = False,
 ) -> tuple[Prepared, Path]:
@@ -38,18 +40,19 @@ def prepare_refit(
     seed: of the second training; None is the run's. Splits stay as they were.
     """
     folder = finished(run)
-    about = folder.read(RUN)
-    first = folder.read_spec()
+    about, first = folder.read(RUN), folder.read_spec()
     if not {"tprd", "accuracy"} <= set(folder.read(METRICS)):
         raise BadInput(f"{folder.path / METRICS} is not as a run writes it; train that run again.")
     where = folder.path / REFIT if out is None else Path(out)
-    _check_apart(where, folder)
-    weights = checked(folder.read_weights(), str(folder.path / WEIGHTS))
-    if weights["weight"].isna().all():
+    if where.resolve() in (folder.path.resolve(), *folder.path.resolve().parents):
+        # To start over there would delete the weights.
+        raise BadInput(f"{option('out', where)} is the folder of the run itself or holds it; give another, or none.")
+    learned = folder.path / WEIGHTS
+    table = checked(folder.read_weights(), str(learned))
+    if table["weight"].isna().all():
         raise BadInput(f"{folder.path} is a run of {first.method}, which keeps no weights; give one of forml, say.")
-    learned, beside = folder.path / WEIGHTS, RunFolder(where).beside
     rule = {
-        "file": os.path.relpath(learned.resolve(), beside.resolve()),
+        "file": os.path.relpath(learned.resolve(), RunFolder(where).beside.resolve()),
         "sha256": hashlib.sha256(learned.read_bytes()).hexdigest(),
     }
     source = _exemplar_source(first, about)
@@ -64,26 +67,16 @@ def prepare_refit(
     )
     _check_source(spec.source, folder)
     dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
-    _check_rows(dataset, weights, about, folder)
-    here = spec.with_(
-        weights={**rule, "file": str(learned.resolve())}
-    )  # the folder that it is seen from is not there yet
-    learned_weights(dataset, here, beside)  # what would be refused is refused before anything is written
-    if len(dataset.train) == len(weights):
+    _check_rows(dataset, table, about, folder)
+    if len(dataset.train) == len(table):
         note = f"No exemplar is added to the rows of the run: {_why_none(first, source)}."
         dataset = replace(dataset, notes=(*dataset.notes, note))
-    return Prepared(dataset, spec, tried(spec, dataset)), where
-
-
-def _check_apart(where: Path, folder: RunFolder) -> None:
-    """Refuse a folder that holds the run itself: to start over there would delete the weights."""
-    run = folder.path.resolve()
-    if where.resolve() in (run, *run.parents):
-        raise BadInput(f"{option('out', where)} is the folder of the run itself or holds it; give another, or none.")
+    # By its own path: the folder that the relative one starts from may not be there yet.
+    weights = learned_weights(dataset, spec.with_(weights={**rule, "file": str(learned.resolve())}), folder.beside)
+    return Prepared(dataset, spec, build(spec, dataset, device, weights=weights)), where
 
 
 def _check_source(source: str, folder: RunFolder) -> None:
-    """Refuse from another folder than the training's, where a path that the user has not typed here leads nowhere."""
     named = source.replace("_", "-") in catalog.names(SETS)
     if not named and not Path(source).exists() and not any(mark in source for mark in "*?["):
         raise MissingData(
@@ -112,7 +105,7 @@ def _why_none(first: Spec, source: str) -> str:
 
 
 def with_exemplars_inside(data: Any) -> dict[str, Any]:
-    """The data's options with exemplars left in train, where they were drawn from it.
+    """Options of the data with exemplars left in train, where they were drawn from it.
 
     Where labels were made wrong on purpose the rows stay as they were: another set would have other wrong ones.
     """
@@ -126,11 +119,8 @@ def _check_rows(dataset: Dataset, weights: pd.DataFrame, about: Mapping[str, Any
     """Refuse data that has changed since: weights would stand beside other samples."""
     content = about.get("data", {}).get("content")
     changed = content is not None and content != json.loads(json.dumps(dataset.spec["content"]))
-    names = dataset.label_names
-    labels = {
-        row: names[label]
-        for row, label in zip(dataset.rows["train"].tolist(), dataset.train.labels.tolist(), strict=True)
-    }
+    names = [dataset.label_names[label] for label in dataset.train.labels.tolist()]
+    labels = dict(zip(dataset.rows["train"].tolist(), names, strict=True))
     then = zip(weights["row"].tolist(), weights["label"].astype(str), strict=True)
     if changed or any(labels.get(row) != label for row, label in then):
         raise BadInput(f"the data has changed since the run in {folder.path}; train it again first.")

@@ -1,4 +1,4 @@
-"""A sweep of strength: the front of accuracy and gap on validation, and one point of it chosen by a stated rule."""
+"""Sweep the strength: the front of accuracy and gap on validation, and one point of it chosen by a stated rule."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, W
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
+from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import FILES, RunFolder
-from fairweight.runs.method_defaults import comparing_term
 from fairweight.runs.run import Result
 from fairweight.runs.spec import Spec
 from fairweight.training import state
@@ -34,27 +34,22 @@ class Point:
 
     @property
     def title(self) -> str:
-        """For a table."""
         return "uniform" if self.strength == 0 else f"strength {self.strength:g}"
 
     @property
     def accuracy(self) -> float:
-        """On validation."""
         return self.table.accuracy
 
     @property
     def gap(self) -> float:
-        """TPRD on validation."""
         return self.table.tprd
 
     @property
     def accuracy_text(self) -> str:
-        """In points, with its interval."""
         return in_points(self.table, "accuracy")
 
     @property
     def gap_text(self) -> str:
-        """In points, with its interval."""
         return in_points(self.table, "tprd")
 
 
@@ -69,18 +64,16 @@ class TradeOff:
 
     @property
     def chosen(self) -> Point:
-        """The smallest gap among the points that keep accuracy."""
         return choose(self.points, self.give_up)
 
     @cached_property
     def front(self) -> tuple[Point, ...]:
-        """The points that no other beats in both accuracy and gap; one whose gap is not known is not among them."""
+        """Points that no other beats in both accuracy and gap, and whose gap is known."""
         known = [p for p in self.points if not math.isnan(p.gap)]
         return tuple(p for p in known if not any(_beats(other, p) for other in known))
 
     @property
     def rule(self) -> str:
-        """How the point was chosen, in words."""
         return (
             f"Chosen on validation: the smallest TPRD among the points that give up at most {100 * self.give_up:g} "
             f"point{'' if self.give_up == 0.01 else 's'} of uniform's accuracy, which is {self.chosen.title}. "
@@ -88,7 +81,6 @@ class TradeOff:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "rule": self.rule,
             "points": [
@@ -142,28 +134,26 @@ def trade_off(
 
 
 def choose(points: Sequence[Point], give_up: float) -> Point:
-    """The smallest gap on validation among the points within give_up of plain training's accuracy there."""
+    """Choose the smallest gap on validation among the points within give_up of plain training's accuracy there."""
     least = points[0].accuracy - give_up
     kept = [p for p in points if p.accuracy >= least - 1e-12 and not math.isnan(p.gap)]
     return min(kept, key=lambda p: (p.gap, -p.accuracy), default=points[0])
 
 
 def scaled(objective: str, strength: float) -> str:
-    """The objective with every term but the mean loss multiplied by the strength: 1 leaves it as it is."""
-    kept: list[tuple[float, str]] = []
-    rest: list[tuple[float, str]] = []
-    for term in (part.strip() for part in objective.split("+")):
-        factor, _, name = (word.strip() for word in term.rpartition("*"))
-        (kept if name == "mean" else rest).append((float(factor or 1), name))
+    """Multiply every term of the objective but the mean loss by the strength."""
+    parts = ([word.strip() for word in term.rpartition("*")] for term in objective.split("+"))
+    terms = [(float(factor or 1), name) for factor, _, name in parts]
+    rest = [(strength * factor, name) for factor, name in terms if name != "mean"]
     if not rest:
         raise BadInput(f"objective {objective!r} compares no groups, so it has no strength; add a term that does.")
-    terms = [*(kept or [(1.0, "mean")]), *((strength * factor, name) for factor, name in rest)]
+    terms = [*([term for term in terms if term[1] == "mean"] or [(1.0, "mean")]), *rest]
     # 1e6, not 1e+06: a plus sign parts two terms
     return " + ".join(name if factor == 1 else f"{factor:g} * {name}".replace("e+", "e") for factor, name in terms)
 
 
 def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float, Spec]:
-    """The run of each strength, plain training first; refused where there is nothing to sweep or to choose on."""
+    """Make the Spec of each strength, plain training first; refuse if there is nothing to sweep or to choose on."""
     spec = prepared.spec
     if prepared.dataset.validation is None:
         raise BadInput(
@@ -200,7 +190,7 @@ def _beats(one: Point, other: Point) -> bool:
 
 
 def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Trained:
-    """The chosen run, copied into the folder itself, with its numbers on test beside those of plain training."""
+    """Copy the chosen run into the folder itself, and compare it on test with plain training."""
     for name in FILES:
         source = chosen.result.folder.path / name
         if source.is_file():
@@ -216,7 +206,7 @@ def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Tr
 
 
 def draw(found: TradeOff) -> None:
-    """Accuracy against the gap on validation: every point with its intervals, the front, and the chosen point."""
+    """Draw accuracy against the gap on validation: points with intervals, the front, and the chosen point."""
     import io
 
     import matplotlib
@@ -228,24 +218,19 @@ def draw(found: TradeOff) -> None:
     for p in found.points:
         x, y = p.table.estimate("tprd"), p.table.estimate("accuracy")
         colour = "#6c757d" if p.strength == 0 else "#2a6f97"
-        axes.errorbar(
-            100 * x.value, 100 * y.value,
-            xerr=[[100 * (x.value - x.low)], [100 * (x.high - x.value)]],
-            yerr=[[100 * (y.value - y.low)], [100 * (y.high - y.value)]],
-            fmt="o", color=colour, ecolor=f"{colour}40", markersize=6, zorder=3,
-        )  # fmt: skip
-        axes.annotate(p.title, (100 * x.value, 100 * y.value), xytext=(6, 6), textcoords="offset points", fontsize=8)
+        at = (100 * x.value, 100 * y.value)
+        lines: dict[str, Any] = {"color": f"{colour}40", "zorder": 3}
+        axes.plot(*at, "o", color=colour, markersize=6, zorder=3)
+        axes.hlines(at[1], 100 * x.low, 100 * x.high, **lines)
+        axes.vlines(at[0], 100 * y.low, 100 * y.high, **lines)
+        axes.annotate(p.title, at, xytext=(6, 6), textcoords="offset points", fontsize=8)
     line = sorted(found.front, key=lambda p: p.gap)
     axes.plot([100 * p.gap for p in line], [100 * p.accuracy for p in line], color="#2a6f97", linewidth=1, zorder=2)
-    best = found.chosen
-    axes.plot(
-        100 * best.gap, 100 * best.accuracy, "o", markersize=13, markerfacecolor="none", markeredgecolor="#c1121f",
-        markeredgewidth=1.5, zorder=4, label="chosen on validation",
-    )  # fmt: skip
-    axes.axhline(
-        100 * (found.points[0].accuracy - found.give_up), color="#c1121f", linewidth=0.8, linestyle=":",
-        label="accuracy that must be kept",
-    )  # fmt: skip
+    best, red = found.chosen, "#c1121f"
+    ring: dict[str, Any] = {"markersize": 13, "markerfacecolor": "none", "markeredgecolor": red, "zorder": 4}
+    axes.plot(100 * best.gap, 100 * best.accuracy, "o", **ring, markeredgewidth=1.5, label="chosen on validation")
+    least = 100 * (found.points[0].accuracy - found.give_up)
+    axes.axhline(least, color=red, linewidth=0.8, linestyle=":", label="accuracy that must be kept")
     axes.set(xlabel="TPRD on validation, points (lower is more even)", ylabel="accuracy on validation, points")
     axes.set_title(f"{found.chosen_run.result.spec.source}: what a smaller gap costs", fontsize=10)
     axes.legend(frameon=False, fontsize=8)

@@ -1,4 +1,4 @@
-"""From what a user says of a source to a finished run, with plain training beside it on the same rows."""
+"""Train on a user's source, with plain training beside it on the same rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from fairweight.apps.before_after import Differences, table_of
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, FairweightError, NoSpace, option
 from fairweight.metrics import GroupTable
-from fairweight.runs.build import network_for, optimizer_for, scheduler_for
-from fairweight.runs.build_method import method_from
+from fairweight.runs.build import Built, build
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, run
-from fairweight.runs.run_search import STATE, search_for, search_of, searched
+from fairweight.runs.run_search import CANDIDATES, STATE, search_for, search_of, searched
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
@@ -32,7 +31,7 @@ Watching = Callable[[str], Sequence[Observer]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user said; everything else is chosen to suit the data."""
+    """What the user said; everything else is chosen by the data."""
 
     source: str
     label: str | None = None
@@ -45,11 +44,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data that was read and a Spec that was tried: nothing is written yet."""
+    """Data that was read and what will be trained on it; nothing is written yet."""
 
     dataset: Dataset
     spec: Spec
-    parameters: int  # of the network
+    built: Built
+
+    @property
+    def parameters(self) -> int:
+        """Number of the network's parameters."""
+        return self.built.parameters
 
     @property
     def baseline(self) -> Spec:
@@ -67,48 +71,30 @@ class Trained:
     differences: Differences | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        found: dict[str, Any] = {
-            "folder": str(self.result.folder.path),
-            "spec": self.result.spec.to_dict(),
-            "reused": self.result.reused,
-            "metrics": self.result.metrics,
-        }
+        found = {**_about(self.result), "spec": self.result.spec.to_dict()}
         if self.baseline is not None and self.differences is not None:
-            found["baseline"] = {
-                "folder": str(self.baseline.folder.path),
-                "reused": self.baseline.reused,
-                "metrics": self.baseline.metrics,
-            }
-            found["differences"] = self.differences.to_dict()
+            found |= {"baseline": _about(self.baseline), "differences": self.differences.to_dict()}
         return found
+
+
+def _about(result: Result) -> dict[str, Any]:
+    return {"folder": str(result.folder.path), "reused": result.reused, "metrics": result.metrics}
 
 
 def prepare(
     wanted: Wanted, *, device: str = "cpu", data_dir: str | Path | None = None, download: bool = False
 ) -> Prepared:
-    """Read the data, choose what was left open, and try the settings on a throw-away model."""
+    """Read the data, choose what was left open, and build it: what would be refused is refused here."""
     first = Spec(
         wanted.source, wanted.label, wanted.group, data=wanted.data, method=wanted.method, seed=wanted.seed
     )  # fmt: skip
     dataset = dataset_for(first, data_dir, download)
     spec = with_defaults(first, dataset, wanted.training, device)
     spec = spec.with_(search=search_of(spec.method, spec.method_options, wanted.training.get("search")))
-    return Prepared(dataset, spec, tried(spec, dataset))
-
-
-def tried(spec: Spec, dataset: Dataset) -> int:
-    """Make everything that the Spec names once, so that a wrong word is refused before anything is written.
-
-    The number of the network's parameters.
-    """
-    model = network_for(dataset.preprocessing, spec.network)
-    optimizer = optimizer_for(model, spec, "cpu")
-    scheduler_for(optimizer, spec)
-    method_from(spec.method, spec.method_options, model, len(dataset.train))
+    built = build(spec, dataset, device)
     if spec.search:
         search_for(spec, dataset)
-    return sum(p.numel() for p in model.parameters())
+    return Prepared(dataset, spec, built)
 
 
 def train(
@@ -119,9 +105,9 @@ def train(
     baseline: bool = True,
     watching: Watching = lambda title: (),
 ) -> Trained:
-    """The method's run in the folder `out`, plain training in a folder inside it, and what differs between them."""
+    """Train the method into the folder `out` and plain training into a folder inside it, and compare them."""
     spec, dataset = prepared.spec, prepared.dataset
-    done = run_into(spec, out, dataset, device, watching)
+    done = run_into(spec, out, dataset, device, watching, prepared.built)
     table = table_of(done.folder, dataset)
     if not baseline or spec.method == BASELINE:
         return Trained(done, table, None, None)
@@ -130,21 +116,24 @@ def train(
     return Trained(done, table, plain, differences)
 
 
-def run_into(spec: Spec, out: str | Path, dataset: Dataset, device: str, watching: Watching) -> Result:
-    """A run, or the finished one that is there; a folder made for a run that never got going is taken away again."""
+def run_into(
+    spec: Spec, out: str | Path, dataset: Dataset, device: str, watching: Watching, built: Built | None = None
+) -> Result:
+    """Run the Spec, or take the finished run that is there; remove a folder made for a run that never got going."""
     path = Path(out)
-    first = next((p for p in [path, *path.parents] if p.exists()), path)
+    existed = next((p for p in [path, *path.parents] if p.exists()), path)
+    observers = watching(spec.title)
     try:
-        how = searched if spec.search else run
-        return how(spec, path, device=device, dataset=dataset, observers=watching(spec.title))
+        if spec.search:
+            return searched(spec, path, device=device, dataset=dataset, observers=observers)
+        return run(spec, path, device=device, dataset=dataset, observers=observers, built=built)
     except (FairweightError, OSError):
         if path.is_dir() and not RunFolder(path).resumable and not (path / STATE).is_file():
-            _remove(path, first)
+            _remove(path, existed)
         raise
 
 
 def _remove(path: Path, existed: Path) -> None:
-    """Take away the folders that were made for the run, and nothing that was there before."""
     if path == existed:
         RunFolder(path).clear()
         return
@@ -179,7 +168,7 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
         for inner in (folder, *(RunFolder(path) for path in _inner(out))):
             inner.clear()
         if (out / STATE).is_file():
-            shutil.rmtree(out / "candidates", ignore_errors=True)  # of a search that was stopped
+            shutil.rmtree(out / CANDIDATES, ignore_errors=True)  # of a search that was stopped
         for name in (SWEEP, PICTURE, STATE):
             (out / name).unlink(missing_ok=True)
         _drop_empty(out)
@@ -191,13 +180,12 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
 
 
 def _inner(out: Path) -> list[Path]:
-    """The folders that runs have inside a run's, the innermost first: plain and second trainings, those of a sweep."""
+    """Folders of the runs inside a run's, the innermost first: plain and second trainings, those of a sweep."""
     named = [path for path in (out / BASELINE, out / REFIT, *out.glob("strength_*")) if path.is_dir()]
     return [inner for path in named for inner in (*_inner(path), path)]
 
 
 def _drop_empty(out: Path) -> None:
-    """Take away the inner folders that hold nothing: a later run would be refused for them."""
     for path in _inner(out):
         if not any(path.iterdir()):
             path.rmdir()

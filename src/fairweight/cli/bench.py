@@ -30,8 +30,8 @@ def bench(
 
     from fairweight.apps import bench as measuring
     from fairweight.models.resnet import ResNet18
+    from fairweight.runs.build import laid_out
     from fairweight.runs.folder import RunFolder
-    from fairweight.runs.layout import laid_out
     from fairweight.runs.own_model import model_from
     from fairweight.runs.provenance import provenance
 

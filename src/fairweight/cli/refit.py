@@ -30,7 +30,7 @@ def refit(
 
     started = time.monotonic()
     where_to = opt.device_of(device)
-    prepared, folder = prepare_refit(run, out, seed=seed, data_dir=data_dir)
+    prepared, folder = prepare_refit(run, out, seed=seed, device=where_to, data_dir=data_dir)
     before = RunFolder(run).read(METRICS)
     check_folder(folder, prepared.spec, prepared.dataset, fresh=fresh)
     opt.spare_threads(prepared.parameters, where_to)

@@ -1,97 +1,121 @@
-"""What an estimator is given, as the library's own values: labels and groups as numbers, exemplars, validation rows."""
+"""Make a Dataset of what an estimator is given, by the same reading and splitting as that of a file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput
-from fairweight.sampling import generator
-from fairweight.types import Batch, Cells
+from fairweight.data import (
+    Dataset,
+    Exemplar,
+    GroupOptions,
+    LabelOptions,
+    Options,
+    Preprocessing,
+    Split,
+    TableOptions,
+    load,
+)
+from fairweight.data.meaning import Meaning
+from fairweight.errors import SmallCell
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = np.ndarray[Any, Any]
+# Columns beside the inputs, by names that no input has.
+LABEL, GROUP, PART, ROW = "(label)", "(sensitive_features)", "(part)", "(row)"
 
 
 @dataclass(frozen=True)
-class Groups:
-    """The group of every sample, as a place among names; -1 where it is not known."""
+class Given:
+    """Samples as a caller gives them."""
 
-    codes: Tensor  # [N] int64
-    names: tuple[str, ...]
+    inputs: Any  # a frame or an array [N, ...]
+    labels: Tensor  # [N] places among the classes
+    groups: pd.DataFrame | None  # one column, or several that are crossed
+    part: str  # "train" or "exemplar"
+
+    @property
+    def group_codes(self) -> Tensor | None:
+        """One number per group, -1 where it is not known."""  # [N]
+        if self.groups is None:
+            return None
+        return torch.tensor(self.groups.groupby(list(self.groups)).ngroup().to_numpy())
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Preprocessing of an array: brings each feature to mean 0 and deviation 1 of the training samples."""
+
+    mean: Array
+    scale: Array
+    input_shape: tuple[int, ...]
+    meaning: Meaning
 
     @classmethod
-    def of(cls, values: Any, size: int, known: tuple[str, ...] | None = None) -> Groups:
-        """From a column, or several that are crossed; known: names that have the first places already."""
-        import numpy as np
+    def fit(cls, train: Array, meaning: Meaning, standardize: bool) -> Numbers:
+        """Find mean and deviation, or leave the numbers as they are."""
+        mean, scale = np.zeros(()), np.ones(())
+        if standardize:
+            mean, scale = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
+        return cls(mean, np.where(scale > 0, scale, 1.0), train.shape[1:], meaning)
 
-        table = np.asarray(values, dtype=object)
-        table = table[:, None] if table.ndim == 1 else table
-        if table.ndim != 2 or len(table) != size:
-            raise BadInput(f"sensitive_features has shape {table.shape}; give one entry for each of {size} samples.")
-        texts = [None if any(_is_missing(v) for v in row) else " & ".join(_text(v) for v in row) for row in table]
-        first = known or ()
-        names = (*first, *sorted({text for text in texts if text is not None} - set(first)))
-        if not names:
-            raise BadInput("sensitive_features holds no group; leave it out to compare the classes.")
-        place = {name: code for code, name in enumerate(names)}
-        return cls(torch.tensor([-1 if text is None else place[text] for text in texts]), names)
+    def transform(self, samples: Array) -> Tensor:
+        """Inputs of the model."""  # [N, ...] float32
+        return torch.from_numpy(((samples - self.mean) / self.scale).astype(np.float32))
 
 
-def _is_missing(value: Any) -> bool:
-    # pandas.NA first: it is neither equal to itself nor unequal.
-    return value is None or type(value).__name__ == "NAType" or value != value
+def dataset_of(
+    given: Sequence[Given], classes: int, seed: int, validation: float, exemplar: Exemplar, standardize: bool
+) -> Dataset:
+    """Split the samples as the command line splits rows that are not for test; preprocess a frame as it does a file.
+
+    Where a cell has fewer rows than the command line takes, exemplars stay in training and there is no validation.
+    """
+    import pandas as pd
+
+    frame = pd.concat([_frame(one) for one in given], ignore_index=True)
+    # A Dataset has test rows and an estimator has none: the first sample stands in, and nobody looks at it.
+    frame = pd.concat([frame, frame.iloc[:1].assign(**{PART: "test"})], ignore_index=True)
+    array = isinstance(given[0].inputs, np.ndarray)
+    groups = [name for name in frame.columns if str(name).startswith(GROUP)] or "none"
+    options = Options(
+        labels=LabelOptions(max_classes=classes),
+        table=TableOptions(keep=(ROW,) if array else ()),
+        split=Split(column=PART, validation=validation),
+        exemplar=exemplar,
+    )
+    try:
+        dataset = load(frame, label=LABEL, group=groups, seed=seed, options=options)
+    except SmallCell:
+        split, inside = Split(column=PART, validation=0.0), replace(exemplar, inside=True, size=None)
+        options = replace(options, groups=GroupOptions(below="keep"), split=split, exemplar=inside)
+        dataset = load(frame, label=LABEL, group=groups, seed=seed, options=options)
+    if not array:
+        return dataset
+    samples = np.concatenate([*(one.inputs for one in given), given[0].inputs[:1]])
+    numbers = Numbers.fit(samples[dataset.rows["train"].numpy()], dataset.preprocessing.meaning, standardize)
+    parts: dict[str, Any] = {
+        name: replace(getattr(dataset, name), inputs=numbers.transform(samples[rows.numpy()]))
+        for name, rows in dataset.rows.items()
+    }
+    return replace(dataset, preprocessing=cast(Preprocessing, numbers), **parts)
 
 
-def _text(value: Any) -> str:
-    """A group's name; a column of whole numbers with gaps holds floats, and 1.0 is the group 1."""
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+def _frame(one: Given) -> pd.DataFrame:
+    """Inputs, label, groups and part side by side; samples of an array have their number for an input."""
+    import pandas as pd
 
-
-def exemplars_of(train: Batch, share: float, seed: int) -> Tensor:
-    """Positions of samples drawn evenly by cell, about this share of all; every one of a small cell."""  # [E]
-    cells = Cells.of(train.labels, train.groups)
-    if len(cells) == 0:
-        raise BadInput("no sample has a known group; give sensitive_features for some of them, or leave it out.")
-    each = max(20, round(share * len(train) / len(cells)))
-    drawn = []
-    for k in range(len(cells)):
-        members = torch.nonzero(cells.index == k).flatten()
-        order = torch.randperm(len(members), generator=generator("exemplars", seed, k))
-        drawn.append(members[order[:each]])
-    return torch.cat(drawn).sort().values
-
-
-def natural_shares(train: Batch, chosen: Tensor) -> Tensor:
-    """What each exemplar stands for in the whole set, mean 1."""  # [E]
-    cells = Cells.of(train.labels, train.groups)
-    counts = torch.tensor(cells.counts, dtype=torch.float64)
-    here = cells.index[chosen]
-    drawn = torch.bincount(here, minlength=len(cells)).double()
-    weights = (counts / drawn.clamp_min(1))[here]
-    return (weights / weights.mean()).float()
-
-
-def validation_rows(labels: Tensor, groups: Tensor | None, share: float, seed: int) -> Tensor:
-    """Whether each sample is kept out for validation, by cell; a cell of fewer than five gives none."""  # [N]
-    kept_out = torch.zeros(len(labels), dtype=torch.bool)
-    strata = labels if groups is None else labels * (int(groups.max()) + 2) + groups + 1
-    for value in torch.unique(strata).tolist():
-        members = torch.nonzero(strata == value).flatten()
-        size = round(share * len(members)) if len(members) >= 5 else 0
-        order = torch.randperm(len(members), generator=generator("validation", seed, value))
-        kept_out[members[order[:size]]] = True
-    return kept_out
-
-
-def filled_by_cell(values: Tensor, known: Tensor, labels: Tensor, groups: Tensor | None) -> Tensor:
-    """Values for every sample: those that are known, and elsewhere the mean of the sample's cell, or of all."""  # [N]
-    values = values.double()
-    full = torch.full((len(labels),), float(values.mean()), dtype=torch.float64)
-    strata = labels if groups is None else labels * (int(groups.max()) + 2) + groups + 1
-    for value in torch.unique(strata[~known]).tolist():
-        members = strata[known] == value
-        if bool(members.any()):
-            full[strata == value] = float(values[members].mean())
-    full[known] = values
-    return full
+    array = isinstance(one.inputs, np.ndarray)
+    frame = pd.DataFrame({ROW: range(len(one.labels))}) if array else one.inputs.reset_index(drop=True)
+    beside: dict[str, Any] = {LABEL: one.labels.numpy(), PART: one.part}
+    if one.groups is not None:
+        for place, (_, column) in enumerate(one.groups.items()):
+            beside[f"{GROUP} {place + 1}" if place else GROUP] = column.to_numpy()
+    return frame.assign(**beside)

@@ -1,55 +1,57 @@
-"""FairweightClassifier: scikit-learn's conventions around the same training."""
+"""FairweightClassifier: scikit-learn's conventions around the training of `fairweight train`."""
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import assert_all_finite, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from fairweight.data import Dataset, Exemplar
 from fairweight.errors import BadInput
-from fairweight.integrations._estimator_data import (
-    Groups,
-    exemplars_of,
-    filled_by_cell,
-    natural_shares,
-    validation_rows,
-)
-from fairweight.integrations._estimator_parts import check_counts, few_threads, method_from, module_from, optimizer_from
-from fairweight.methods import Reweighter
-from fairweight.training.callbacks import EarlyStopping, Observer, Progress
-from fairweight.training.fit import fit
+from fairweight.integrations._estimator_data import Array, Given, dataset_of
+from fairweight.runs.build import Built, build
+from fairweight.runs.defaults import with_defaults
+from fairweight.runs.fixed_weights import filled_by_cell
+from fairweight.runs.run import one_thread, probabilities, train_built
+from fairweight.runs.spec import Spec
+from fairweight.training.callbacks import Progress
 from fairweight.training.history import Dynamics
-from fairweight.training.options import FitOptions
 from fairweight.training.predict import logits
 from fairweight.types import Batch, Cells
-
-STEPS = 2_000  # as many epochs as make up so many steps, within bounds
-Array = np.ndarray[Any, Any]
 
 
 class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
     """A neural network that learns what each training sample is worth.
 
-    method: a name of `fairweight list methods`. module: None for an MLP; a class or function, called with the number
-    of features and of classes (or with nothing where it takes nothing); or a model, which is copied and never changed.
-    objective: what the weights are learned for, such as "mean + 0.5 * variance", or an Objective. method_options: the
-    method's other options. Where they are left out, what suits the data is chosen.
-    epochs, batch_size: None for what suits the number of samples. validation_fraction: of the samples, kept out to
-    choose the best epoch where there are a thousand or more; 0 trains on all. exemplar_fraction: of the samples, drawn
-    evenly by cell; they stay in training. per_cell: exemplars of each cell in a step.
-    standardize: whether each feature is brought to mean 0 and deviation 1 of the training samples first.
+    The same samples and seed give the model that `fairweight train` gives: what is None is chosen as it chooses, part
+    of the samples is kept out for validation and as exemplars, and a frame may hold text, dates and missing values.
+
+    method: a name of `fairweight list methods`; a search over many trainings is left to the command line. module: None
+    for an MLP; a class or function, called with the number of features and of classes (or with nothing where it takes
+    nothing); or a model, which is copied and never changed. objective: what the weights are learned for, such as
+    "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
+    hidden: widths of the MLP's layers. per_cell: exemplars of each cell in a step. validation_fraction: of the samples,
+    to choose the best epoch; 0 for none. patience: epochs without a better one before training stops; 0: never stop.
+    exemplar_size: exemplars of each cell. exemplar_inside: whether exemplars are trained on, too.
+    standardize: whether each feature of an array is brought to mean 0 and deviation 1 first. random_state: an int is
+    the seed of the command line.
 
     Fitted: classes_, groups_ (names), sample_weights_ [n_samples] with mean 1, scores_ [n_samples] or None,
-    score_path_ [n_epochs, n_kept] or None, score_path_rows_ [n_kept], module_, n_iter_, history_. A sample that was
-    kept out for validation has the mean weight of its cell, and no score.
+    score_path_ [n_epochs, n_kept] or None, score_path_rows_ [n_kept], module_, n_iter_, history_, notes_ (on the data).
+    A sample that was kept out has the mean weight of its cell, and no score.
     """
 
     # Asked for by default, so that a meta-estimator passes it on as soon as metadata routing is switched on.
@@ -62,16 +64,18 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         *,
         objective: Any = None,
         method_options: Mapping[str, Any] | None = None,
-        hidden: Sequence[int] = (64, 64),
+        hidden: Sequence[int] | None = None,
         optimizer: str = "adam",
         lr: float = 1e-3,
         weight_decay: float = 0.0,
         epochs: int | None = None,
         batch_size: int | None = None,
-        per_cell: int = 16,
-        exemplar_fraction: float = 0.1,
+        per_cell: int | None = None,
+        exemplar_size: int | None = None,
+        exemplar_inside: bool = False,
+        exemplar_fraction: float | None = None,
         validation_fraction: float = 0.1,
-        patience: int = 10,
+        patience: int | None = None,
         standardize: bool = True,
         device: str = "cpu",
         random_state: Any = None,
@@ -88,6 +92,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.epochs = epochs
         self.batch_size = batch_size
         self.per_cell = per_cell
+        self.exemplar_size = exemplar_size
+        self.exemplar_inside = exemplar_inside
         self.exemplar_fraction = exemplar_fraction
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -110,100 +116,90 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Without sensitive_features the label stands for the group. A missing entry means that the group is not known.
         exemplar: a trusted set of its own, (X, y) or (X, y, sensitive_features); without it, part of the samples.
         """
-        check_counts(self.epochs, self.batch_size, self.patience, self.hidden)
-        X, y = validate_data(self, X, y, dtype=self._exact(), allow_nd=self.module is not None)
+        self._table = self.standardize and hasattr(X, "iloc") and hasattr(X, "columns")
+        X, y = self._checked(X, y)
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
         if len(self.classes_) < 2:
             raise ValueError("FairweightClassifier needs samples of at least two classes; y holds one class only.")
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        labels = torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))  # [N]
-        groups = None
-        self.groups_: tuple[str, ...] = ()
-        if sensitive_features is not None:
-            check_consistent_length(X, sensitive_features)
-            found = Groups.of(sensitive_features, len(labels))
-            groups, self.groups_ = found.codes, found.names
-        kept_out = self._validation(labels, groups, seed)
-        self._note_scale(X[~kept_out.numpy()])
-        whole = Batch(self._scaled(X), labels, groups)
-        train = whole.take(torch.nonzero(~kept_out).flatten())
-        train = Batch(train.inputs, train.labels, train.groups)
-        given = None if sample_weight is None else _given(sample_weight, X)[~kept_out.numpy()]
-        held = self._exemplars(train, exemplar, seed)
-        validation = whole.take(torch.nonzero(kept_out).flatten()) if bool(kept_out.any()) else None
-        method, dynamics = self._train(train, held, validation, given, seed)
-        self._note_weights(method, dynamics, whole, kept_out)
+        given = [self._given(X, y, sensitive_features, "train")]
+        if exemplar is not None:
+            if len(exemplar) not in (2, 3):
+                raise BadInput("exemplar is a tuple (X, y) or (X, y, sensitive_features).")
+            trusted = self._checked(*exemplar[:2], reset=False)
+            given.append(self._given(*trusted, exemplar[2] if len(exemplar) == 3 else None, "exemplar"))
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+        drawn = self._exemplar(given[0])
+        dataset = dataset_of(given, len(self.classes_), int(seed), self.validation_fraction, drawn, self.standardize)
+        self.groups_, self.notes_ = dataset.group_names, dataset.notes
+        self._preprocessing: Any = dataset.preprocessing
+        weights = None if sample_weight is None else _sample_weights(sample_weight, X)[dataset.rows["train"]]
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            built, dynamics = self._train(dataset, int(seed), weights)
+        self._keep_weights(built, dynamics, dataset.rows["train"], given[0])
         return self
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
-        """The probability of each class."""  # [n_samples, n_classes]
+        """Probability of each class."""  # [n_samples, n_classes]
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=self._exact(), allow_nd=self.module is not None, reset=False)
-        batch = Batch(self._scaled(X), torch.zeros(len(X), dtype=torch.int64))
-        with few_threads(self.module_):
-            found = logits(self.module_, batch).double().cpu()
-        flat = found.reshape(len(found), -1)
-        if flat.shape[1] == 1:
-            flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
-        chances: Array = flat.softmax(dim=1).numpy()
+        X, _ = self._checked(X, reset=False)
+        inputs = self._preprocessing.read(X).inputs if self._table else self._preprocessing.transform(X)
+        with one_thread(sum(p.numel() for p in self.module_.parameters())):
+            found = logits(self.module_, Batch(inputs, torch.zeros(len(inputs), dtype=torch.int64)))
+        chances: Array = probabilities(found.double().cpu()).numpy()
         return chances
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """The most likely class of each sample."""  # [n_samples]
+        """Most likely class of each sample."""  # [n_samples]
         chances = self.predict_proba(X)
         return cast(Array, self.classes_[chances.argmax(axis=1)])
 
     # -- what is trained, and how -----------------------------------------------------------------
 
-    def _train(
-        self, train: Batch, held: Batch, validation: Batch | None, given: Tensor | None, seed: int
-    ) -> tuple[Reweighter, Dynamics]:
-        size, inputs = len(train), train.inputs
-        assert isinstance(inputs, Tensor)
-        batch_size = min(256, max(16, size // 10)) if self.batch_size is None else self.batch_size
-        many = min(100, max(20, math.ceil(STEPS * batch_size / size)))
-        epochs = many if self.epochs is None else self.epochs
+    def _train(self, dataset: Dataset, seed: int, weights: Tensor | None) -> tuple[Built, Dynamics]:
         device = "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
-        classes = len(self.classes_)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = module_from(self.module, self.hidden, math.prod(inputs.shape[1:]), classes).to(device)
-        optimizer = optimizer_from(self.optimizer, model, self.lr, self.weight_decay)
-        method = method_from(self.method, self.objective, self.method_options, model, train, held, classes)
-        method.sample_weight = None if given is None else (given / given.mean()).to(device)
-        dynamics = Dynamics(size, device)
-        per_cell = min(self.per_cell, max(Cells.of(held.labels, held.groups).counts, default=self.per_cell))
-        observers: list[Observer] = [] if validation is None else [EarlyStopping("objective", self.patience)]
-        observers += [Progress(self.method)] if self.verbose else []
-        with few_threads(model):
-            record = fit(
-                model,
-                optimizer,
-                method,
-                train.to(device),
-                held.to(device),
-                epochs,
-                observers,
-                validation=None if validation is None else validation.to(device),
-                dynamics=dynamics,
-                options=FitOptions(batch_size=batch_size, per_cell=per_cell, seed=seed),
-            )
-        self.module_ = model.eval()
-        self.n_iter_ = record.epochs
-        self.history_ = record.history
-        return method, dynamics
+        network = None
+        if self.module is not None:
+            network = partial(_made, self.module, math.prod(dataset.input_shape), len(self.classes_))
+        spec = with_defaults(Spec("frame", method=self.method, seed=seed), dataset, self._asked(), device)
+        built = build(spec, dataset, device, network=network)
+        built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
+        with one_thread(built.parameters):
+            record, dynamics = train_built(built, spec, dataset, [Progress(self.method)] if self.verbose else [])
+        self.module_ = built.model.eval()
+        self.n_iter_, self.history_ = record.epochs, record.history
+        return built, dynamics
 
-    def _note_weights(self, method: Reweighter, dynamics: Dynamics, whole: Batch, kept_out: Tensor) -> None:
-        """One entry for each sample that was given; for those kept out, the mean weight of their cell and no score."""
-        trained = torch.nonzero(~kept_out).flatten()
-        found, scores, rows = method.weights(), method.scores, dynamics.path_rows
-        learned = torch.ones(len(trained)) if found is None else found.detach().cpu()
-        weights = filled_by_cell(learned, ~kept_out, whole.labels, whole.groups)
+    def _asked(self) -> dict[str, Any]:
+        """Fields of a Spec that the user has set."""
+        if self.hidden is not None and (not isinstance(self.hidden, Iterable) or min(self.hidden, default=1) < 1):
+            raise BadInput(f"hidden={self.hidden!r}: give the layers' widths, each from 1, such as (64, 64).")
+        if self.patience is not None and self.patience < 0:
+            raise BadInput(f"patience={self.patience}: give a number of epochs from 1, or 0 to never stop early.")
+        names = ("optimizer", "lr", "weight_decay", "epochs", "batch_size", "per_cell")
+        asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        objective = {} if self.objective is None else {"objective": self.objective}
+        asked["method_options"] = {**objective, **(self.method_options or {})}
+        if self.patience is not None:
+            asked["early_stopping"] = {"metric": "objective", "patience": self.patience} if self.patience else {}
+        if self.module is not None:
+            asked["network"] = {"name": "module"}
+        elif self.hidden is not None:
+            asked["network"] = {"hidden": list(self.hidden)}
+        return asked
+
+    def _keep_weights(self, built: Built, dynamics: Dynamics, trained: Tensor, given: Given) -> None:
+        """One entry for each sample that was given; trained: the places of those that were trained on."""
+        found, scores, rows = built.reweighter.weights(), built.reweighter.scores, dynamics.path_rows
+        weights = torch.full((len(given.labels),), torch.nan, dtype=torch.float64)
+        weights[trained] = torch.ones(len(trained)).double() if found is None else found.detach().double().cpu()
+        weights = filled_by_cell(weights, given.labels, given.group_codes)
         self.sample_weights_ = (weights / weights.mean()).numpy()  # [N]
         self.scores_ = self.score_path_ = self.score_path_rows_ = None
         if scores is not None:
-            every = torch.full((len(whole),), torch.nan)
+            every = torch.full((len(given.labels),), torch.nan)
             every[trained] = scores.detach().float().cpu()
             self.scores_ = every.numpy()  # [N]
         if dynamics.score_path and rows is not None:
@@ -212,49 +208,64 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     # -- the samples ------------------------------------------------------------------------------
 
-    def _validation(self, labels: Tensor, groups: Tensor | None, seed: int) -> Tensor:
-        if len(labels) < 1_000 or self.validation_fraction == 0:
-            return torch.zeros(len(labels), dtype=torch.bool)
-        if not 0 < self.validation_fraction < 1:
-            raise BadInput(f"validation_fraction={self.validation_fraction}: give a share from 0 to below 1.")
-        return validation_rows(labels, groups, self.validation_fraction, seed)
+    def _checked(self, X: Any, y: Any = None, *, reset: bool = True) -> tuple[Any, Any]:  # noqa: N803
+        """Refuse what scikit-learn refuses; a frame stays one where the model was fitted on one."""
+        if not self._table:
+            # Before they are scaled, single precision loses what large numbers tell.
+            dtype = (np.float64, np.float32) if self.standardize else np.float32
+            checks = {"dtype": dtype, "allow_nd": self.module is not None, "reset": reset}
+            return (validate_data(self, X, **checks), None) if y is None else validate_data(self, X, y, **checks)
+        import pandas as pd
 
-    def _exemplars(self, train: Batch, given: tuple[Any, ...] | None, seed: int) -> Batch:
-        if given is None:
-            if not 0 < self.exemplar_fraction <= 1:
-                raise BadInput(f"exemplar_fraction={self.exemplar_fraction}: give a share above 0 and at most 1.")
-            chosen = exemplars_of(train, self.exemplar_fraction, seed)
-            held = train.take(chosen)
-            return Batch(held.inputs, held.labels, held.groups, shares=natural_shares(train, chosen))
-        if len(given) not in (2, 3):
-            raise BadInput("exemplar is a tuple (X, y) or (X, y, sensitive_features).")
-        X, y = validate_data(self, given[0], given[1], dtype=self._exact(), allow_nd=True, reset=False)
+        frame = hasattr(X, "iloc") and hasattr(X, "columns")
+        X = validate_data(self, X, skip_check_array=frame, reset=reset)
+        if reset:
+            self._columns = list(X.columns)
+        X = pd.DataFrame(X) if frame else pd.DataFrame(X, columns=self._columns)
+        if y is not None:
+            y = column_or_1d(y, warn=True)
+            assert_all_finite(y)
+            check_consistent_length(X, y)
+        return X, y
+
+    def _given(self, X: Any, y: Array, groups: Any, part: str) -> Given:  # noqa: N803
+        import pandas as pd
+
         if strange := sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str):
-            raise BadInput(f"exemplar holds the label {strange[0]!r}, which y does not; leave those samples out.")
+            raise BadInput(f"{part} holds the label {strange[0]!r}, which y does not; leave those samples out.")
         labels = torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
-        groups = None
-        if len(given) == 3:
-            found = Groups.of(given[2], len(labels), self.groups_ or None)
-            groups, self.groups_ = found.codes, found.names
-        return Batch(self._scaled(X), labels, groups)
+        if groups is not None:
+            check_consistent_length(X, groups)
+            groups = pd.DataFrame(groups)
+        return Given(X, labels, groups, part)
 
-    def _exact(self) -> Any:
-        """The type to read samples in: before they are scaled, single precision loses what large numbers tell."""
-        return (np.float64, np.float32) if self.standardize else np.float32
-
-    def _note_scale(self, X: Array) -> None:  # noqa: N803
-        self._mean, self._scale = np.zeros(()), np.ones(())
-        if self.standardize:
-            self._mean = X.mean(axis=0, dtype=np.float64)
-            deviation = X.std(axis=0, dtype=np.float64)
-            self._scale = np.where(deviation > 0, deviation, 1.0)
-
-    def _scaled(self, X: Array) -> Tensor:  # noqa: N803
-        return torch.from_numpy(((X - self._mean) / self._scale).astype(np.float32))
+    def _exemplar(self, train: Given) -> Exemplar:
+        if self.exemplar_fraction is None:
+            return Exemplar(size=self.exemplar_size, inside=self.exemplar_inside)
+        if not 0 < self.exemplar_fraction <= 1:
+            raise BadInput(f"exemplar_fraction={self.exemplar_fraction}: give a share above 0 and at most 1.")
+        warnings.warn("exemplar_fraction will go; give exemplar_size, exemplars of each cell.", FutureWarning, 3)
+        counts = Cells.of(train.labels, train.group_codes).counts
+        even = round(self.exemplar_fraction * len(train.labels) / len(counts))
+        return Exemplar(size=max(1, min(even, min(counts) // 2)), inside=True)
 
 
-def _given(sample_weight: Any, X: Array) -> Tensor:  # noqa: N803
-    """The user's weights, refused where they leave nothing to learn from."""  # [N]
+def _made(module: Any, features: int, classes: int) -> nn.Module:
+    """Copy the model, or make it by the class or function of (features, classes) or of nothing."""
+    if isinstance(module, nn.Module):
+        return copy.deepcopy(module)
+    try:
+        inspect.signature(module).bind(features, classes)
+        made = module(features, classes)
+    except TypeError:
+        made = module()
+    if not isinstance(made, nn.Module):
+        raise BadInput(f"module made a {type(made).__name__}, not a torch.nn.Module; give what makes a model.")
+    return made
+
+
+def _sample_weights(sample_weight: Any, X: Any) -> Tensor:  # noqa: N803
+    """Refuse weights that leave nothing to learn from."""  # [N]
     found = _check_sample_weight(sample_weight, X, dtype=np.float32, ensure_non_negative=True)
     if not found.sum() > 0:
         raise BadInput("sample_weight is 0 for every sample; give some of them a weight above 0.")

@@ -1,35 +1,89 @@
-"""The network, optimizer and schedule of a Spec."""
+"""Build what a Spec names: network, optimizer, schedule and method."""
 
 from __future__ import annotations
 
+import inspect
 import math
+import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fairweight.data import ImagePreprocessing, Normalize, Preprocessing
+from fairweight import catalog
+from fairweight.data import Dataset, ImagePreprocessing, Normalize, Preprocessing
 from fairweight.errors import BadInput, UnknownName, option
-from fairweight.metagradient.passes import call
+from fairweight.methods import Reweighter
+from fairweight.methods.look_ahead import LookAhead
+from fairweight.methods.score_step import AdaptiveStep, PlainStep, ScoreStep
 from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
-from fairweight.runs.own_model import model_from
+from fairweight.objectives import Objective
+from fairweight.objectives._among import Among
+from fairweight.objectives._words import objective_from
+from fairweight.runs.own_model import check_outputs, model_from
 from fairweight.runs.spec import Spec
-from fairweight.training.predict import evaluating
+
+# Steps from which compiling is won back, on an H200: FORML's takes a minute and saves 9 ms a step, a plain step's takes
+# half a minute and saves half a millisecond.
+LEARNED_FROM, PLAIN_FROM = 6_000, 50_000
+_PARTS = {"look_ahead": "look_ahead.lr=0.1", "score_step": "score_step.rate=0.1"}  # each has options of its own
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model with what trains it, on a device; to be trained once."""
+
+    device: str
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None
+    reweighter: Reweighter
+
+    @property
+    def parameters(self) -> int:
+        """Number of the model's parameters."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    def ready(self, device: str) -> bool:
+        """True if it is on the device and was not trained yet."""
+        return self.device == device and self.reweighter.steps == 0
+
+
+def build(
+    spec: Spec,
+    dataset: Dataset,
+    device: str = "cpu",
+    *,
+    weights: Tensor | None = None,
+    network: Callable[[], nn.Module] | None = None,
+) -> Built:
+    """Make everything that the Spec names on the device; refuse a wrong name or option.
+
+    weights: those of other runs, for the method given. network: makes the model instead of spec.network.
+    """
+    torch.manual_seed(spec.seed)
+    model = network_for(dataset.preprocessing, spec.network) if network is None else network()
+    model = laid_out(model, device)
+    optimizer = optimizer_for(model, spec, device)
+    options = spec.method_options if weights is None else {**spec.method_options, "weights": weights}
+    reweighter = method_from(spec.method, options, model, len(dataset.train))
+    return Built(device, model, optimizer, scheduler_for(optimizer, spec), reweighter)
+
+
+# -- the network ----------------------------------------------------------------------------------
 
 
 def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.Module:
-    """The named network, or one that suits the data: an MLP for tables and tiny grey images, otherwise ResNet-18.
-
-    A name with a colon, MODULE:MODEL, is the user's own; it takes what the preprocessing gives.
-    """
-    rest = {key: value for key, value in options.items() if key != "name"}
+    """Make the named network, or the default one; a name with a colon, MODULE:MODEL, is the user's own."""
     shape, classes = preprocessing.input_shape, len(preprocessing.meaning.label_names)
-    name = str(options.get("name") or suited(preprocessing))
+    rest = {key: value for key, value in options.items() if key != "name"}
+    name = str(options.get("name") or default_network(preprocessing))
     body: nn.Module
     if name == "mlp":
-        hidden = tuple(rest.pop("hidden", hidden_for(preprocessing)))
+        hidden = tuple(rest.pop("hidden", default_widths(preprocessing)))
         body = MLP(math.prod(shape), classes, hidden, **_known(rest, ("dropout",), name))
     elif name == "resnet18" and len(shape) == 3:
         stem = rest.pop("stem", "small" if shape[-1] < 96 else "large")
@@ -40,7 +94,7 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
         )
     elif ":" in name:
         body = model_from(name)
-        _check_outputs(body, name, shape, classes)
+        check_outputs(body, name, shape, classes)
     else:
         raise UnknownName(f"{name!r} is no network of fairweight; choose mlp, resnet18, or your own as MODULE:MODEL.")
     if isinstance(preprocessing, ImagePreprocessing):
@@ -48,15 +102,15 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
     return body
 
 
-def suited(preprocessing: Preprocessing) -> str:
-    """The name of the network that suits the data."""
+def default_network(preprocessing: Preprocessing) -> str:
+    """An MLP for tables and small grey images, otherwise ResNet-18."""
     shape = preprocessing.input_shape
     small = len(shape) == 3 and shape[0] == 1 and shape[-1] <= 28
     return "mlp" if len(shape) == 1 or small else "resnet18"
 
 
-def hidden_for(preprocessing: Preprocessing) -> tuple[int, ...]:
-    """The widths of an MLP's hidden layers that suit the data."""
+def default_widths(preprocessing: Preprocessing) -> tuple[int, ...]:
+    """Widths of an MLP's hidden layers."""
     return (64, 64) if math.prod(preprocessing.input_shape) < 200 else (256, 256)
 
 
@@ -66,41 +120,53 @@ def _known(rest: Mapping[str, Any], names: tuple[str, ...], network: str) -> dic
     return dict(rest)
 
 
-def _check_outputs(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
-    """Refuse a user's network that does not take the inputs or does not score the classes."""
-    size = 2
-    try:
-        with torch.no_grad(), evaluating(model):
-            found = call(model, torch.zeros(size, *shape), size)
-    except (RuntimeError, TypeError, IndexError) as error:
-        first = str(error).strip().split("\n")[0]
-        raise BadInput(f"{name} does not take inputs of shape {shape} ({first}); write it for that shape.") from error
-    width = 2 if found.ndim == 1 or found.shape[1] == 1 else found.shape[1]
-    if width != classes:
-        raise BadInput(f"{name} scores {width} classes and the label has {classes}; give it {classes} outputs.")
+def on_gpu(device: str) -> bool:
+    """True if the device is a GPU."""
+    return device.startswith("cuda")
+
+
+def laid_out(model: nn.Module, device: str) -> nn.Module:
+    """Move the model to its device; on a GPU convolutions hold their channels last, as its kernels want them."""
+    model = model.to(device)
+    if on_gpu(device) and _convolves(model):
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+def compiles(reweighter: Reweighter, device: str, steps: int) -> bool:
+    """True if compiling the step pays: a convolutional network, a GPU, many steps; FAIRWEIGHT_COMPILE=0 or 1 decides.
+
+    A small MLP is bound by launches, which a captured graph does away with already.
+    """
+    told = os.environ.get("FAIRWEIGHT_COMPILE", "")
+    if told in ("0", "1"):
+        return told == "1"
+    least = LEARNED_FROM if reweighter.needs & {"exemplar", "exemplar groups"} else PLAIN_FROM
+    return on_gpu(device) and _convolves(reweighter.model) and steps >= least
+
+
+def _convolves(model: nn.Module) -> bool:
+    return any(isinstance(part, nn.Conv2d) for part in model.modules())
+
+
+# -- optimizer and schedule -----------------------------------------------------------------------
 
 
 def optimizer_for(model: nn.Module, spec: Spec, device: str) -> torch.optim.Optimizer:
-    """The named optimizer."""
-    parameters = model.parameters()
+    """Make the named optimizer."""
+    common: dict[str, Any] = {"lr": spec.lr, "weight_decay": spec.weight_decay}
     if spec.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters,
-            lr=spec.lr,
-            momentum=spec.momentum,
-            nesterov=spec.nesterov and spec.momentum > 0,
-            weight_decay=spec.weight_decay,
-        )
-    capturable = device.startswith("cuda")  # so that whole steps can be replayed as a graph
-    if spec.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=spec.lr, weight_decay=spec.weight_decay, capturable=capturable)
-    if spec.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, lr=spec.lr, weight_decay=spec.weight_decay, capturable=capturable)
-    raise UnknownName(f"{spec.optimizer!r} is no optimizer of the command line; choose sgd, adam or adamw.")
+        nesterov = spec.nesterov and spec.momentum > 0
+        return torch.optim.SGD(model.parameters(), momentum=spec.momentum, nesterov=nesterov, **common)
+    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    if spec.optimizer not in kinds:
+        raise UnknownName(f"{spec.optimizer!r} is no optimizer here; choose sgd, adam or adamw.")
+    capturable = on_gpu(device)  # so that whole steps can be replayed as a graph
+    return kinds[spec.optimizer](model.parameters(), capturable=capturable, **common)
 
 
 def scheduler_for(optimizer: torch.optim.Optimizer, spec: Spec) -> torch.optim.lr_scheduler.LRScheduler | None:
-    """The named schedule, stepped once per epoch."""
+    """Make the named schedule, stepped once per epoch."""
     name = spec.schedule.get("name")
     if name is None:
         return None
@@ -116,7 +182,7 @@ def scheduler_for(optimizer: torch.optim.Optimizer, spec: Spec) -> torch.optim.l
 
 
 def _warm_cosine(warm_up: int, epochs: int) -> Callable[[int], float]:
-    """What the learning rate is multiplied by: rising over the first epochs, then falling along a cosine."""
+    """Factor of the learning rate: rises over the first epochs, then falls along a cosine."""
 
     def factor(epoch: int) -> float:
         if epoch < warm_up:
@@ -124,3 +190,82 @@ def _warm_cosine(warm_up: int, epochs: int) -> Callable[[int], float]:
         return 0.5 * (1 + math.cos(math.pi * (epoch - warm_up) / max(1, epochs - warm_up)))
 
     return factor
+
+
+# -- the method -----------------------------------------------------------------------------------
+
+
+def method_from(name: str, options: Mapping[str, Any], model: nn.Module, num_samples: int) -> Reweighter:
+    """Make the method of that name; a Spec's plain options are parsed here, and nowhere else.
+
+    score_step: {"name": "plain", "scale": 10} or {"name": "adaptive", "rate": 0.3}; look_ahead: {"reverse": true}.
+    objective: "mean + variance", or {"name": "max-discrepancy", "of": "mean", "among": "positives"} with its options.
+    """
+    kind = cast(type[Reweighter], catalog.load("methods", name))
+    given = {key: _parsed(key, value) for key, value in _checked(kind, options, name, skipped=2).items()}
+    return kind(model, num_samples, **given)
+
+
+def _parsed(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if key == "objective":
+            return _objective(value)
+        if key == "look_ahead":
+            return LookAhead(**_checked(LookAhead, value, "look_ahead"))
+        if key == "score_step":
+            return _score_step(value)
+        if key == "target":
+            return {int(label): float(share) for label, share in value.items()}  # JSON's keys are text
+    if key == "objective" and isinstance(value, str):
+        return objective_from(value)
+    if isinstance(value, str | int | float | list):
+        if key in _PARTS:
+            raise BadInput(
+                f"{key}={value!r}: it is more than one value; give its parts by name, such as {_PARTS[key]}."
+            )
+        if key == "objective":
+            raise BadInput(f"objective={value!r} is no objective; write for example 'mean + 0.5 * max-discrepancy'.")
+        if key == "loss":
+            raise BadInput(f"loss={value!r}: a loss is a function, which only Python can give; leave it out.")
+    return value
+
+
+def _objective(value: Mapping[str, Any]) -> Objective:
+    kind = catalog.load("objectives", str(value.get("name")))
+    among = str(value.get("among", "all"))
+    rest = {key: item for key, item in value.items() if key not in ("name", "among")}
+    made = kind(**_checked(kind, rest, "objective"))
+    return cast(Objective, made) if among == "all" else Among(made, among)
+
+
+def _score_step(value: Mapping[str, Any]) -> ScoreStep:
+    kinds: dict[str, type[ScoreStep]] = {"plain": PlainStep, "adaptive": AdaptiveStep}
+    rest = {key: item for key, item in value.items() if key != "name"}
+    kind = kinds.get(str(value.get("name", "adaptive")))
+    if kind is None:
+        raise UnknownName(f"{value['name']!r} is no score step; choose from: {', '.join(kinds)}.")
+    return kind(**_checked(kind, rest, "score_step"))
+
+
+def _checked(kind: Callable[..., Any], given: Mapping[str, Any], what: str, skipped: int = 0) -> dict[str, Any]:
+    """Refuse options that the kind does not take, and plain values of another type than it names."""
+    known = dict(list(inspect.signature(kind).parameters.items())[skipped:])
+    options = dict(given)
+    for key, value in given.items():
+        if key not in known:
+            raise UnknownName(f"{what} has no option {key!r}; it has: {', '.join(known) or 'none'}.")
+        types = set(str(known[key].annotation).split(" | "))
+        if value is None and "None" in types:
+            continue
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if types <= {"float", "int", "None"} and not number:
+            raise BadInput(f"{what}: {key}={value!r}; give a number.")
+        if types <= {"int", "None"} and value != int(value):
+            raise BadInput(f"{what}: {key}={value!r}; give a whole number.")
+        if types <= {"str", "None"} and type(value) is int:
+            options[key] = str(value)  # a name in digits, as those of a Sequential's parts are
+        elif types <= {"str", "None"} and not isinstance(value, str):
+            raise BadInput(f"{what}: {key}={value!r}; give a name.")
+        if types == {"bool"} and not isinstance(value, bool):
+            raise BadInput(f"{what}: {key}={value!r}; give true or false.")
+    return options

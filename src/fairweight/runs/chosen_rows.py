@@ -1,4 +1,4 @@
-"""Training rows and exemplars that are chosen by what other runs found, as a value of the Spec.
+"""Choose training rows and exemplars by what other runs found.
 
     rows = {"train": {"drop": 0.1, "lowest": "ema_weighted_loss", "runs": [a Spec]}}
     rows = {"train": {"drop": 0.1, "random": 3}}                             a seed
@@ -6,14 +6,13 @@
     rows = {"train": {"file": "kept.txt", "sha256": "..."}}                  source rows that stay, one on each line
     rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
-The runs and files named lie beside the run that asks; several runs are averaged. Ties go to the lower EMA loss, then
-to the lower row; with "ties": {"random": 3}, a seed, to chance, and with "ties": "learned" to those with fewer
-mistakes, which of samples that were never forgotten are those learned earliest. Chosen exemplars stay in train.
+The runs and files named lie beside the run that asks; several runs are averaged. Ties are broken by EMA loss, then by
+row; with "ties": {"random": 3}, a seed, by chance; with "ties": "learned" by fewest mistakes first. Chosen exemplars
+stay in train.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from fairweight.data import Dataset, Part
 from fairweight.errors import BadInput, MissingData
-from fairweight.runs.folder import RunFolder
+from fairweight.runs.folder import RunFolder, read_planned
 from fairweight.runs.spec import Spec
 from fairweight.sampling import generator
 from fairweight.types import Batch
@@ -45,7 +44,7 @@ _KEYS = {
 
 
 def prerequisites(spec: Spec) -> tuple[Spec, ...]:
-    """The runs that must be finished before this one can choose its rows, or take their weights."""
+    """Runs that must be finished before this one can choose its rows, or take their weights."""
     found: dict[str, Spec] = {}
     for rule in (*spec.rows.values(), spec.weights):
         while rule:
@@ -57,17 +56,33 @@ def prerequisites(spec: Spec) -> tuple[Spec, ...]:
 
 
 def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
-    """The dataset with the training rows and exemplars that the Spec asks for."""
+    """Restrict the dataset to the training rows, and give it the exemplars, that the Spec asks for."""
     strange = sorted(set(spec.rows) - set(_KEYS))
     if strange:
         raise BadInput(f"rows has no part {strange[0]!r}; it chooses train, exemplar or both.")
     for part, rule in spec.rows.items():
         _check(part, rule)
-    new = dataset
+    new, train, rows = dataset, dataset.train, dataset.rows["train"]
     if "exemplar" in spec.rows:
-        new = _with_exemplars(new, _exemplars(dataset, spec.rows["exemplar"], beside))
+        index = _exemplars(dataset, spec.rows["exemplar"], beside)
+        new = replace(
+            new,
+            exemplar=_taken(train, index),
+            rows={**new.rows, "exemplar": rows[index]},
+            notes=(*new.notes, f"Exemplar set: {len(index):,} rows of train, where they stay, chosen by other runs."),
+        )
     if "train" in spec.rows:
-        new = _restricted(new, ~_dropped(dataset, spec.rows["train"], beside))
+        index = torch.nonzero(~_dropped(dataset, spec.rows["train"], beside)).flatten()
+        new = replace(
+            new,
+            train=_taken(train, index),
+            rows={**new.rows, "train": rows[index]},
+            true_labels=None if dataset.true_labels is None else dataset.true_labels[index],
+            notes=(
+                *new.notes,
+                f"Train: {len(index):,} of {len(train):,} rows stay, chosen by other runs or at random.",
+            ),
+        )
     return new
 
 
@@ -91,113 +106,80 @@ def _check(part: str, rule: Mapping[str, Any]) -> None:
 
 
 def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
-    """Which training samples go."""  # [N] bool
+    """Mask of the training samples that go."""  # [N] bool
     if "file" in rule:
-        return ~torch.isin(dataset.rows["train"], _listed(rule, beside))
-    count = len(dataset.train)
-    size = round(float(rule["drop"]) * count)
-    gone = torch.zeros(count, dtype=torch.bool)
+        path = Path(rule["file"]) if beside is None else beside / rule["file"]
+        content = read_planned(path, rule["sha256"], "lists the rows to train on")
+        listed = torch.tensor([int(line) for line in content.decode().split()], dtype=torch.int64)
+        return ~torch.isin(dataset.rows["train"], listed)
     labels = dataset.train.labels.cpu()
+    gone = torch.zeros(len(labels), dtype=torch.bool)
+    wanted = None  # [K] how many of each class go; None: the first of all
     if "random" in rule:
-        order = torch.randperm(count, generator=generator("subset", int(rule["random"])))
-        if rule.get("like") is None:
-            gone[order[:size]] = True
-            return gone
-        _check("train", rule["like"])
-        wanted = torch.bincount(labels[_dropped(dataset, rule["like"], beside)], minlength=len(dataset.label_names))
+        order = torch.randperm(len(labels), generator=generator("subset", int(rule["random"])))
+        if like := rule.get("like"):
+            _check("train", like)
+            wanted = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=len(dataset.label_names))
     else:
         order = _order(dataset, rule, beside)
-        if rule.get("within", "all") == "all":
-            gone[order[:size]] = True
-            return gone
-        sizes = torch.bincount(labels, minlength=len(dataset.label_names))
-        wanted = (sizes.double() * float(rule["drop"])).round().long()
-    for label, number in enumerate(wanted.tolist()):
-        gone[order[labels[order] == label][:number]] = True
+        if rule.get("within", "all") != "all":
+            sizes = torch.bincount(labels, minlength=len(dataset.label_names))
+            wanted = (sizes.double() * float(rule["drop"])).round().long()
+    if wanted is None:
+        gone[order[: round(float(rule["drop"]) * len(labels))]] = True
+    else:
+        for label, number in enumerate(wanted.tolist()):
+            gone[order[labels[order] == label][:number]] = True
     return gone
-
-
-def _listed(rule: Mapping[str, Any], beside: Path | None) -> Tensor:
-    """The source rows that a file lists."""  # [K]
-    path = Path(rule["file"]) if beside is None else beside / rule["file"]
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise MissingData(f"{path}, which lists the rows to train on, cannot be read ({error.strerror}).") from error
-    if hashlib.sha256(content).hexdigest() != rule["sha256"]:
-        raise BadInput(f"{path} has changed since the run was planned; plan it again.")
-    return torch.tensor([int(line) for line in content.decode().split()], dtype=torch.int64)
 
 
 def _exemplars(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
     """Positions in train of the exemplars."""  # [E]
-    size = int(rule["size"])
+    size, classes = int(rule["size"]), len(dataset.label_names)
     order = _order(dataset, rule, beside)
     if not rule.get("balanced", True):
         return order[:size].sort().values
     labels = dataset.train.labels.cpu()
-    each, rest = divmod(size, len(dataset.label_names))
-    if rest or not each:
-        raise BadInput(f"rows.exemplar.size is {size} for {len(dataset.label_names)} classes; give a multiple.")
-    picked = [order[labels[order] == label][:each] for label in range(len(dataset.label_names))]
+    if size % classes or size < classes:
+        raise BadInput(f"rows.exemplar.size is {size} for {classes} classes; give a multiple.")
+    picked = [order[labels[order] == label][: size // classes] for label in range(classes)]
     return torch.cat(picked).sort().values
 
 
 def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
     """Positions in train from the lowest by the rule's measure to the highest."""  # [N]
+    import numpy as np
+
     if beside is None:
         raise MissingData("rows are chosen by what other runs found; train into a folder that lies beside theirs.")
     specs = [Spec.from_dict(values) for values in rule.get("runs", ())]
     if not specs:
         raise BadInput("rows.lowest is measured by other runs; name them with 'runs'.")
     rows = dataset.rows["train"].numpy()
-    columns = (str(rule["lowest"]), "ema_loss", *(["mistakes"] if rule.get("ties") == "learned" else []))
-    totals = torch.zeros(3, len(rows), dtype=torch.float64)  # the measure, and what breaks ties
+    by_mistakes = rule.get("ties") == "learned"
+    # The measure first, then what breaks ties.
+    totals = dict.fromkeys((str(rule["lowest"]), *["mistakes"] * by_mistakes, "ema_loss"), np.zeros(len(rows)))
     for spec in specs:
         weights = RunFolder(beside / spec.folder_name).read_weights().set_index("row").reindex(rows)
-        for place, column in enumerate(columns):
+        for column in totals:
             if column not in weights:
                 raise BadInput(f"the run {spec.folder_name} is of another version and has no {column}; train it again.")
-            values = torch.tensor(weights[column].to_numpy(dtype="float64"))
-            if bool(values.isnan().any()):
+            values = weights[column].to_numpy(dtype="float64")
+            if np.isnan(values).any():
                 raise BadInput(
-                    f"the run {spec.folder_name} has no {column} for {int(values.isnan().sum())} of these rows; name a "
+                    f"the run {spec.folder_name} has no {column} for {np.isnan(values).sum()} of these rows; name a "
                     "run on the same rows, of a method that keeps it."
                 )
-            totals[place] += values
-    if isinstance(rule.get("ties"), Mapping):
-        order = torch.randperm(len(rows), generator=generator("ties", int(rule["ties"]["random"])))
-    else:
-        order = torch.argsort(totals[1], stable=True)
-        order = order[torch.argsort(totals[2][order], stable=True)]
-    return order[torch.argsort(totals[0][order], stable=True)]
-
-
-def _restricted(dataset: Dataset, stays: Tensor) -> Dataset:
-    index = torch.nonzero(stays).flatten()
-    true_labels = None if dataset.true_labels is None else dataset.true_labels[index]
-    note = f"Train: {len(index):,} of {len(stays):,} rows stay, chosen by what other runs found or at random."
-    return replace(
-        dataset,
-        train=_taken(dataset.train, index),
-        rows={**dataset.rows, "train": dataset.rows["train"][index]},
-        true_labels=true_labels,
-        notes=(*dataset.notes, note),
-    )
-
-
-def _with_exemplars(dataset: Dataset, index: Tensor) -> Dataset:
-    note = f"Exemplar set: {len(index):,} rows of train, where they stay, chosen by what other runs found."
-    return replace(
-        dataset,
-        exemplar=_taken(dataset.train, index),
-        rows={**dataset.rows, "exemplar": dataset.rows["train"][index]},
-        notes=(*dataset.notes, note),
-    )
+            totals[column] = totals[column] + values
+    keys = list(totals.values())
+    if isinstance(ties := rule.get("ties"), Mapping):
+        drawn = torch.randperm(len(rows), generator=generator("ties", int(ties["random"])))
+        keys[1:] = [drawn.argsort().numpy()]
+    return torch.from_numpy(np.lexsort(keys[::-1]))  # its last key counts most
 
 
 def _taken(part: Part, index: Tensor) -> Part:
-    """The samples at these positions, numbered anew from 0."""
+    """Take the samples at these positions, numbered anew from 0."""
     if isinstance(part, Batch):
         return replace(part.take(index), rows=None)
     groups = None if part.groups is None else part.groups[index]

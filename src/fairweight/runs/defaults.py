@@ -1,58 +1,82 @@
-"""What suits a data set where the user said nothing; what it gives is measured by benchmarks/tabular.py."""
+"""Choose what a user left open by what the data looks like; measured by benchmarks/tabular.py, tabular_choice.py."""
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from fairweight import catalog
 from fairweight.data import Dataset
-from fairweight.methods import Reweighter
-from fairweight.runs.build import hidden_for, suited
-from fairweight.runs.method_defaults import suited_options
+from fairweight.runs.build import default_network, default_widths
 from fairweight.runs.spec import Spec
 from fairweight.types import Cells, Samples
 
 STEPS = 3_000  # of a small network: as many epochs as make up so many steps, within bounds
 EXEMPLARS = 128  # in a batch, shared out evenly over the cells, within bounds
+STRENGTH = 0.3  # of the term that compares groups, beside the mean loss
+TIED_RATE = 0.03  # of the score step where cells share scores: a shared score moves at every step, a sample's own once
 
 
 def with_defaults(spec: Spec, dataset: Dataset, asked: Mapping[str, Any], device: str = "cpu") -> Spec:
-    """The Spec with what suits its data, method and device; `asked` are its fields that the user has set."""
-    suits = _training(dataset, asked, device)
-    chosen = {**suits, **asked, "network": suits["network"]}
+    """Fill in the Spec for its data, method and device; `asked` are its fields that the user has set."""
+    usual = _training(dataset, asked, device)
+    chosen = {**usual, **asked, "network": usual["network"]}
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
-    suited_to_method = suited_options(spec.method, classes, groups=groups, train_groups=knows_groups(dataset.train))
-    chosen["method_options"] = _over(suited_to_method, asked.get("method_options", {}))
+    options = method_defaults(spec.method, classes, groups=groups, train_groups=knows_groups(dataset.train))
+    chosen["method_options"] = _over(options, asked.get("method_options", {}))
     if dataset.validation is None:
         chosen["early_stopping"] = {}
     return spec.with_(**chosen)
 
 
-def _over(suited: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for over what suits; of a part such as score_step, unless another is named, the rest stays."""
-    found = {**suited, **asked}
+def method_defaults(method: str, classes: int, *, groups: bool, train_groups: bool = True) -> dict[str, Any]:
+    """Objective, ties and score step as plain values; none for methods without scores, which have their paper's.
+
+    Where groups stand beside the label, the objective is the mean loss at natural shares, so that a gap is not closed
+    by giving up accuracy everywhere, plus a term that compares groups; samples of a cell share a score besides their
+    own. Where the label stands for the group, the method's own defaults are the ones that were chosen for it.
+    """
+    known = inspect.signature(catalog.load("methods", method)).parameters
+    if not {"objective", "tie", "score_step"} <= set(known) or not groups:
+        return {}
+    chosen: dict[str, Any] = {"objective": f"mean + {STRENGTH:g} * {comparing_term(classes, groups=True)}"}
+    if train_groups:
+        chosen |= {"tie": "cell", "score_step": {"name": "adaptive", "rate": TIED_RATE}}
+    return chosen
+
+
+def comparing_term(classes: int, *, groups: bool) -> str:
+    """Objective that compares groups: by true positive rate, by losses within each label, or the labels' losses."""
+    if not groups:
+        return "variance"
+    return "equal-opportunity-rate" if classes == 2 else "equal-odds"
+
+
+def knows_groups(samples: Samples) -> bool:
+    """True if any sample's group is known."""
+    return samples.groups is not None and bool((samples.groups >= 0).any())
+
+
+def _over(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what was asked over the defaults; a part such as score_step keeps the rest unless another kind is named."""
+    found = {**usual, **asked}
     for key, value in asked.items():
-        usual = suited.get(key)
-        if (
-            isinstance(value, Mapping)
-            and isinstance(usual, Mapping)
-            and value.get("name", usual["name"]) == usual["name"]
-        ):
-            found[key] = {**usual, **value}
+        part = usual.get(key)
+        if isinstance(value, Mapping) and isinstance(part, Mapping) and value.get("name", part["name"]) == part["name"]:
+            found[key] = {**part, **value}
     return found
 
 
 def _training(dataset: Dataset, asked: Mapping[str, Any], device: str) -> dict[str, Any]:
     size, shape = len(dataset.train), dataset.input_shape
-    network: dict[str, Any] = {"name": suited(dataset.preprocessing), **asked.get("network", {})}
+    network: dict[str, Any] = {"name": default_network(dataset.preprocessing), **asked.get("network", {})}
     if network["name"] == "mlp":
-        network = {"hidden": list(hidden_for(dataset.preprocessing)), **network}
+        network = {"hidden": list(default_widths(dataset.preprocessing)), **network}
     elif network["name"] == "resnet18" and device == "cpu":  # a narrow one, some hundred times cheaper
         network = {"width": 16, "stem": "large" if shape[-1] >= 64 else "small", **network}
-    cells = cells_of(dataset.exemplar)
-    common = {"network": network, "per_cell": _per_cell(cells)}
+    common = {"network": network, "per_cell": _per_cell(Cells.of(dataset.exemplar.labels, dataset.exemplar.groups))}
     if network["name"] == "resnet18":
         large = size >= 10_000
         epochs = int(asked.get("epochs", 15 if device == "cpu" else 30))
@@ -85,57 +109,3 @@ def _per_cell(cells: Cells) -> int:
     """Exemplars of each cell in a step: an even part of the batch, and no more than the largest cell has."""
     part = min(32, max(3, EXEMPLARS // max(1, len(cells))))
     return min(part, max(cells.counts, default=part))
-
-
-def knows_groups(samples: Samples) -> bool:
-    """Whether any sample's group is known."""
-    return samples.groups is not None and bool((samples.groups >= 0).any())
-
-
-def cells_of(samples: Samples) -> Cells:
-    """Label and group of every sample, or the label alone."""
-    return Cells.of(samples.labels, samples.groups)
-
-
-def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
-    """The settings of a run, a line each, for people."""
-    options = dict(spec.method_options)
-    method = [spec.method if options or spec.weights else f"{spec.method}, with its own defaults"]
-    method += [f"the weights of {spec.weights['file']}"] if "file" in spec.weights else []
-    if "objective" in options:
-        method.append(f"objective {options.pop('objective')}")
-    if options.get("tie"):
-        method.append(f"scores shared by {options.pop('tie')}")
-    method += [f"{key} {_plain(value)}" for key, value in options.items()]
-    network = {key: value for key, value in spec.network.items() if key != "name"}
-    optimizer = [spec.optimizer, f"learning rate {spec.lr:g}"]
-    optimizer += [f"weight decay {spec.weight_decay:g}"] if spec.weight_decay else []
-    optimizer += [f"{spec.schedule['name']} schedule"] if spec.schedule else []
-    epochs = f"{spec.epochs}, and the last one's model is kept"
-    if spec.early_stopping:
-        patience, metric = int(spec.early_stopping["patience"]), spec.early_stopping["metric"]
-        stops = f", stops after {patience} without a better one" if patience < spec.epochs else ""
-        epochs = f"up to {spec.epochs}{stops}; the best on validation ({metric}) is kept"
-    draws = "exemplar" in cast(type[Reweighter], catalog.load("methods", spec.method)).needs
-    exemplars = f"; exemplars: {spec.per_cell} of each of {len(cells_of(dataset.exemplar))} cells at every step"
-    exemplars += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
-    search = {key: value for key, value in spec.search.items() if key != "name"}
-    searched = [f"{spec.search['name']} over many trainings"] if spec.search else []
-    searched += [f"{key} {_plain(value)}" for key, value in search.items()]
-    return {
-        "method": ", ".join(method),
-        **({"search": ", ".join(searched)} if searched else {}),
-        "network": ", ".join([str(spec.network["name"]), *(f"{key} {_plain(v)}" for key, v in network.items())]),
-        "optimizer": ", ".join(optimizer),
-        "epochs": epochs,
-        "batch": f"{spec.batch_size} rows" + exemplars * draws + "; flips and shifts" * spec.augment,
-        "seed": str(spec.seed),
-    }
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return " ".join(f"{key} {_plain(item)}" if key != "name" else str(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return "-".join(map(str, value))
-    return str(value)

@@ -1,4 +1,4 @@
-"""Weights that other runs have learned, as a value of the Spec, for a second training with them fixed.
+"""Weights that other runs have learned, for a second training with them fixed.
 
     weights = {"runs": [a Spec]}                                    several runs are averaged
     weights = {"file": "weights.parquet", "sha256": "..."}          what a run has written
@@ -9,7 +9,6 @@ were held out, count like the mean of their label and group there.
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, MissingData
-from fairweight.runs.folder import RunFolder
+from fairweight.errors import BadInput
+from fairweight.runs.folder import RunFolder, read_planned
 from fairweight.runs.spec import Spec
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
-    """What each training sample counts."""  # [N]
+    """Weight of each training sample."""  # [N]
     frames = _frames(spec.weights, beside)
     total = torch.zeros(len(dataset.train), dtype=torch.float64)
     for name, frame in frames.items():
@@ -36,20 +35,16 @@ def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
         weights = torch.tensor(found["weight"].to_numpy(dtype="float64"))  # [N] NaN: not of that run's rows
         if not bool(weights.isfinite().any()):
             raise BadInput(f"{name} has no weight for any of these rows; name a run of the same data, with weights.")
-        total += _filled(weights, dataset)
+        total += filled_by_cell(weights, dataset.train.labels, dataset.train.groups)
     return total / len(frames)
 
 
 def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The table, where it is one that a run writes; weights may be missing of all rows, not of some."""
+    """Refuse a table that no run writes; weights may be missing of all rows, not of some."""
     from pandas.api.types import is_numeric_dtype
 
-    whole = len(frame) > 0 and {"row", "label", "weight"} <= set(frame)
-    if (
-        not whole
-        or not all(is_numeric_dtype(frame[key]) for key in ("row", "weight"))
-        or frame["row"].duplicated().any()
-    ):
+    numeric = all(key in frame and is_numeric_dtype(frame[key]) for key in ("row", "weight"))
+    if not numeric or frame.empty or "label" not in frame or frame["row"].duplicated().any():
         raise BadInput(f"{name} is not as a run writes it; train that run again.")
     weights = torch.tensor(frame["weight"].to_numpy(dtype="float64"))  # [N]
     strange = int((~(weights.isfinite() & (weights >= 0))).sum())
@@ -59,20 +54,16 @@ def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     return frame
 
 
-def _filled(weights: Tensor, dataset: Dataset) -> Tensor:
-    """The weights with the mean of each label and group where there is none; where the cell has none, of the label."""
-    labels = dataset.train.labels.cpu()
-    groups = torch.zeros_like(labels) if dataset.train.groups is None else dataset.train.groups.cpu().clamp_min(-1) + 1
-    known = weights.isfinite()
-    for key in (labels * (int(groups.max()) + 1) + groups, labels, torch.zeros_like(labels)):
-        missing = ~weights.isfinite()
-        if not bool(missing.any()):
-            break
-        size = int(key.max()) + 1
-        sums = torch.zeros(size, dtype=weights.dtype).index_add(0, key[known], weights[known])
-        means = sums / torch.bincount(key[known], minlength=size)  # NaN where a key has no row with a weight
-        weights = torch.where(missing, means[key], weights)
-    return weights
+def filled_by_cell(weights: Tensor, labels: Tensor, groups: Tensor | None) -> Tensor:
+    """Replace NaN by the mean weight of the sample's label and group, else of its label, else of all."""  # [N]
+    import pandas as pd
+
+    codes = torch.zeros_like(labels) if groups is None else groups
+    frame = pd.DataFrame({"weight": weights.numpy(), "label": labels.cpu().numpy(), "group": codes.cpu().numpy()})
+    filled = frame["weight"]
+    for keys in (["label", "group"], ["label"]):
+        filled = filled.fillna(frame.groupby(keys)["weight"].transform("mean"))
+    return torch.tensor(filled.fillna(frame["weight"].mean()).to_numpy())
 
 
 def _frames(rule: Mapping[str, Any], beside: Path) -> dict[str, pd.DataFrame]:
@@ -85,12 +76,5 @@ def _frames(rule: Mapping[str, Any], beside: Path) -> dict[str, pd.DataFrame]:
     import pandas as pd
 
     path = beside / rule["file"]
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise MissingData(
-            f"{path}, which holds the weights to train with, cannot be read ({error.strerror})."
-        ) from error
-    if hashlib.sha256(content).hexdigest() != rule["sha256"]:
-        raise BadInput(f"{path} has changed since the run was planned; plan it again.")
+    content = read_planned(path, rule["sha256"], "holds the weights to train with")
     return {str(path): pd.read_parquet(io.BytesIO(content))}

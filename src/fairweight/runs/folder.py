@@ -1,7 +1,9 @@
-"""A run's folder: what determines it, its log, its numbers, a row per training sample, and the model."""
+"""Read and write a run's folder: what determines it, its log, its numbers, a row per sample, and the model."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -15,7 +17,6 @@ from fairweight.data import Dataset, Preprocessing, preprocessing_from
 from fairweight.errors import BadInput, FolderRefused, MissingData, option
 from fairweight.metagradient.passes import unwrap
 from fairweight.methods import Reweighter
-from fairweight.runs.final_predictions import Opinions
 from fairweight.runs.spec import Spec
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
@@ -48,22 +49,22 @@ class RunFolder:
 
     @property
     def beside(self) -> Path:
-        """The folder that it lies in, with the runs beside it; "." and ".." have it in no name."""
+        """The folder that it lies in, with the runs beside it."""
+        # "." and ".." have it in no name
         return self.path.resolve().parent if self.path.name in ("", "..") else self.path.parent
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end: its numbers are written last."""
+        """True if the run came to its end: its numbers are written last."""
         return (self.path / METRICS).is_file()
 
     @property
     def started(self) -> bool:
-        """Whether a run was begun here."""
         return (self.path / RUN).is_file()
 
     @property
     def resumable(self) -> bool:
-        """Whether there is anything to take up: a checkpoint, or a finished run."""
+        """True if there is a checkpoint or a finished run."""
         return self.finished or (self.path / CHECKPOINT).is_file()
 
     def clear(self) -> None:
@@ -72,10 +73,7 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
 
     def holds(self, spec: Spec, dataset: Dataset | None = None) -> bool:
-        """Whether the run that stands here, finished or not, is the Spec's, and of the same rows where they are given.
-
-        A Spec names its file; only the data knows whether what is in the file has changed.
-        """
+        """True if the run that stands here, finished or not, is the Spec's, and of the same data if given."""
         if not self.started:
             return False
         found = self.read(RUN)
@@ -84,7 +82,7 @@ class RunFolder:
         return dataset is None or found.get("data", {}).get("fingerprint") == dataset.fingerprint
 
     def make(self) -> None:
-        """Create the folder, or say in a sentence why not; one that is there must take files."""
+        """Create the folder, or refuse one that takes no files."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -95,7 +93,6 @@ class RunFolder:
             raise FolderRefused(f"{self.path} cannot be written to; choose another folder with {option('out')}.")
 
     def read(self, name: str) -> dict[str, Any]:
-        """A JSON file of the folder."""
         path = self.path / name
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -108,18 +105,20 @@ class RunFolder:
         return values
 
     def read_spec(self) -> Spec:
-        """What determines the run."""
         values = self.read(RUN).get("spec")
         if not isinstance(values, dict) or "source" not in values:
             raise BadInput(f"{self.path / RUN} is not as a run writes it; train that run again.")
         return Spec.from_dict(values)
 
     def write(self, name: str, values: dict[str, Any]) -> None:
-        """A JSON file of the folder."""
         state.write_atomically(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
 
+    def write_run(self, spec: Spec, dataset: Dataset, about: Mapping[str, Any]) -> None:
+        """Write what determines the run, the data that was found, and where it is trained."""
+        data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
+        self.write(RUN, {"spec": spec.to_dict(), "fingerprint": spec.fingerprint, "data": data, **about})
+
     def write_model(self, model: nn.Module) -> None:
-        """The model's parameters and buffers."""
         from safetensors.torch import save
 
         kept = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in unwrap(model).state_dict().items()}
@@ -132,11 +131,11 @@ class RunFolder:
         model.load_state_dict(load_file(self.path / MODEL))
 
     def read_preprocessing(self) -> Preprocessing:
-        """The way from new rows to inputs, as it was fixed on this run's train rows."""
+        """Read the way from new rows to inputs, as it was fixed on this run's train rows."""
         return preprocessing_from(self.read(PREPROCESSING))
 
     def write_logits(self, parts: Mapping[str, tuple[Samples, Tensor]]) -> None:
-        """The final model's logits on each part, with labels and groups: what a moved threshold is computed from."""
+        """Write the final model's logits on each part, with labels and groups."""
         kept = {
             name: {"logits": found, "labels": samples.labels, "groups": samples.groups}
             for name, (samples, found) in parts.items()
@@ -144,7 +143,7 @@ class RunFolder:
         state.save(kept, self.path / LOGITS)
 
     def read_logits(self, part: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Logits [N, K], labels [N] and groups [N] of a part."""
+        """Read logits [N, K], labels [N] and groups [N] of a part."""
         path = self.path / LOGITS
         if not path.is_file():
             raise MissingData(f"{path} is not there; delete {self.path} and run the training again.")
@@ -155,23 +154,35 @@ class RunFolder:
         return kept["logits"], kept["labels"], kept["groups"]
 
     def write_weights(
-        self, dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics, said: Opinions | None = None
+        self, dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics, predictions: Mapping[str, Tensor]
     ) -> None:
-        """A row per training sample: row, label, group, score, weight, what happened to it, what the model says."""
-        self._write_frame(WEIGHTS, weight_columns(dataset, reweighter, dynamics, said), dataset)
+        """Write a row per training sample: row, label, group, score, weight, history and what the model predicts."""
+        train = dataset.train
+        nan = torch.full((len(train),), torch.nan)
+        scores, weights = reweighter.scores, reweighter.weights()
+        columns = {
+            "row": dataset.rows["train"],
+            "label": train.labels,
+            "group": train.groups if train.groups is not None else train.labels,
+            "score": nan if scores is None else scores,
+            "weight": nan if weights is None else weights,
+            **dynamics.table(),
+            **predictions,
+        }
+        if dataset.true_labels is not None:
+            columns["true_label"] = dataset.true_labels
+        self._write_frame(WEIGHTS, columns, dataset)
         if paths := dynamics.paths():
             state.save(paths, self.path / PATHS)
 
-    def write_predictions(self, dataset: Dataset, said: Opinions) -> None:
-        """A row per test sample: row, label, group and what the model says."""
+    def write_predictions(self, dataset: Dataset, predictions: Mapping[str, Tensor]) -> None:
+        """Write a row per test sample: row, label, group and what the model predicts."""
         test = dataset.test
         groups = {} if test.groups is None else {"group": test.groups}
-        columns = {"row": dataset.rows["test"], "label": test.labels, **groups, **_said(said)}
+        columns = {"row": dataset.rows["test"], "label": test.labels, **groups, **predictions}
         self._write_frame(PREDICTIONS, columns, dataset)
 
     def _write_frame(self, name: str, tensors: dict[str, Tensor], dataset: Dataset) -> None:
-        import io
-
         import pandas as pd
 
         columns = {key: t.detach().cpu().numpy() for key, t in tensors.items()}
@@ -185,14 +196,13 @@ class RunFolder:
         state.write_atomically(self.path / name, out.getvalue())
 
     def read_weights(self) -> pd.DataFrame:
-        """The row per training sample."""
         found = self._read_frame(WEIGHTS)
         if found is None:
             raise MissingData(f"{self.path / WEIGHTS} is not there; give the folder of a finished run.")
         return found
 
     def read_predictions(self) -> pd.DataFrame | None:
-        """The row per test sample, where the run kept it."""
+        """Read the row per test sample, where the run kept it."""
         return self._read_frame(PREDICTIONS)
 
     def _read_frame(self, name: str) -> pd.DataFrame | None:
@@ -207,7 +217,7 @@ class RunFolder:
             raise BadInput(f"{path} cannot be read ({error}); run the training again.") from error
 
     def read_paths(self, name: str = "scores") -> tuple[Tensor, Tensor] | None:
-        """Rows [P] and their scores (or weights) after each epoch [epochs, P], where the method has any that move."""
+        """Read rows [P] and their scores (or weights) after each epoch [epochs, P], where the method moves any."""
         path = self.path / PATHS
         if not path.is_file():
             return None
@@ -215,30 +225,16 @@ class RunFolder:
         return (kept["rows"], kept[name].float()) if name in kept else None
 
     def drop_checkpoint(self) -> None:
-        """A finished run needs none."""
+        """Delete the checkpoint: a finished run needs none."""
         (self.path / CHECKPOINT).unlink(missing_ok=True)
 
 
-def weight_columns(
-    dataset: Dataset, reweighter: Reweighter, dynamics: Dynamics, said: Opinions | None = None
-) -> dict[str, Tensor]:
-    """The columns of weights.parquet."""  # [N] each
-    train = dataset.train
-    nan = torch.full((len(train),), torch.nan)
-    scores, weights = reweighter.scores, reweighter.weights()
-    columns = {
-        "row": dataset.rows["train"],
-        "label": train.labels,
-        "group": train.groups if train.groups is not None else train.labels,
-        "score": nan if scores is None else scores,
-        "weight": nan if weights is None else weights,
-        **dynamics.table(),
-        **({} if said is None else _said(said)),
-    }
-    if dataset.true_labels is not None:
-        columns["true_label"] = dataset.true_labels
-    return columns
-
-
-def _said(said: Opinions) -> dict[str, Tensor]:
-    return {"predicted": said.predicted, "probability": said.probability, "suggested": said.suggested}
+def read_planned(path: Path, sha256: str, what: str) -> bytes:
+    """Read a file that a Spec names; refuse one that has changed since."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise MissingData(f"{path}, which {what}, cannot be read ({error.strerror}).") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise BadInput(f"{path} has changed since the run was planned; plan it again.")
+    return content

@@ -1,7 +1,8 @@
-"""A user's own model from the words MODULE:MODEL, and inputs that it takes."""
+"""Load a user's own model from MODULE:MODEL, and make inputs that it takes."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import sys
@@ -12,21 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, option
+from fairweight.metagradient.passes import call
+from fairweight.training.predict import evaluating
 from fairweight.types import Batch
 
 
 def named_object(words: str) -> Any:
-    """What MODULE:NAME names; MODULE is importable from here, or a path to a .py file."""
+    """Import what MODULE:NAME names; MODULE is importable from here, or a path to a .py file."""
     module, colon, name = words.rpartition(":")
     if not colon or not module or not name:
         raise BadInput(f"{words!r} names no model; write MODULE:MODEL, such as my_package.models:Net or net.py:Net.")
     try:
-        loaded = _from_file(Path(module)) if module.endswith(".py") else _from_here(module)
+        found = _from_file(Path(module)) if module.endswith(".py") else _from_here(module)
     except (ImportError, OSError, SyntaxError) as error:
         raise BadInput(
             f"{module} cannot be imported ({error}); run from its folder, or give the path of its file."
         ) from error
-    found = loaded
     for part in name.split("."):
         if not hasattr(found, part):
             raise BadInput(f"{module} has no {name!r}; give the name of a class, a function or a model in it.")
@@ -50,67 +52,67 @@ def _from_file(path: Path) -> Any:
 
 
 def model_from(words: str) -> nn.Module:
-    """The model itself, or what the named class or function makes without arguments."""
+    """Make the model by the named class or function; a model itself is copied, so that each training has its own."""
     found = named_object(words)
-    if not isinstance(found, nn.Module):
-        try:
-            found = found()
-        except TypeError as error:
-            raise BadInput(
-                f"{words} cannot be made without arguments ({error}); name a function that makes it."
-            ) from error
-    if not isinstance(found, nn.Module):
-        raise BadInput(
-            f"{words} gives a {type(found).__name__}, not a torch.nn.Module; name a model, or what makes one."
-        )
-    return found
+    if isinstance(found, nn.Module):
+        return copy.deepcopy(found)
+    try:
+        made = found()
+    except TypeError as error:
+        raise BadInput(f"{words} cannot be made without arguments ({error}); name a function that makes it.") from error
+    if not isinstance(made, nn.Module):
+        kind = type(made).__name__
+        raise BadInput(f"{words} gives a {kind}, not a torch.nn.Module; name a model, or what makes one.")
+    return made
+
+
+def check_outputs(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Refuse a model that does not take inputs of the shape or does not score so many classes."""
+    refused = f"{name} does not take inputs of shape {shape}"
+    found = _logits(model, torch.zeros(2, *shape), 2, refused, "write it for that shape")
+    width = 2 if found.ndim == 1 or found.shape[1] == 1 else found.shape[1]
+    if width != classes:
+        raise BadInput(f"{name} scores {width} classes and the label has {classes}; give it {classes} outputs.")
+
+
+def _logits(model: nn.Module, inputs: Any, size: int, refused: str, way_out: str) -> Tensor:
+    try:
+        with torch.no_grad(), evaluating(model):
+            return call(model, inputs, size)
+    except (RuntimeError, TypeError, IndexError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise BadInput(f"{refused} ({first}); {way_out}.") from error
 
 
 def example_inputs(model: nn.Module, batch: int, shape: tuple[int, ...] | None, words: str | None) -> Any:
-    """Inputs for so many samples: from a named function of their number, of a shape, or by the model's first layer."""
+    """Make inputs for so many samples: by a named function of their number, of a shape, or for the first layer."""
     if words is not None:
         return named_object(words)(batch)
     if shape is not None:
         return torch.randn(batch, *shape)
     for module in model.modules():
-        made = _for_first_layer(module, batch)
-        if made is not None:
-            return made
+        if isinstance(module, nn.Linear):
+            return torch.randn(batch, module.in_features)
+        if isinstance(module, nn.Conv2d):
+            return torch.randn(batch, module.in_channels, 32, 32)
+        if isinstance(module, nn.Conv1d):
+            return torch.randn(batch, module.in_channels, 64)
+        if isinstance(module, nn.Embedding):
+            return torch.randint(0, module.num_embeddings, (batch, 16))
+        if isinstance(module, nn.RNNBase):
+            return torch.randn(batch, 16, module.input_size)
+        if isinstance(module, nn.TransformerEncoderLayer):
+            return torch.randn(batch, 16, int(module.linear1.in_features))
     how = f"{option('shape', '3,32,32')}, or {option('inputs', 'MODULE:FUNCTION')}"
     raise BadInput(f"No layer says what inputs the model takes; give {how}.")
-
-
-def _for_first_layer(module: nn.Module, batch: int) -> Tensor | None:
-    if isinstance(module, nn.Linear):
-        return torch.randn(batch, module.in_features)
-    if isinstance(module, nn.Conv2d):
-        return torch.randn(batch, module.in_channels, 32, 32)
-    if isinstance(module, nn.Conv1d):
-        return torch.randn(batch, module.in_channels, 64)
-    if isinstance(module, nn.Embedding):
-        return torch.randint(0, module.num_embeddings, (batch, 16))
-    if isinstance(module, nn.RNNBase):
-        return torch.randn(batch, 16, module.input_size)
-    if isinstance(module, nn.TransformerEncoderLayer):
-        return torch.randn(batch, 16, int(module.linear1.in_features))
-    return None
 
 
 def example_batches(
     model: nn.Module, inputs: Any, exemplar_inputs: Any, size: int, exemplars: int
 ) -> tuple[Batch, Batch]:
-    """Batches with labels spread over the classes that the model gives."""
-    from fairweight.metagradient.passes import call
-    from fairweight.training.predict import evaluating
-
-    try:
-        with torch.no_grad(), evaluating(model):
-            logits = call(model, inputs, size)
-    except (RuntimeError, TypeError, IndexError) as error:
-        first = str(error).strip().split("\n")[0]
-        raise BadInput(
-            f"The model does not take these inputs ({first}); give {option('shape')} or {option('inputs')}."
-        ) from error
+    """Make batches with labels spread over the classes that the model gives."""
+    way_out = f"give {option('shape')} or {option('inputs')}"
+    logits = _logits(model, inputs, size, "The model does not take these inputs", way_out)
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
     labels = torch.arange(size, device=logits.device) % classes
     held = torch.arange(exemplars, device=logits.device) % classes

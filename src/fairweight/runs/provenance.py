@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, device, commit, command."""
+"""Record where a number comes from: versions, device, commit, command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("fairweight", "torch", "numpy", "scikit-learn", "pandas", "pyarrow")
 
 
 def versions() -> dict[str, str]:
-    """Python's and those of the packages that are installed."""
+    """Versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -27,9 +27,9 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree that runs, with a plus where files differ from it; None outside a checkout.
+    """Commit of the source tree that runs, with a plus where files differ from it; None outside a checkout.
 
-    A tree that was copied without its history is told by FAIRWEIGHT_COMMIT.
+    FAIRWEIGHT_COMMIT names that of a tree that was copied without its history.
     """
     here = Path(__file__).resolve().parent
 
@@ -54,7 +54,7 @@ def commit() -> str | None:
 
 
 def device_name(device: str) -> str:
-    """The device in words."""
+    """Name of the device."""
     import torch
 
     if device.startswith("cuda"):
@@ -62,25 +62,21 @@ def device_name(device: str) -> str:
     return f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
 
 
-def _program() -> str:
-    """What was started, without where it lies."""
-    name = Path(sys.argv[0]).name
-    return "fairweight" if name in ("fairweight", "__main__.py") else name
-
-
 def provenance(device: str = "cpu") -> dict[str, Any]:
-    """All of it, for a run.json or a record."""
+    """Versions, commit, device, command and date, for a run.json or a record."""
+    program = Path(sys.argv[0]).name
+    program = "fairweight" if program == "__main__.py" else program
     return {
         "versions": versions(),
         "commit": commit(),
         "device": device_name(device),
-        "command": " ".join([_program(), *sys.argv[1:]]),
+        "command": " ".join([program, *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
 
 def of_runs(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Devices, commits and versions of what run.json files tell: a run that was found made its numbers elsewhere."""
+    """Devices, commits and versions of several run.json files: a run that was found made its numbers elsewhere."""
     every = list(runs)
     return {
         "devices": list(dict.fromkeys(str(run.get("device")) for run in every)),
@@ -90,7 +86,7 @@ def of_runs(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def all_versions(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Of each package the versions that were used, in their order: "2.11.0, 2.13.0"."""
+    """Versions of each package that were used, in their order: "2.11.0, 2.13.0"."""
     found: dict[str, dict[str, None]] = {}
     for one in several:
         for name, version in one.items():

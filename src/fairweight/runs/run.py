@@ -1,26 +1,23 @@
-"""From a Spec to a finished run folder; one that is finished is never repeated, one that was killed goes on."""
+"""Train a Spec into a run folder; a finished run is never repeated, one that was killed goes on."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairweight.data import Dataset, Part
 from fairweight.data.augment import Chain, Flip, Shift
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
-from fairweight.runs.build import network_for, optimizer_for, scheduler_for
-from fairweight.runs.build_method import method_from
-from fairweight.runs.final_predictions import opinions
+from fairweight.runs.build import Built, build, compiles
 from fairweight.runs.fixed_weights import learned_weights
-from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
-from fairweight.runs.layout import compiles, laid_out
+from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
@@ -29,9 +26,10 @@ from fairweight.training.fit import fit
 from fairweight.training.history import Dynamics
 from fairweight.training.options import FitOptions
 from fairweight.training.predict import logits
-from fairweight.types import Batch, Samples
+from fairweight.types import Batch, RunRecord, Samples
 
-_log = logging.getLogger("fairweight")
+_AT_ONCE = 8_192  # samples whose logits are held together
+SMALL = 500_000  # parameters of a network that one thread serves best
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,14 @@ def run(
     download: bool = False,
     observers: Sequence[Observer] = (),
     dataset: Dataset | None = None,
+    built: Built | None = None,
 ) -> Result:
     """Train as the Spec says into a folder, or take what is there.
 
-    dataset: the Spec's data, where the caller has read it already.
+    dataset, built: what the Spec names, where the caller has made it already.
     """
     folder = RunFolder(out)
     folder.make()
-    wanted = {"spec": spec.to_dict(), "fingerprint": spec.fingerprint}
     same = folder.holds(spec, dataset)
     if folder.finished and same:
         return Result(spec, folder, folder.read(METRICS), reused=True)
@@ -68,51 +66,23 @@ def run(
     if not same:
         folder.drop_checkpoint()  # of another run that stood here
     dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
-    found_data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
-    folder.write(RUN, {**wanted, "data": found_data, **provenance(device)})
+    folder.write_run(spec, dataset, provenance(device))
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
-
-    torch.manual_seed(spec.seed)
-    model = laid_out(network_for(dataset.preprocessing, spec.network), device)
-    optimizer = optimizer_for(model, spec, device)
-    learned = {"weights": learned_weights(dataset, spec, folder.beside)} if spec.weights else {}
-    reweighter = method_from(spec.method, {**spec.method_options, **learned}, model, len(dataset.train))
-    dynamics = Dynamics(len(dataset.train), device, decay=spec.ema_decay)
-    steps = spec.epochs * (len(dataset.train) // spec.batch_size)
-    early = [EarlyStopping(**spec.early_stopping)] if spec.early_stopping else []
-    record = fit(
-        model,
-        optimizer,
-        reweighter,
-        placed(dataset.train, device),
-        placed(dataset.exemplar, device),
-        spec.epochs,
-        [*observers, *early],
-        validation=None if dataset.validation is None else placed(dataset.validation, device),
-        scheduler=scheduler_for(optimizer, spec),
-        augment=Chain(Flip(), Shift(4)) if spec.augment else None,
-        dynamics=dynamics,
-        out=folder.path,
-        resume=True,
-        options=FitOptions(
-            batch_size=spec.batch_size,
-            per_cell=spec.per_cell,
-            exemplar_batch=spec.exemplar_batch,
-            augment_exemplars=spec.augment_exemplars,
-            seed=spec.seed,
-            clip_norm=spec.clip_norm,
-            autocast=None if spec.autocast is None else getattr(torch, spec.autocast),
-            compile=compiles(reweighter, device, steps),
-        ),
-    )
-    test, exemplar = placed(dataset.test, device), placed(dataset.exemplar, device)
-    found = {"test": (test, logits(model, test)), "exemplar": (exemplar, logits(model, exemplar))}
-    if dataset.validation is not None:
-        validation = placed(dataset.validation, device)
-        found["validation"] = (validation, logits(model, validation))
+    if built is None or not built.ready(device):
+        weights = learned_weights(dataset, spec, folder.beside) if spec.weights else None
+        built = build(spec, dataset, device, weights=weights)
+    record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
+    model, reweighter = built.model, built.reweighter
+    parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
+    found = {}
+    for name, part in parts.items():
+        if part is not None:
+            samples = placed(part, device)
+            found[name] = (samples, logits(model, samples))
+    test, said = found["test"]
     table = group_table(
         test.labels,
-        predicted(found["test"][1]),
+        predicted(said),
         test.groups,
         label_names=dataset.label_names,
         group_names=dataset.group_names if test.groups is not None else None,
@@ -123,15 +93,68 @@ def run(
         metrics["scores"] = score_numbers(reweighter.scores, dataset)
     folder.write_model(model)
     folder.write_logits(found)
-    folder.write_weights(dataset, reweighter, dynamics, opinions(model, placed(dataset.train, device)))
-    folder.write_predictions(dataset, opinions(model, test))
+    folder.write_weights(dataset, reweighter, dynamics, final_predictions(model, placed(dataset.train, device)))
+    folder.write_predictions(dataset, final_predictions(model, test))
     folder.write(METRICS, metrics)
     folder.drop_checkpoint()
     return Result(spec, folder, folder.read(METRICS), reused=False)
 
 
+def train_built(
+    built: Built, spec: Spec, dataset: Dataset, observers: Sequence[Observer] = (), *, out: Path | None = None
+) -> tuple[RunRecord, Dynamics]:
+    """Train what was built for the Spec; out: the folder of the log and the checkpoint, from which it goes on."""
+    device = built.device
+    dynamics = Dynamics(len(dataset.train), device, decay=spec.ema_decay)
+    steps = spec.epochs * (len(dataset.train) // spec.batch_size)
+    early = [EarlyStopping(**spec.early_stopping)] if spec.early_stopping else []
+    record = fit(
+        built.model,
+        built.optimizer,
+        built.reweighter,
+        placed(dataset.train, device),
+        placed(dataset.exemplar, device),
+        spec.epochs,
+        [*observers, *early],
+        validation=None if dataset.validation is None else placed(dataset.validation, device),
+        scheduler=built.scheduler,
+        augment=Chain(Flip(), Shift(4)) if spec.augment else None,
+        dynamics=dynamics,
+        out=out,
+        resume=out is not None,
+        options=FitOptions(
+            batch_size=spec.batch_size,
+            per_cell=spec.per_cell,
+            exemplar_batch=spec.exemplar_batch,
+            augment_exemplars=spec.augment_exemplars,
+            seed=spec.seed,
+            clip_norm=spec.clip_norm,
+            autocast=None if spec.autocast is None else getattr(torch, spec.autocast),
+            compile=compiles(built.reweighter, device, steps),
+        ),
+    )
+    return record, dynamics
+
+
+@contextmanager
+def one_thread(parameters: int = 0) -> Iterator[None]:
+    """Use one thread for a small network on a CPU, where more cost more than they save; then as before."""
+    before = torch.get_num_threads()
+    if parameters < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def placed(part: Part, device: str) -> Samples:
+    """Move a part of the data to the device; one that streams stays where it is and is moved batch by batch."""
+    return part.to(device) if isinstance(part, Batch) else part
+
+
 def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
-    """How the scores ended; where the true labels are known, how well a low score finds a wrong one."""
+    """Spread of the scores; where true labels are known, how well a low score finds a wrong one."""
     share = torch.softmax(scores.double(), dim=0)
     numbers = {
         "std": float(scores.std()) if len(scores) > 1 else 0.0,
@@ -148,6 +171,23 @@ def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
     return numbers
 
 
-def placed(part: Part, device: str) -> Samples:
-    """A part of the data on the device; one that streams stays where it is and is moved batch by batch."""
-    return part.to(device) if isinstance(part, Batch) else part
+def final_predictions(model: nn.Module, samples: Samples) -> dict[str, Tensor]:
+    """Predicted label, probability of the sample's own label, and best other label of every sample, in eval mode."""
+    columns: dict[str, list[Tensor]] = {"predicted": [], "probability": [], "suggested": []}
+    for start in range(0, len(samples), _AT_ONCE):
+        where = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
+        batch = samples.take(where)
+        chances = probabilities(logits(model, batch))  # [B, K]
+        labels = batch.labels.to(chances.device)[:, None]  # [B, 1]
+        columns["predicted"].append(chances.argmax(dim=1).cpu())
+        columns["probability"].append(chances.gather(1, labels).squeeze(1).cpu())
+        columns["suggested"].append(chances.scatter(1, labels, -1.0).argmax(dim=1).cpu())
+    return {name: torch.cat(parts) for name, parts in columns.items()}
+
+
+def probabilities(found: Tensor) -> Tensor:
+    """Probability of each class; one logit is that of the positive one."""  # [N, K]
+    flat = found.reshape(len(found), -1)
+    if flat.shape[1] == 1:
+        flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
+    return flat.softmax(dim=1)

@@ -1,4 +1,4 @@
-"""A run that is many trainings: LB with retraining, MOEW, JTT's two trainings.
+"""Run a Spec that is many trainings: LB with retraining, MOEW, JTT's two trainings.
 
     spec.search = {"name": "multiplier", "iterations": 15}            LB
     spec.search = {"name": "alpha", "rounds": 20, "per_round": 5, "short": {"epochs": 15}, "retrain": true}   MOEW
@@ -31,7 +31,7 @@ from fairweight.methods import Reweighter
 from fairweight.methods.label_bias import LabelBias
 from fairweight.methods.moew import MOEW
 from fairweight.metrics import group_table
-from fairweight.runs.build_method import method_from
+from fairweight.runs.build import method_from
 from fairweight.runs.folder import METRICS, RUN, RunFolder
 from fairweight.runs.run import Result, run
 from fairweight.runs.search import Candidate, Finished, Search, drive
@@ -39,7 +39,7 @@ from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
 
-STATE = "search.json"
+STATE, CANDIDATES = "search.json", "candidates"
 LOSSES = ("max_fnr", "tprd")  # what a candidate's loss may be, the usual one first
 _log = logging.getLogger("fairweight")
 
@@ -55,7 +55,7 @@ def searched(
     dataset: Dataset | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> Result:
-    """Train every candidate of the Spec's search; the folder is that of the one that the search chose."""
+    """Train every candidate of the Spec's search; the folder becomes that of the one that the search chose."""
     folder = RunFolder(out)
     folder.make()
     if folder.finished and folder.holds(spec, dataset):
@@ -65,57 +65,61 @@ def searched(
     if folder.finished or not folder.holds(spec, dataset):  # of another search, or other data, that stood here
         for name in (METRICS, STATE):
             (folder.path / name).unlink(missing_ok=True)
-        shutil.rmtree(folder.path / "candidates", ignore_errors=True)
+        shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
+
+    def trained(candidate: Candidate, observers: Sequence[Observer] = ()) -> Result:
+        options = {**search.holds, **spec.method_options, **candidate.options}
+        short = {} if candidate.full else dict(spec.search.get("short", {}))
+        one = spec.with_(search={}, method_options=options, **short)
+        return run(one, place(candidate), device=device, observers=observers, dataset=dataset)
+
+    def place(candidate: Candidate) -> Path:
+        return folder.path / CANDIDATES / f"{candidate.number:03d}"
 
     def train(candidate: Candidate) -> dict[str, Any]:
-        one = _candidate_spec(spec, candidate, search)
-        done = run(one, _place(folder, candidate.number), device=device, observers=observers, dataset=dataset)
+        done = trained(candidate, observers)
         told = _told(done, dataset, search.wanted(candidate), spec.search.get("metric", LOSSES[0]))
         return {**told, "seconds": done.metrics["run"]["seconds"]}
 
     def after(finished: Finished, done: int, total: int) -> None:
-        kept = search.outcome
         for other in search.finished:
-            if kept is None or other.candidate.number != kept.candidate.number:
-                shutil.rmtree(_place(folder, other.candidate.number), ignore_errors=True)
+            if search.outcome is None or other.candidate.number != search.outcome.candidate.number:
+                shutil.rmtree(place(other.candidate), ignore_errors=True)
         _log.info("%s: training %d of %d is done", spec.method, done, total)
         if report is not None:
             report(done, total)
 
-    found_data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
-    folder.write(RUN, {"spec": spec.to_dict(), "fingerprint": spec.fingerprint, "data": found_data})
+    folder.write_run(spec, dataset, {})
     outcome = drive(search, train, folder.path / STATE, report=after)
     # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
-    best = run(_candidate_spec(spec, outcome.candidate, search), _place(folder, outcome.candidate.number),
-               device=device, dataset=dataset)  # fmt: skip
-    return _adopted(spec, folder, best, search)
+    return _adopted(spec, folder, trained(outcome.candidate), search)
 
 
 def search_for(spec: Spec, dataset: Dataset) -> Search:
-    """The search that the Spec names."""
+    """Make the search that the Spec names."""
+    name = str(spec.search.get("name"))
     options = {key: value for key, value in spec.search.items() if key not in ("name", "short", "metric")}
     if spec.search.get("metric", LOSSES[0]) not in LOSSES:
         raise BadInput(f"search.metric is {spec.search['metric']!r}; choose from: {', '.join(LOSSES)}.")
-    kind = cast(type[Search], catalog.load("runs.search", str(spec.search.get("name"))))
+    kind = cast(type[Search], catalog.load("runs.search", name))
     if not _takes(spec.method, kind.gives):
-        others = ", ".join(name for name in catalog.names("methods") if _takes(name, kind.gives))
+        others = ", ".join(other for other in catalog.names("methods") if _takes(other, kind.gives))
         raise BadInput(
-            f"{spec.method} has no option {kind.gives!r}, which the search {spec.search['name']} finds; "
+            f"{spec.method} has no option {kind.gives!r}, which the search {name} finds; "
             f"choose {others}, or another search."
         )
-    known = [name for name in inspect.signature(kind).parameters if name not in ("args", "kwargs")]
+    known = list(inspect.signature(kind).parameters)
     if "dimension" in known:
         options.setdefault("dimension", _dimension(spec, dataset))
     if "seed" in known:
         options.setdefault("seed", spec.seed)
-    strange = sorted(set(options) - set(known))
-    if strange:
-        raise BadInput(f"the search {spec.search['name']} has no option {strange[0]!r}; it has: {', '.join(known)}.")
+    if strange := sorted(set(options) - set(known)):
+        raise BadInput(f"the search {name} has no option {strange[0]!r}; it has: {', '.join(known)}.")
     return kind(**options)
 
 
 def search_of(method: str, options: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The Spec's search for a method: what was asked, over the method's own; none where its answer is given."""
+    """A Spec's search for a method: what was asked over the method's own; none where its answer is given."""
     own = cast(type[Reweighter], catalog.load("methods", method)).search
     whole = {**own, **(asked or {})}
     if not whole:
@@ -137,21 +141,10 @@ def _takes(method: str, option: str) -> bool:
 
 
 def _dimension(spec: Spec, dataset: Dataset) -> int:
-    """How many numbers α has: one a label, or one for each number of the embedding."""
+    """Length of α: one number a label, or one for each number of the embedding."""
     if spec.method_options.get("embedding", "label") == "label":
         return len(dataset.label_names)
     return int(spec.method_options.get("dimension", inspect.signature(MOEW).parameters["dimension"].default))
-
-
-def _candidate_spec(spec: Spec, candidate: Candidate, search: Search) -> Spec:
-    options = {**search.holds, **spec.method_options, **candidate.options}
-    short = dict(spec.search.get("short", {}))
-    whole = candidate.full or not short
-    return spec.with_(search={}, method_options=options, **({} if whole else short))
-
-
-def _place(folder: RunFolder, number: int) -> Path:
-    return folder.path / "candidates" / f"{number:03d}"
 
 
 def _told(done: Result, dataset: Dataset, wanted: Sequence[str], metric: str) -> dict[str, Any]:
@@ -178,13 +171,11 @@ def _told(done: Result, dataset: Dataset, wanted: Sequence[str], metric: str) ->
 
 
 def _train_predictions(folder: RunFolder) -> Tensor:
-    """What the finished model predicts on train."""  # [N]
-    column = folder.read_weights()["predicted"]
-    return torch.tensor(column.cat.codes.to_numpy(dtype="int64"))
+    return torch.tensor(folder.read_weights()["predicted"].cat.codes.to_numpy(dtype="int64"))  # [N]
 
 
 def _adopted(spec: Spec, folder: RunFolder, best: Result, search: Search) -> Result:
-    """The chosen training's files in the folder of the whole run; its numbers last, with what the search took."""
+    """Copy the chosen training's files into the folder of the whole run; its numbers last, with the search's costs."""
     for path in best.folder.path.iterdir():
         if path.name not in (METRICS, RUN):
             shutil.copy2(path, folder.path / path.name)
@@ -196,5 +187,5 @@ def _adopted(spec: Spec, folder: RunFolder, best: Result, search: Search) -> Res
         "search": {"trainings": len(search.finished), "chosen": best.folder.path.name},
     }
     folder.write(METRICS, metrics)
-    shutil.rmtree(folder.path / "candidates", ignore_errors=True)
+    shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
     return Result(spec, folder, folder.read(METRICS), reused=False)

@@ -1,4 +1,4 @@
-"""A value that determines a run."""
+"""Spec: the value that determines a run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "wei
 
 @dataclass(frozen=True)
 class Spec:
-    """Everything that a run's result depends on, as plain values.
-
-    data: the source and what is said of it. network, optimizer, schedule: by name, with their options.
-    method: by its name in the catalog, with its options. Fields that are None take what suits the data.
-    """
+    """Everything that a run's result depends on, as plain values."""
 
     source: str
     label: str | None = None
@@ -53,9 +49,9 @@ class Spec:
     early_stopping: Mapping[str, Any] = field(default_factory=dict)  # {"metric": "loss", "patience": 5}
     seed: int = 0
     data_seed: int | None = None  # of splits and corruptions; None: the seed
-    search: Mapping[str, Any] = field(default_factory=dict)  # many trainings in one run: searched.py
-    rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay, by what other runs found: subset.py
-    weights: Mapping[str, Any] = field(default_factory=dict)  # what samples count, by other runs: learned.py
+    search: Mapping[str, Any] = field(default_factory=dict)  # many trainings in one run: run_search.py
+    rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay: chosen_rows.py
+    weights: Mapping[str, Any] = field(default_factory=dict)  # of other runs: fixed_weights.py
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
@@ -67,17 +63,14 @@ class Spec:
             raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 
     def with_(self, **changes: Any) -> Spec:
-        """The same with some fields changed."""
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         values: dict[str, Any] = json.loads(json.dumps(asdict(self), default=dict))
         return {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Spec:
-        """The Spec that to_dict described."""
         known = {f.name for f in fields(cls)}
         strange = sorted(set(values) - known)
         if strange:
@@ -86,17 +79,17 @@ class Spec:
 
     @property
     def fingerprint(self) -> str:
-        """A short name that two Specs share if and only if they are equal."""
+        """Short name that two Specs share if and only if they are equal."""
         text = json.dumps({"generation": GENERATION, **self.to_dict()}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def title(self) -> str:
-        """What to call the run beside others, for people."""
+        """Name of the run beside others, for people."""
         return "refit" if self.weights else self.method
 
     @property
     def folder_name(self) -> str:
-        """What a run's folder is called among others: readable, and its own."""
+        """Name of the run's folder among others: readable, and its own."""
         source = re.sub(r"[^\w.-]+", "-", PurePath(self.source).stem)[:40].strip("-") or "data"
         return f"{source}_{self.method}_seed{self.seed}_{self.fingerprint}"

@@ -1,9 +1,9 @@
-"""The data of a Spec."""
+"""Read the data of a Spec."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -16,11 +16,9 @@ from fairweight.runs.spec import Spec
 
 def options_from(values: Mapping[str, Any]) -> Options:
     """Options of data.load from plain values, such as a JSON file holds; corruptions are written on one line each."""
-    rest = dict(values)
-    corruptions = tuple(corruption_from(item) for item in rest.pop("corruptions", ()))
-    made = _filled(Options, rest, "data")
-    assert isinstance(made, Options)
-    return Options(**{**{f.name: getattr(made, f.name) for f in fields(made)}, "corruptions": corruptions})
+    corruptions = tuple(corruption_from(item) for item in values.get("corruptions", ()))
+    made: Options = _filled(Options, {key: value for key, value in values.items() if key != "corruptions"}, "data")
+    return replace(made, corruptions=corruptions)
 
 
 def _filled(kind: type, values: Mapping[str, Any], where: str) -> Any:
@@ -33,16 +31,14 @@ def _filled(kind: type, values: Mapping[str, Any], where: str) -> Any:
         if inner is not None and isinstance(value, Mapping):
             assert isinstance(inner, type)
             value = _filled(inner, value, f"{where}.{key}")
-        elif isinstance(value, list):
-            value = tuple(value)
-        given[key] = value
+        given[key] = tuple(value) if isinstance(value, list) else value
     return kind(**given)
 
 
 def dataset_for(
     spec: Spec, data_dir: str | Path | None = None, download: bool = False, *, beside: Path | None = None
 ) -> Dataset:
-    """The Spec's data, read and split; beside: where the runs lie that its rows are chosen from, if any are."""
+    """Read and split the Spec's data; beside: where the runs lie that its rows are chosen from, if any are."""
     dataset = load(
         spec.source,
         label=spec.label,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairweight.paper.tables import Option, Plan, Row
-from fairweight.runs.defaults import EXEMPLARS
-from fairweight.runs.method_defaults import suited_options
+from fairweight.runs.defaults import EXEMPLARS, method_defaults
 from fairweight.runs.spec import Spec
 
 PLAIN = {"name": "plain", "scale": 1.0}  # the paper's: the model's learning rate, times 1
@@ -36,7 +35,7 @@ def as_printed(plan: Plan, base: Spec, objective: Any, **options: Any) -> Spec:
 
 def as_product(base: Spec, classes: int, groups: int = 0) -> Spec:
     """What `fairweight train` does by default, with so many classes and groups."""
-    options = suited_options("forml", classes, groups=groups > 0, train_groups=groups > 0)
+    options = method_defaults("forml", classes, groups=groups > 0, train_groups=groups > 0)
     per_cell = min(32, max(3, EXEMPLARS // (classes * max(1, groups))))
     return base.with_(method="forml", method_options=options, per_cell=per_cell)
 

@@ -11,6 +11,7 @@ trained side by side and told in any order.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -43,8 +44,10 @@ class Search:
     """Proposes candidates from the results so far; subclasses write `propose` and `outcome`."""
 
     total: int  # how many trainings the search takes
+    last_is_full: bool = False  # whether it ends with a training by the whole schedule
     gives: ClassVar[str] = ""  # the option of the method that it finds
     holds: ClassVar[Mapping[str, Any]] = {}  # options that the method has in every candidate, unless told otherwise
+    length: ClassVar[str] = ""  # the argument that may change between two sittings: a search may be made longer
 
     def __init__(self) -> None:
         self._asked: list[Candidate] = []
@@ -52,38 +55,30 @@ class Search:
 
     # -- what a search writes -------------------------------------------------------------------
 
-    def settings(self) -> dict[str, Any]:
-        """All that determines the search, as plain values."""
-        raise NotImplementedError
-
     def propose(self, finished: Sequence[Finished]) -> list[Mapping[str, Any]]:
-        """The next round's options; empty when the search is over."""
+        """Options of the next round's candidates; none when the search is over."""
         raise NotImplementedError
 
     @property
     def outcome(self) -> Finished | None:
-        """The training to use, as far as the search has come."""
+        """Training to use, as far as the search has come."""
         raise NotImplementedError
 
     def wanted(self, candidate: Candidate) -> tuple[str, ...]:
-        """What the result of this training must hold."""
+        """Keys that the result of this training must hold."""
         return ()
-
-    def last_is_full(self) -> bool:
-        """Whether the search ends with a training by the whole schedule."""
-        return False
 
     # -- what everybody gets --------------------------------------------------------------------
 
     def ask(self) -> list[Candidate]:
-        """The candidates to train now: what is left of the round, or the next one; empty when the search is over."""
+        """Candidates to train now: what is left of the round, or the next one; none when the search is over."""
         left = [c for c in self._asked if c.number not in self._results]
         if left:
             return left
         first = len(self._asked)
         for k, options in enumerate(self.propose(self.finished)):
             number = first + k
-            self._asked.append(Candidate(number, dict(options), self.last_is_full() and number == self.total - 1))
+            self._asked.append(Candidate(number, dict(options), self.last_is_full and number == self.total - 1))
         return self._asked[first:]
 
     def tell(self, candidate: Candidate, result: Result) -> None:
@@ -102,8 +97,13 @@ class Search:
         """What was told, in the order of asking."""
         return [Finished(c, self._results[c.number]) for c in self._asked if c.number in self._results]
 
+    def settings(self) -> dict[str, Any]:
+        """Arguments that determine the search."""
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names if name != self.length}
+
     def state_dict(self) -> dict[str, Any]:
-        """Settings, candidates and results, ready for JSON."""
+        """Settings, candidates and results as plain values."""
         return {
             "search": type(self).__name__,
             "settings": self.settings(),
@@ -129,7 +129,7 @@ def drive(
     *,
     report: Callable[[Finished, int, int], None] | None = None,
 ) -> Finished:
-    """Train every candidate in turn and give the outcome; with a path, a search that was stopped goes on from there.
+    """Train every candidate in turn and return the outcome; with a path, a search that was stopped goes on from there.
 
     report(finished, done, total) is called after each training.
     """
@@ -157,9 +157,7 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it to start the search anew.") from error
-    if not isinstance(found, dict):
-        raise BadCheckpoint(f"{path} holds no search; delete it to start the search anew.")
-    return found
+    return found if isinstance(found, dict) else {}
 
 
 def _plain(values: dict[str, Any], number: int) -> dict[str, Any]:
@@ -175,12 +173,12 @@ def _plain(values: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def loss_of(finished: Finished) -> float | None:
-    """The training's loss; None where it failed."""
+    """Loss of the training; None where it failed."""
     value = finished.result.get("loss")
     return None if value is None else float(value)
 
 
 def best(finished: Sequence[Finished]) -> Finished | None:
-    """The training with the lowest loss, the first of equals."""
+    """Training with the lowest loss, the first of equals."""
     usable = [f for f in finished if loss_of(f) is not None]
     return min(usable, key=lambda f: (loss_of(f), f.candidate.number)) if usable else None

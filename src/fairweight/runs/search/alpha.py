@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AlphaSearch(Search):
-    """Finds the α in a ball whose training has the lowest loss on validation, such as max_fnr.
+    """Finds the α of a ball whose training has the lowest loss on validation, such as max_fnr.
 
     Round 0 is uniform in the ball; then each candidate is the best of many random points by mean − std of a Gaussian
     process, and enters it with mean + std until its result is known, so that the next one of the round looks
@@ -48,22 +48,12 @@ class AlphaSearch(Search):
         self.dimension, self.radius, self.per_round, self.rounds = dimension, radius, per_round, rounds
         self.noise, self.points, self.logarithm, self.retrain, self.seed = noise, points, logarithm, retrain, seed
         self.total = per_round * rounds + int(retrain)
-
-    def settings(self) -> dict[str, Any]:
-        """All arguments."""
-        names = ("dimension", "radius", "per_round", "rounds", "noise", "points", "logarithm", "retrain", "seed")
-        return {name: getattr(self, name) for name in names}
-
-    def last_is_full(self) -> bool:
-        """Where the best α is trained again."""
-        return self.retrain
+        self.last_is_full = retrain
 
     def wanted(self, candidate: Candidate) -> tuple[str, ...]:
-        """A loss."""
         return ("loss",)
 
     def tell(self, candidate: Candidate, result: Result) -> None:
-        """Take in a loss."""
         value = result.get("loss")
         if self.logarithm and value is not None and float(value) < 0:
             raise BadInput(f"AlphaSearch was told a loss of {value}; with losses below 0 give logarithm=False.")
@@ -71,14 +61,12 @@ class AlphaSearch(Search):
 
     @property
     def outcome(self) -> Finished | None:
-        """The retrained model where there is one, else the best candidate."""
         done = self.finished
         if self.retrain and len(done) == self.total:
             return done[-1]
         return best(done)
 
     def propose(self, finished: Sequence[Finished]) -> list[Mapping[str, Any]]:
-        """One round of α."""
         import numpy as np
 
         turn = len(finished) // self.per_round
@@ -117,7 +105,7 @@ class AlphaSearch(Search):
         return np.log1p(values) if self.logarithm else values
 
     def _model(self, alphas: Array, values: Array, points: Array) -> tuple[Array, Array]:
-        """Mean and standard deviation at the points."""
+        """Mean and standard deviation of the process at the points."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -133,7 +121,7 @@ class AlphaSearch(Search):
 
 
 def in_ball(count: int, dimension: int, radius: float, rng: np.random.Generator) -> Array:
-    """Points uniform in a ball: a Gaussian's direction, a radius by the d-th root of a uniform number."""
+    """Draw points uniform in a ball: a Gaussian's direction, a radius by the d-th root of a uniform number."""
     import numpy as np
 
     direction = rng.normal(size=(count, dimension))

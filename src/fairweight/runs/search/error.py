@@ -15,28 +15,18 @@ class ErrorSearch(Search):
     """
 
     total = 2
+    last_is_full = True
     gives = "errors"
 
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
-
-    def last_is_full(self) -> bool:
-        """The second training is."""
-        return True
-
     def wanted(self, candidate: Candidate) -> tuple[str, ...]:
-        """The errors of the first training; of the second, anything."""
         return ("errors",) if candidate.number == 0 else ()
 
     @property
     def outcome(self) -> Finished | None:
-        """The second training."""
         done = self.finished
         return done[1] if len(done) == 2 else None
 
     def propose(self, finished: Sequence[Finished]) -> list[Mapping[str, Any]]:
-        """First nothing, then the errors."""
         if not finished:
             return [{}]
         return [{"errors": list(finished[0].result["errors"])}] if len(finished) == 1 else []

@@ -18,7 +18,7 @@ class MultiplierSearch(Search):
     outcome, as in the paper, or the "best", by {"loss": ...} on validation.
     """
 
-    gives = "multipliers"
+    gives, length = "multipliers", "iterations"
     holds: ClassVar = {"online": False}  # λ stays within a training
 
     def __init__(self, iterations: int = 15, *, rate: float = 1.0, keep: Literal["last", "best"] = "last") -> None:
@@ -30,24 +30,17 @@ class MultiplierSearch(Search):
         self.iterations, self.rate, self.keep = iterations, rate, keep
         self.total = iterations
 
-    def settings(self) -> dict[str, Any]:
-        """All arguments but the length: a search may be made longer."""
-        return {"rate": self.rate, "keep": self.keep}
-
     def wanted(self, candidate: Candidate) -> tuple[str, ...]:
-        """A violation, and a loss where it decides."""
         return ("violation",) if self.keep == "last" else ("violation", "loss")
 
     @property
     def outcome(self) -> Finished | None:
-        """The last training, or the best."""
         done = self.finished
         if self.keep == "best":
             return best(done)
         return done[-1] if done else None
 
     def propose(self, finished: Sequence[Finished]) -> list[Mapping[str, Any]]:
-        """The next multipliers."""
         if len(finished) >= self.iterations:
             return []
         if not finished:

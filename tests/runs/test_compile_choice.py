@@ -9,7 +9,7 @@ from torch import nn
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform
-from fairweight.runs.layout import compiles, laid_out
+from fairweight.runs.build import compiles, laid_out
 
 CONVOLUTIONS = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 2))
 
