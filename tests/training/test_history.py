@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import fairweight as fw
 from fairweight.errors import BadInput, ScoresMismatch
-from fairweight.training.history import PATH_NUMBERS, PENDING_LOGITS, PENDING_SAMPLES, Dynamics
+from fairweight.training import _step_buffer
+from fairweight.training.history import PATH_NUMBERS, Dynamics
 from fairweight.types import StepRecord
 
 
@@ -64,11 +65,12 @@ def random_record(size: int, generator: torch.Generator) -> StepRecord:
 
 
 @pytest.mark.parametrize("duplicates", [False, True])
-def test_visits_taken_in_together_equal_visits_one_by_one(duplicates: bool) -> None:
+def test_visits_taken_in_together_equal_visits_one_by_one(duplicates: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_step_buffer, "SAMPLES", 1_000)
     generator = torch.Generator().manual_seed(0)
-    count, size = 2_000, 64
+    count, size = 300, 16
     dynamics, twin = Dynamics(count), Twin()
-    steps = 3 * PENDING_SAMPLES // size + 5  # several times full, and a rest
+    steps = 3 * _step_buffer.SAMPLES // size + 5  # several times full, and a rest
     for step in range(steps):
         if duplicates:
             rows = torch.randperm(count, generator=generator)[:size]  # the next batch may hold the same rows
@@ -252,7 +254,7 @@ def test_many_logits_do_not_pile_up() -> None:
         made = record(torch.ones(50))
         made.logits, made.labels = logits, torch.zeros(50, dtype=torch.int64)
         dynamics.on_step(torch.arange(start, start + 50), made)
-        assert len(dynamics._pending) * logits.numel() <= PENDING_LOGITS
+        assert len(dynamics._steps) * logits.numel() <= _step_buffer.LOGITS
     assert dynamics.visits.tolist() == [1] * 2_000
 
 

@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import BadInput, ScoresMismatch
-from fairweight.training._history_columns import AT, COLUMNS, THIS_EPOCH, average, move, note
-from fairweight.training._visits import Visit, Visits, in_memory_of_its_own
+from fairweight.training._step_buffer import StepBuffer, Steps
+from fairweight.training._visits import AT, COLUMNS, THIS_EPOCH, VISIT, average, move, note
 from fairweight.types import StepRecord
 
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
-PENDING_SAMPLES = 65_536  # visits that are gathered before they are written down, all at once
-PENDING_LOGITS = 200_000  # and at most so many logits: what stays in a cache is worked on in half the time
-PENDING_LOGITS_GPU = 8_000_000  # on a GPU more: writing down reads a number back, and the device waits for that
+_FIELDS = ("losses", "weights", "correct", "logits", "labels", "pull", "gradient")
 _LARGEST_HALF = 65_000.0
 
 
@@ -40,29 +38,17 @@ class Dynamics:
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
         # Visits that are not in the history yet, each row once.
-        self._noted = torch.zeros(7, num_samples, device=self.device)  # [7, N]
+        self._noted = torch.zeros(len(VISIT), num_samples, device=self.device)  # [7, N]
         self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
         self._count = 0  # rows that are noted
-        self._pushed = False  # whether any noted push is known; as long as none is, that column is 0
-        self._judged = True  # whether it is known of all noted visits that the prediction was right, or wrong
-        self._pending: list[Visit] = []
-        self._room = PENDING_SAMPLES  # steps that may wait
-        self._replays = self.device.type != "cpu"  # a replayed step overwrites its record; only a GPU replays
+        self._steps = StepBuffer(self._note, _FIELDS)  # steps that are not noted yet
         self.score_path: list[Tensor] = []  # one [P] per epoch
         self.weight_path: list[Tensor] = []  # one [P] per epoch, or [1] where all weights are alike
         self._path_rows: Tensor | None = None
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
         """Take in one visit of these rows."""
-        if self._replays:
-            rows, record = rows.clone(), in_memory_of_its_own(record)
-        visit = rows, rows._version, record.losses, record.weights, record.correct, record.logits, record.labels
-        pending = self._pending
-        pending.append((*visit, record.pull, record.gradient))
-        if len(pending) >= self._room:
-            self._write_down()
-        elif len(pending) == 1:
-            self._room = _steps_at_once(record)
+        self._steps.add(rows if rows.device.type == "cpu" else rows.clone(), record)
 
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
         """Note where scores and weights stand; epochs: how many there will be, to keep all paths within bounds.
@@ -93,49 +79,36 @@ class Dynamics:
         self.weight_path.append(_half(weights[:1] if _all_one(weights) else weights))
 
     def _take_in(self) -> None:
-        """Everything that waits, into the history."""
-        self._write_down()
-        if self._count == 0:
-            return
+        """Add everything that waits to the history."""
+        self._steps.flush()
         if self._count == self.num_samples:
-            move(self._history, self._noted, self.decay, self._pushed, self._judged)
-        else:
+            move(self._history, self._noted, self.decay)
+        elif self._count:
             rows = torch.nonzero(self._seen).flatten()
-            self._move_rows(rows, self._noted[:, rows], self._pushed, self._judged)
+            self._move_rows(rows, self._noted[:, rows])
         self._forget_notes()
 
     def _forget_notes(self) -> None:
+        self._count = 0
         self._seen.zero_()
-        if self._pushed:
-            self._noted[0].zero_()
-        self._count, self._pushed, self._judged = 0, False, True
+        self._noted[AT["push"]].zero_()
 
-    def _write_down(self) -> None:
-        """The visits that wait, all at once; where a row is among them twice, each step goes into the history."""
-        pending, self._pending = self._pending, []
-        if not pending:
-            return
-        visits = Visits._make(zip(*pending, strict=True))
-        if visits.versions != tuple([rows._version for rows in visits.rows]):
-            raise BadInput("the rows of a step were overwritten before its epoch ended; give on_step a copy of them.")
-        rows = torch.cat(visits.rows)  # [M]
+    def _note(self, steps: Steps) -> None:
+        rows = torch.cat(steps.indices)  # [M]
         seen = self._seen.scatter(0, rows, torch.ones_like(rows, dtype=torch.bool))
         if int(seen.sum()) == self._count + len(rows):
             self._seen, self._count = seen, self._count + len(rows)
-            self._pushed, self._judged = self._pushed or visits.pushed, self._judged and visits.judged
-            note(self._noted, rows, visits)
+            note(self._noted, rows, steps)
             return
-        self._take_in()  # what was written down before
-        for visit in pending:
-            rows, one = visit[0], Visits._make((part,) for part in visit)
-            noted = torch.zeros(len(self._noted), len(rows), device=self.device)
-            note(noted, torch.arange(len(rows), device=self.device), one)
-            for places in _each_once(rows):  # a row that is drawn twice in one step is seen twice
-                self._move_rows(rows[places], noted[:, places], one.pushed, one.judged)
+        self._take_in()  # what was noted before
+        noted = torch.zeros(len(VISIT), len(rows), device=self.device)
+        note(noted, torch.arange(len(rows), device=self.device), steps)
+        for places in _each_once(rows):
+            self._move_rows(rows[places], noted[:, places])
 
-    def _move_rows(self, rows: Tensor, noted: Tensor, pushed: bool, judged: bool) -> None:
+    def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
         part = self._history[:, rows]  # [C, M], a copy
-        move(part, noted, self.decay, pushed, judged)
+        move(part, noted, self.decay)
         self._history[:, rows] = part
 
     @property
@@ -216,21 +189,13 @@ class Dynamics:
                 f"The saved history is of {state['history'].shape[1]} samples and this run has {self.num_samples}; "
                 "resume with the training set of that run."
             )
-        self._pending = []
+        self._steps.clear()
         self._forget_notes()
         self._history.copy_(state["history"])
         self._epochs.copy_(state["epochs"])
         self.score_path = [part.cpu() for part in state["score_path"]]
         self.weight_path = [part.cpu() for part in state["weight_path"]]
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
-
-
-def _steps_at_once(record: StepRecord) -> int:
-    """How many steps like this one may wait."""
-    samples = max(1, len(record.losses))
-    logits = samples if record.logits is None else max(1, record.logits.numel())
-    room = PENDING_LOGITS_GPU if record.losses.is_cuda else PENDING_LOGITS
-    return max(1, min(PENDING_SAMPLES // samples, room // logits))
 
 
 def _each_once(rows: Tensor) -> list[Tensor]:
