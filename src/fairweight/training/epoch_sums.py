@@ -31,6 +31,13 @@ class EpochSums:
         fields = ("loss", "losses", "weights", "correct", "objective", "agreement")
         self._steps = StepBuffer(self._add_up, fields)
 
+    def clear(self) -> None:
+        """Begin another epoch."""
+        self._steps.clear()
+        self._sums = torch.zeros_like(self._sums)
+        self._by_group.zero_()
+        self._bad = torch.full_like(self._bad, _NEVER)
+
     def add(self, step: int, batch: Batch, record: StepRecord) -> None:
         """One more step; nothing is read back."""
         self._steps.add(batch.compared(), record, step)
