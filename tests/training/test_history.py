@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import fairweight as fw
 from fairweight.errors import BadInput, ScoresMismatch
-from fairweight.training import _step_buffer
+from fairweight.training import _step_buffer, history
 from fairweight.training.history import PATH_NUMBERS, Dynamics
 from fairweight.types import StepRecord
 
@@ -189,6 +189,23 @@ def test_weights_that_never_move_leave_no_path() -> None:
     dynamics.on_step(torch.arange(4), record(torch.ones(4)))
     dynamics.on_epoch(None, 1)
     assert dynamics.paths() == {}
+
+
+@pytest.mark.parametrize(("odd", "value"), [(None, 1.0), (3, 1.5), (1, 7.0), (6, math.nan)])
+def test_weights_that_are_one_for_all_kept_rows_leave_no_path(
+    odd: int | None, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PATH_NUMBERS", 8)  # of ten rows, over two epochs, 0, 3, 6 and 9 are kept
+    weights = torch.ones(10)
+    if odd is not None:
+        weights[odd] = value
+    dynamics = Dynamics(10)
+    for now in (weights, torch.ones(10)):
+        dynamics.on_epoch(None, 2, now)
+    found = dynamics.paths()
+    assert found.keys() == ({"rows", "weights"} if odd == 3 else set())
+    if odd == 3:
+        assert found["weights"].tolist() == [[1.0, 1.5, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
 
 
 def test_huge_scores_stay_finite_in_the_path() -> None:

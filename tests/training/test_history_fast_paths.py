@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairweight.training import _step_buffer, history
+from fairweight.training import _step_buffer
 from fairweight.training._step_buffer import Steps
 from fairweight.training._visits import VISIT, note
 from fairweight.training.history import Dynamics
@@ -174,22 +174,3 @@ def test_margin_and_lead_are_those_of_the_types_and_leave_the_record_as_it_was(
         torch.testing.assert_close(lead[-64:], leads.float(), rtol=0, atol=rounding)
     assert torch.equal(logits, before)
     assert torch.equal(losses, held)
-
-
-@pytest.mark.parametrize("odd", [None, 0, 3, 9])
-@pytest.mark.parametrize("value", [1.0, 1.5, 1 + 1e-6, torch.nan])
-def test_weights_that_are_all_one_are_told_without_looking_at_each(
-    odd: int | None, value: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history, "PATH_NUMBERS", 4)  # of ten rows 0, 3, 6 and 9 are kept
-    weights = torch.ones(10)
-    weights[1] = 7.0  # of no kept row
-    if odd is not None:
-        weights[odd] = value
-    dynamics = Dynamics(10)
-    dynamics.on_epoch(None, 1, weights)
-    dynamics.on_epoch(None, 1, torch.ones(10))
-    kept = weights[[0, 3, 6, 9]].nan_to_num(1.0)
-    alike = bool((kept - 1).abs().max() < 1e-5)
-    assert dynamics.weight_path[0].tolist() == (kept[:1] if alike else kept).half().tolist()
-    assert dynamics.weight_path[1].tolist() == [1.0]

@@ -1,4 +1,4 @@
-"""What one visit tells of a sample, what a history keeps of it, and how the one is added to the other."""
+"""Visits of samples: what a step tells of each, what the history keeps, and how the one is added to the other."""
 
 from __future__ import annotations
 

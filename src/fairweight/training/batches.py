@@ -138,5 +138,4 @@ class Batches:
         return {"drawn": self._drawn}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Put the rows back."""
         self._drawn = None if saved["drawn"] is None else (saved["drawn"][0], saved["drawn"][1].to(self._where))

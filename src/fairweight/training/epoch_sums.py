@@ -11,10 +11,8 @@ from torch import Tensor
 from fairweight.training._step_buffer import StepBuffer, Steps
 from fairweight.types import Batch, StepRecord, sent
 
-_SUMS = (
-    "samples", "steps", "steps_with_objective", "steps_with_agreement",
-    "loss", "objective", "agreement", "sample_losses", "right", "effective_size",
-)  # fmt: skip
+_COUNTS = ("samples", "steps", "steps_with_objective", "steps_with_agreement")
+_SUMS = (*_COUNTS, "loss", "objective", "agreement", "sample_losses", "right", "effective_size")
 _NEVER = torch.iinfo(torch.int64).max
 
 
@@ -104,11 +102,9 @@ class EpochSums:
         return means
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything summed so far."""
         self._steps.flush()
         return {"sums": self._sums, "by_group": self._by_group, "bad_step": self._bad}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Put the sums back."""
         self._steps.clear()
         self._sums, self._by_group, self._bad = saved["sums"], saved["by_group"].clone(), saved["bad_step"]

@@ -1,4 +1,4 @@
-"""What happened to each training sample: loss, weight, forgetting, margin, and the paths of its score and weight."""
+"""History of each training sample: loss, weight, forgetting, margin, and the paths of its score and weight."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LARGEST_HALF = 65_000.0
 class Dynamics:
     """Per-sample history on the device, for every method.
 
-    A step only notes what it saw; visits are written down by the thousand and added to the history once an epoch, so
-    that the cost is a small part of even a small network's step. A row drawn twice in one batch is seen twice.
+    Steps are held in a buffer, noted by the thousand and added to the history once an epoch, so that the cost is a
+    small part of even a small network's step. A row drawn twice in one batch is seen twice.
     decay: of the averages over visits, each divided by the weight that it has gathered, so that a sample seen once
     is not counted as almost 0.
     """
@@ -43,7 +43,7 @@ class Dynamics:
         self._count = 0  # rows that are noted
         self._steps = StepBuffer(self._note, _FIELDS)  # steps that are not noted yet
         self.score_path: list[Tensor] = []  # one [P] per epoch
-        self.weight_path: list[Tensor] = []  # one [P] per epoch, or [1] where all weights are alike
+        self.weight_path: list[Tensor] = []  # one [P] per epoch
         self._path_rows: Tensor | None = None
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
@@ -51,9 +51,10 @@ class Dynamics:
         self._steps.add(rows if rows.device.type == "cpu" else rows.clone(), record)
 
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
-        """Note where scores and weights stand; epochs: how many there will be, to keep all paths within bounds.
+        """End an epoch: note where scores and weights stand.
 
-        weights: over the whole set, mean 1; None: what each sample was last given in a batch.
+        epochs: how many there will be, to bound the paths. weights: over the whole set, mean 1; None: what each sample
+        was last given in a batch.
         """
         self._take_in()
         losses, weighted, given = self._history[THIS_EPOCH]  # [N] each, NaN where not seen
@@ -74,9 +75,7 @@ class Dynamics:
             self._path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
         if scores is not None:
             self.score_path.append(_half(scores[self._path_rows]))
-        if not _all_one(weights):
-            weights = weights[self._path_rows].nan_to_num(1.0)  # a sample that this epoch left out
-        self.weight_path.append(_half(weights[:1] if _all_one(weights) else weights))
+        self.weight_path.append(_half(weights[self._path_rows].nan_to_num(1.0)))  # 1: this epoch left it out
 
     def _take_in(self) -> None:
         """Add everything that waits to the history."""
@@ -113,29 +112,29 @@ class Dynamics:
 
     @property
     def visits(self) -> Tensor:
-        """How often each sample was seen."""  # [N]
+        """Visits of each sample."""  # [N]
         self._take_in()
         return self._history[AT["visits"]].int()
 
     @property
     def path_rows(self) -> Tensor | None:
-        """The rows whose paths are kept: all, or an even selection where there are many."""  # [P]
+        """Rows whose paths are kept: all, or an even selection where there are many."""  # [P]
         return self._path_rows
 
     def paths(self) -> dict[str, Tensor]:
-        """rows [P], and scores and weights after each epoch [epochs, P]; those that say nothing are left out."""
+        """rows [P], and scores and weights after each epoch [epochs, P]; leaves out weights that are all 1."""
         self._take_in()
         if self._path_rows is None:
             return {}
         found: dict[str, Tensor] = {}
         if self.score_path:
             found["scores"] = torch.stack(self.score_path)
-        if any(len(part) > 1 for part in self.weight_path):
-            found["weights"] = torch.stack([part.expand(len(self._path_rows)) for part in self.weight_path])
+        if any(bool((part != 1).any()) for part in self.weight_path):
+            found["weights"] = torch.stack(self.weight_path)
         return {"rows": self._path_rows.cpu(), **found} if found else {}
 
     def table(self) -> dict[str, Tensor]:
-        """One column per measure, one entry per sample; NaN where a sample was never seen.
+        """One column per measure, one entry per sample; NaN if a sample was never seen.
 
         ema_loss, ema_weighted_loss, ema_weight: averages over visits of l_i, p_i B l_i and p_i B.
         ema_relative_loss, ema_relative_weighted_loss: the same over epochs, each divided by the epoch's mean.
@@ -170,7 +169,6 @@ class Dynamics:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """All that was gathered."""
         self._take_in()
         return {
             "history": self._history,
@@ -181,7 +179,6 @@ class Dynamics:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put it back."""
         if len(state["history"]) != len(self._history):
             raise ScoresMismatch("The saved history was written by another version; start the training afresh.")
         if state["history"].shape != self._history.shape:
@@ -205,11 +202,6 @@ def _each_once(rows: Tensor) -> list[Tensor]:
     begins = (counts.cumsum(0) - counts).repeat_interleave(counts)  # where the run of equal rows begins
     turn = torch.arange(len(rows), device=rows.device) - begins
     return [order[turn == k] for k in range(int(counts.max()))]
-
-
-def _all_one(weights: Tensor) -> bool:
-    low, high = weights.aminmax()  # NaN if any is
-    return float(low) > 1 - 1e-5 and float(high) < 1 + 1e-5
 
 
 def _half(values: Tensor) -> Tensor:
