@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 import torch
-from tests.reweight.one_sample_models import BiasOnly, sgd
+from tests.methods.one_sample_models import BiasOnly, sgd
 
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.methods.given import Given

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.reweight.one_sample_models import BiasOnly, sgd
+from tests.methods.one_sample_models import BiasOnly, sgd
 
 from fairweight.errors import BadInput, MissingGroups, NotBegun
 from fairweight.methods.group_dro import GroupDRO

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from tests import networks as net
 from tests import oracle
-from tests.reweight.one_sample_models import BiasOnly, Line, sgd
+from tests.methods.one_sample_models import BiasOnly, Line, sgd
 from torch.func import functional_call
 
 from fairweight.errors import MissingExemplar, OneGroup

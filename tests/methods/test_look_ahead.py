@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests import networks as net
 from tests import oracle
-from tests.reweight.test_forml import OPTIMIZERS, batches
+from tests.methods.test_forml import OPTIMIZERS, batches
 from torch import nn
 
 from fairweight.errors import BadInput

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.reweight.one_sample_models import BiasOnly, sgd
+from tests.methods.one_sample_models import BiasOnly, sgd
 
 from fairweight.errors import BadInput, NotBegun, ScoresMismatch, UnknownName
 from fairweight.methods._autoencoder import autoencode

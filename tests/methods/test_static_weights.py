@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.reweight.one_sample_models import BiasOnly, sgd
+from tests.methods.one_sample_models import BiasOnly, sgd
 from torch import nn
 
 from fairweight.errors import BadInput, MissingGroups, RowsOutOfRange, UnknownName

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.reweight.one_sample_models import BiasOnly
+from tests.methods.one_sample_models import BiasOnly
 
 from fairweight.errors import BadCheckpoint, BadInput
 from fairweight.methods.jtt import JTT
