@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 import torch
 from torch import Tensor
 
 from fairweight.training._step_buffer import Steps
-from fairweight.types import StepRecord
+from fairweight.types import StepRecord, sent
 
 Parts = Sequence[Tensor | None]
 
@@ -94,14 +93,10 @@ def _push(record: StepRecord) -> Tensor | None:
 
 
 def _weights(records: Sequence[StepRecord]) -> Tensor:
-    """Weights times the size of their batch."""
+    """Weights times the size of their batch."""  # [M]
     weights = torch.cat([r.weights for r in records]).float()
-    start = 0
-    for size, alike in groupby([len(r.losses) for r in records]):  # all of an epoch's but the last are one size
-        end = start + size * len(list(alike))
-        weights[start:end].mul_(size)
-        start = end
-    return weights
+    sizes = torch.tensor([len(r.losses) for r in records])
+    return weights.mul_(sent(sizes.repeat_interleave(sizes), weights.device))
 
 
 def _margins(records: Sequence[StepRecord], losses: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
@@ -130,7 +125,7 @@ def margin_and_lead(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 def move(history: Tensor, noted: Tensor, decay: float) -> None:
     """Add one more visit of each sample, as it is noted [7, M], to the history [C, M].
 
-    In place, because memory that is asked for anew costs more than the sums; what was noted is used up.
+    In place, because new memory costs more than the sums; what was noted is used up.
     """
     push, losses, weighted, weights, *_, right = noted
     torch.mul(losses, weights, out=weighted)

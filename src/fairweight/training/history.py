@@ -90,7 +90,7 @@ class Dynamics:
     def _forget_notes(self) -> None:
         self._count = 0
         self._seen.zero_()
-        self._noted[AT["push"]].zero_()
+        self._noted[VISIT.index("push")].zero_()
 
     def _note(self, steps: Steps) -> None:
         rows = torch.cat(steps.indices)  # [M]
