@@ -145,6 +145,7 @@ def test_condense_writes_the_kept_rows_twice_and_says_what_went(runs):
         assert "25 samples go" in again.stdout
 
 
+@pytest.mark.slow
 def test_retrain_closes_the_loop_over_seeds(runs):
     words = ("condense", "uniform", "--drop", "20%", "--rule", "N5", "--retrain", "--seeds", "2", "--jobs", "1")
     done = fairweight(runs, *words, "--out", "loop")

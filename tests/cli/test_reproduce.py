@@ -59,6 +59,7 @@ def test_a_plan_trains_nothing(fairweight, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

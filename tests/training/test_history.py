@@ -288,11 +288,12 @@ def test_a_decay_that_forgets_nothing_is_refused() -> None:
         Dynamics(3, decay=1.0)
 
 
+@pytest.mark.slow
 def test_costs_less_than_two_hundredths_of_a_resnet_step() -> None:
     """benchmarks/dynamics_cost.py measures whole epochs; here the best of a few steps, so that others may work too."""
     model = fw.ResNet18(10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    count, size = 512, 16
+    count, size = 24, 8
     train = fw.Batch(torch.rand(count, 3, 32, 32), torch.randint(0, 10, (count,)))
     method, dynamics = fw.Uniform(model, count), Dynamics(count)
     steps, notes = [], []
