@@ -195,7 +195,6 @@ class TestStreaming:
         data.train.take(torch.arange(4)).inputs.zero_()
         assert torch.equal(data.train.take(torch.arange(4)).inputs, before)
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(("budget", "processes"), [(8.0, False), (1e-9, False), (1e-9, True)])
     def test_reading_ahead_equals_reading(self, pictures, budget, processes):
         data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=budget)))
