@@ -53,6 +53,7 @@ def people(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_audit_writes_a_page_and_a_card_and_finds_the_baseline_beside(runs):
     done = fairweight(runs, "audit", "forml", "--json")
     assert done.returncode == 0, done.stderr

@@ -56,6 +56,7 @@ def test_time_does_not_grow_with_the_number_of_scores():
     assert found[1]["median_ms"] < 3 * found[0]["median_ms"]  # a thousand times the scores
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_there_leaves_no_folder(tmp_path):
     done = run(tmp_path, "--model", "nothere:Net", "--out", "bench")
     assert done.returncode == 2

@@ -81,6 +81,7 @@ def test_words_for_people(folder):
     assert done.stdout.rstrip().endswith("Passed.")
 
 
+@pytest.mark.slow
 def test_inputs_from_a_function(folder):
     done = run(folder, "nets:Pair", "--inputs", "nets:pairs", "--batch", "6", "--exemplars", "6", "--json")
     assert done.returncode == 0, done.stderr

@@ -76,6 +76,7 @@ def test_kill_and_the_same_command_again(desk, moment):
     assert re.search(r"^accuracy ", screen, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_killed_while_it_reads_leaves_nothing(desk):
     process = command(desk, "early")
     time.sleep(0.5)
