@@ -1,10 +1,11 @@
-# Two commands: `make demo` runs the main job, `make test` checks everything. Both set up what they need.
+# Three commands: `make demo` runs the main job, `make test` checks everything, `make quick` checks most of it in less
+# than two minutes. Each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test lint types imports unit browser docs lock clean
+.PHONY: demo test quick lint types imports unit browser docs lock clean
 .DEFAULT_GOAL := demo
 
 $(STAMP): requirements.lock pyproject.toml
@@ -18,6 +19,9 @@ demo: $(STAMP)
 	$(BIN)/fairweight demo
 
 test: lint types imports unit
+
+quick: lint types imports
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -34,7 +38,7 @@ browser:
 	bash tests/browser/install.sh
 
 unit: $(STAMP) browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 docs: $(STAMP)
 	$(BIN)/python -m fairweight.paper.records

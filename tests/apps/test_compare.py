@@ -46,6 +46,7 @@ def test_every_method_sees_the_same_rows_and_epochs(prepared):
         assert first.rows[part].tolist() == second.rows[part].tolist()
 
 
+@pytest.mark.slow
 def test_uniform_is_always_there_also_with_the_exemplars_in_train(prepared, record):
     assert list(prepared.specs) == ["uniform", "uniform-all", "forml", "label-bias"]
     plain, whole = (dataset_for(prepared.specs[key]) for key in ("uniform", "uniform-all"))

@@ -89,6 +89,7 @@ def swept(tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.slow
 def test_a_picture_a_table_and_the_chosen_run(swept):
     folder, done = swept
     assert (folder / "sweep" / "trade_off.png").read_bytes()[:4] == b"\x89PNG"
@@ -108,6 +109,7 @@ def test_a_picture_a_table_and_the_chosen_run(swept):
     assert fairweight(folder, "predict", "sweep", "people.csv", "--out", "p.csv").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_and_does_not_mix_with_a_run(swept):
     folder, _ = swept
     before = {p: p.stat().st_mtime_ns for p in (folder / "sweep").glob("*/metrics.json")}

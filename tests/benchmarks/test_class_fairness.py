@@ -30,6 +30,7 @@ def test_a_step_keeps_what_it_made_of_each_look(step_file):
     assert (step.fresh().heed, step.fresh().reliabilities) == (2.0, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [True, False])
 def test_both_scores_hear_the_halves(step_file, own):
     """Halves that are each other's copy agree wholly."""

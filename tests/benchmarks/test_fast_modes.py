@@ -20,6 +20,7 @@ def command(benchmark, monkeypatch, out, *words):
     benchmark.main()
 
 
+@pytest.mark.slow
 def test_a_shortened_run_and_its_record(benchmark, monkeypatch, tmp_path, capsys):
     words = ("--set", "digits", "--quick", "--choice", "1", "--repeats", "1", "--records", str(tmp_path / "records"))
     modes = ("--modes", "plain", "exact", "scope=head", "scope=head, every=5")

@@ -9,6 +9,7 @@ from fairweight.apps.compare import Protocol, compare, prepare
 from fairweight.paper import records
 
 
+@pytest.mark.slow
 def test_costs_are_put_into_the_record_and_a_search_counts_all_its_trainings(tmp_path, script, monkeypatch):
     data = {"limit": 300, "split": {"test": 0.3, "validation": 0.2}}
     protocol = Protocol("digits", data=data, training={"epochs": 1, "network": {"name": "mlp", "hidden": [16]}})

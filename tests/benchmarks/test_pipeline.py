@@ -105,6 +105,7 @@ def test_work_is_timed_apart_from_the_host_that_begins_it(pipeline):
             pipeline.timed(queue, reads, at_once=2, repeats=2, hold=1.0, each=each)
 
 
+@pytest.mark.slow
 def test_it_runs_and_keeps_its_record(pipeline, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sys, "argv", ["pipeline.py", "--tiny", "--records", str(tmp_path)])
     pipeline.main()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 
+@pytest.mark.slow
 def test_both_are_timed_as_often_and_the_multiple_is_that_of_their_medians(script):
     torch.set_num_threads(1)
     found = script("turns").measured("cpu", batch=8, exemplars=10, width=2, rounds=2, each=3)

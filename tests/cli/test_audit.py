@@ -53,6 +53,7 @@ def people(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_audit_writes_a_page_and_a_card_and_finds_the_baseline_beside(runs):
     done = fairweight(runs, "audit", "forml", "--json")
     assert done.returncode == 0, done.stderr
@@ -145,6 +146,7 @@ def test_condense_writes_the_kept_rows_twice_and_says_what_went(runs):
         assert "25 samples go" in again.stdout
 
 
+@pytest.mark.slow
 def test_retrain_closes_the_loop_over_seeds(runs):
     words = ("condense", "uniform", "--drop", "20%", "--rule", "N5", "--retrain", "--seeds", "2", "--jobs", "1")
     done = fairweight(runs, *words, "--out", "loop")

@@ -12,6 +12,7 @@ def run(folder, *words):
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.slow
 def test_bench_prints_a_table_and_keeps_a_record(tmp_path):
     (tmp_path / "nets.py").write_text(
         "from torch import nn\nNet = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))\n"
@@ -28,6 +29,7 @@ def test_bench_prints_a_table_and_keeps_a_record(tmp_path):
         assert way["n"] >= 3
 
 
+@pytest.mark.slow
 def test_a_way_that_does_not_work_says_why_and_the_others_go_on(tmp_path):
     (tmp_path / "nets.py").write_text(
         "from torch import nn\n"
@@ -54,6 +56,7 @@ def test_time_does_not_grow_with_the_number_of_scores():
     assert found[1]["median_ms"] < 3 * found[0]["median_ms"]  # a thousand times the scores
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_there_leaves_no_folder(tmp_path):
     done = run(tmp_path, "--model", "nothere:Net", "--out", "bench")
     assert done.returncode == 2

@@ -60,6 +60,7 @@ def run(folder, *words):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_a_model_is_checked_timed_and_passes(folder):
     done = run(folder, "nets:Plain", "--batch", "8", "--exemplars", "10", "--json")
     assert done.returncode == 0, done.stderr
@@ -71,6 +72,7 @@ def test_a_model_is_checked_timed_and_passes(folder):
     assert all(found["untouched"].values())
 
 
+@pytest.mark.slow
 def test_words_for_people(folder):
     done = run(folder, "nets.py:Recurrent", "--batch", "6", "--exemplars", "6")
     assert done.returncode == 0, done.stderr
@@ -79,6 +81,7 @@ def test_words_for_people(folder):
     assert done.stdout.rstrip().endswith("Passed.")
 
 
+@pytest.mark.slow
 def test_inputs_from_a_function(folder):
     done = run(folder, "nets:Pair", "--inputs", "nets:pairs", "--batch", "6", "--exemplars", "6", "--json")
     assert done.returncode == 0, done.stderr

@@ -39,6 +39,7 @@ def people(tmp_path):
     return "people.csv"
 
 
+@pytest.mark.slow
 def test_one_table_with_a_test_and_a_cost(fairweight, people, tmp_path):
     words = ["compare", people, "--label", "hired", "--group", "sex", "--methods", "forml,proportion", "--seeds", "2"]
     words += ["--epochs", "2", "--jobs", "1", "--records", "records"]
@@ -58,6 +59,7 @@ def test_one_table_with_a_test_and_a_cost(fairweight, people, tmp_path):
     assert {row["key"] for row in json.loads(out)["rows"]} == {"uniform", "uniform-all", "forml", "proportion"}
 
 
+@pytest.mark.slow
 def test_a_method_that_lacks_groups_is_refused_by_name_and_left_out_of_all(fairweight, people, tmp_path):
     words = ["compare", people, "--label", "hired", "--group", "none", "--seeds", "1", "--epochs", "1", "--jobs", "1"]
     status, out, err = fairweight(*words, "--methods", "forml,group-dro")

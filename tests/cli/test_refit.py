@@ -32,6 +32,7 @@ def weights_of(folder, *names):
     return RunFolder(folder.joinpath(*names)).read_weights().set_index("row")
 
 
+@pytest.mark.slow
 def test_all_rows_are_trained_on_and_keep_their_weights(desk):
     first, second = weights_of(desk, "run"), weights_of(desk, "run", "refit")
     held = second.index.difference(first.index)
@@ -63,6 +64,7 @@ def test_what_is_said(desk):
     assert "Against plain training, refit " in screen
 
 
+@pytest.mark.slow
 def test_a_finished_one_is_found_another_seed_is_another_run_and_an_audit_reads_it(desk):
     again = fairweight(desk, "refit", "run", "--json")
     assert json.loads(again.stdout)["reused"]
@@ -130,6 +132,7 @@ def test_the_run_itself_is_never_overwritten(desk, tmp_path):
         assert (tmp_path / place / "weights.parquet").read_bytes() == kept
 
 
+@pytest.mark.slow
 def test_out_may_be_the_folder_one_stands_in_or_a_link(desk, tmp_path):
     (tmp_path / "deep" / "real").mkdir(parents=True)
     (tmp_path / "link").symlink_to("deep/real")
@@ -170,6 +173,7 @@ def test_other_inputs_are_other_data_though_labels_are_the_same(desk, tmp_path):
     assert "the data has changed since" in refused.stderr
 
 
+@pytest.mark.slow
 def test_exemplars_that_a_column_names_are_trained_on_and_others_are_told(desk):
     table = people(900)
     table["part"] = ["train", "train", "test", "exemplar", "validation"] * 180
@@ -197,6 +201,7 @@ def test_training_afresh_takes_every_second_training_away(desk, tmp_path):
     assert not (tmp_path / "run" / "refit").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_named_and_one_beside_is_passed_over(desk, tmp_path):
     shutil.copytree(desk / "run", tmp_path / "run")
     shutil.copytree(desk / "run", tmp_path / "damaged")

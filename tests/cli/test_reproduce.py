@@ -32,6 +32,7 @@ def fairweight(monkeypatch, tmp_path, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_a_table_by_one_command_and_again(fairweight, tmp_path):
     status, out, err = fairweight(*QUICK, "--jobs", "1")
     assert status == 0, err
@@ -59,6 +60,7 @@ def test_a_plan_trains_nothing(fairweight, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -102,6 +104,7 @@ def make_celeba(folder: Path, count: int = 240) -> None:
     (folder / "list_eval_partition.txt").write_text("\n".join(parts) + "\n")
 
 
+@pytest.mark.slow
 def test_celeba_with_its_threshold_controls(fairweight, tmp_path):
     make_celeba(tmp_path / "data" / "celeba")
     rows = "uniform,forml,uniform-at-forml"
@@ -116,6 +119,7 @@ def test_celeba_with_its_threshold_controls(fairweight, tmp_path):
     assert found["forml"]["means"]["accuracy"]["printed"]["mean"] == 81.63
 
 
+@pytest.mark.slow
 def test_it_runs_from_a_plain_source_tree(tmp_path):
     """As on a machine where the package is not installed: its source alone, by python -m."""
     source = Path(__file__).resolve().parents[2] / "src"

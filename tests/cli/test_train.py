@@ -29,6 +29,7 @@ def desk(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_run_folder_is_that_of_the_design_with_plain_training_inside(desk):
     assert {path.name for path in (desk / "run").iterdir() if path.is_file()} >= FILES
     assert {path.name for path in (desk / "run" / "uniform").iterdir()} >= FILES

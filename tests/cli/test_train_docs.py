@@ -29,6 +29,7 @@ def test_the_named_sets_and_numbers_on_the_page_are_those_of_the_code():
     assert f"a rate of {TIED_RATE:g}" in PAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", catalog.names("methods"))
 def test_every_method_trains_by_one_line(method, tmp_path):
     people(300).to_csv(tmp_path / "p.csv", index=False)

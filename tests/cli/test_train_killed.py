@@ -55,6 +55,7 @@ def desk(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["forml: epoch 5/12", "uniform: epoch 3/12"])
 def test_kill_and_the_same_command_again(desk, moment):
     out = moment.split(":")[0]
@@ -75,6 +76,7 @@ def test_kill_and_the_same_command_again(desk, moment):
     assert re.search(r"^accuracy ", screen, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_killed_while_it_reads_leaves_nothing(desk):
     process = command(desk, "early")
     time.sleep(0.5)
@@ -83,6 +85,7 @@ def test_killed_while_it_reads_leaves_nothing(desk):
     assert not (desk / "early").exists()
 
 
+@pytest.mark.slow
 def test_interrupted_by_the_keyboard_says_how_to_go_on(desk):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
     process = command(desk, "stopped", "--no-baseline")

@@ -22,6 +22,7 @@ def _own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("FAIRWEIGHT_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_one_line(name, tmp_path):
     folder = real(name)

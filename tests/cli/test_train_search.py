@@ -19,6 +19,7 @@ def results(folder):
     return json.loads((folder / "search.json").read_text())["results"]
 
 
+@pytest.mark.slow
 def test_a_search_killed_in_the_middle_goes_on_with_what_was_finished(tmp_path):
     whole = fairweight(tmp_path, *MOEW, "--out", "whole")
     assert "training 4 of 4 is done" in whole.stderr

@@ -46,6 +46,7 @@ class Asked(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [*CASES, *TRACED])
 def test_a_step_asks_nothing_of_the_host_also_at_a_new_learning_rate(name, options):
     run = Run(name, options)

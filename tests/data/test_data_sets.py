@@ -202,6 +202,7 @@ def test_the_noise_problem_has_the_answer_on_paper():
     assert (torch.stack(votes, 1).argmax(1) == data.test.labels).double().mean() == SyntheticNoise.best_accuracy
 
 
+@pytest.mark.slow
 def test_torch_and_numpy_alone_suffice_for_idx_and_binary_files(tmp_path):
     """MNIST and CIFAR train on machines without pandas, pyarrow or scikit-learn."""
     script = """

@@ -1,7 +1,10 @@
 import runpy
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_the_example_runs_and_its_weights_help_gradient_boosting(capsys):
     path = Path(__file__).parents[2] / "examples" / "sample_weights.py"
     tables = runpy.run_path(str(path))["main"]()

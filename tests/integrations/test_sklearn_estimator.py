@@ -25,6 +25,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [fw.FairweightClassifier(epochs=20), fw.FairweightClassifier(method="uniform", epochs=20)],
     expected_failed_checks=lambda estimator: EXPECTED,
@@ -176,6 +177,7 @@ def test_groups_on_a_trusted_set_alone():
     assert quick().fit(x, y, sensitive_features=group, exemplar=trusted).groups_ == ("a", "b")
 
 
+@pytest.mark.slow
 def test_given_weights_count():
     x, y, group = people()
     rng = np.random.default_rng(3)
@@ -190,6 +192,7 @@ def test_given_weights_count():
     np.testing.assert_allclose(plain.predict_proba(x), same.predict_proba(x), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pipeline_grid_search_and_cross_validation():
     x, y, group = people()
     pipe = make_pipeline(StandardScaler(), quick(epochs=2))
@@ -203,6 +206,7 @@ def test_pipeline_grid_search_and_cross_validation():
     assert clone(quick(lr=0.5)).lr == 0.5
 
 
+@pytest.mark.slow
 def test_metadata_routing_passes_the_groups_on():
     x, y, group = people()
     with sklearn.config_context(enable_metadata_routing=True):
@@ -228,6 +232,7 @@ def test_fairlearns_metric_frame_and_reductions():
     assert len(reduced.fit(x, (y == "yes").astype(int), sensitive_features=group).predict(x)) == 300
 
 
+@pytest.mark.slow
 def test_weights_lower_the_gap_that_the_exemplars_show():
     rng = np.random.default_rng(0)
     x, y, group = people(2000)
@@ -304,6 +309,7 @@ def test_groups_may_be_missing_in_every_way_that_pandas_has(kind):
     assert found.groups_ == ("0", "1"), "one spelling, so that 1.0 there and 1 here are one group"
 
 
+@pytest.mark.slow
 def test_large_numbers_with_small_differences_are_told_apart():
     draw = np.random.default_rng(0)
     x = draw.normal(size=(400, 1))

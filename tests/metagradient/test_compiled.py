@@ -60,6 +60,7 @@ def trained(make: Callable[[nn.Module, int], Any], quick: bool) -> dict[str, tor
     return found if method.scores is None else {**found, "scores": method.scores}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "once"),
     [
@@ -90,6 +91,7 @@ def test_one_shape_is_compiled_for(without_inductor: list[Any]) -> None:
     assert len(without_inductor) == 1
 
 
+@pytest.mark.slow
 def test_many_models_are_compiled_in_one_process(without_inductor: list[Any]) -> None:
     """torch.compile stops at its eighth try at the same code; each model's call is code of its own."""
     for _ in range(12):

@@ -62,6 +62,7 @@ def test_in_eval_mode_and_outside_a_forward_mode_pass_nothing_changes() -> None:
         assert torch.equal(norm.eval()(x), norm(x))
 
 
+@pytest.mark.slow
 def test_a_traced_step_normalises_once_for_train_and_once_for_exemplars() -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 6), nn.BatchNorm1d(6))
     batch, held = (fw.Batch(torch.randn(n, 4), torch.arange(n) % 6) for n in (12, 6))

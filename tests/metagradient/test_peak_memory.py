@@ -54,6 +54,7 @@ def test_choosing_a_mode_takes_about_as_much_memory_as_a_plain_step(bf16, tmp_pa
     assert trial < 1.2 * plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bf16", [False, True])
 def test_the_second_graph_is_handed_no_more_than_autograd_would_save(bf16):
     model, batch = network()
@@ -88,6 +89,7 @@ def stepping(agreement_every):
     return forml, lambda: forml.step(batch, held, optimizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_look_at_agreement_takes_no_more_memory_than_the_step_it_belongs_to(bf16, tmp_path):
     _, step_once = stepping(agreement_every=2)
@@ -98,6 +100,7 @@ def test_a_look_at_agreement_takes_no_more_memory_than_the_step_it_belongs_to(bf
     assert peaks[2] < 1.02 * peaks[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bf16", [False, True])
 def test_the_first_traced_step_which_is_compared_with_its_passes_takes_little_more_than_the_next(bf16, tmp_path):
     forml, step_once = stepping(agreement_every=0)

@@ -76,6 +76,7 @@ def pair(name, **options):
     return runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
     "options",
@@ -121,6 +122,7 @@ def test_fewer_operations_than_one_by_one():
     assert convolutions == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "scope"), [("conv", "3"), ("resnet", "stages.7"), ("words", "layers"), ("mlp", "1")])
 def test_a_named_scope_traced_equals_one_by_one(name, scope):
     (_, forml_a, records_a), (_, forml_b, records_b) = pair(name, scope=scope)

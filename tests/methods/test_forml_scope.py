@@ -110,6 +110,7 @@ def test_fit_goes_on_bit_for_bit(tmp_path, options):
     assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
 
 
+@pytest.mark.slow
 def test_in_words_and_on_the_command_line(tmp_path):
     model = net.mlp()
     made = method_from("forml", {"scope": "head", "every": 2}, model, 5)

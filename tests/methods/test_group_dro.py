@@ -69,6 +69,7 @@ def test_cells_are_the_default():
     assert q.tolist() == [[0.0, pytest.approx(1 / 3), pytest.approx(1 / 3)], [0.0, pytest.approx(1 / 3), 0.0]]
 
 
+@pytest.mark.slow
 def test_the_worst_group_s_loss_is_minimised():
     """Group 0, 9 in 10, has label 1 in 90 %, group 1 label 0 in 90 %: the fair logit is 0, the plain one is not."""
     labels, groups = [], []

@@ -110,6 +110,7 @@ def test_scores_stay_where_exemplars_say_nothing_and_move_where_they_do():
     assert float(heeding[:9].mean()) < float(heeding[9:].mean()) - 0.3  # the wrong labels fell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tie", [None, "label"])
 def test_traced_heeds_as_one_by_one(tie):
     one_by_one, traced = (train(telling, 2.0, tie=tie, trace=trace) for trace in (False, True))

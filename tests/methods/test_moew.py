@@ -79,6 +79,7 @@ def clusters() -> Batch:
     return Batch(torch.cat([x, torch.ones(240, 1)], dim=1), torch.arange(240) // 4 % 2)
 
 
+@pytest.mark.slow
 def test_the_embedding_tells_inputs_and_labels_apart():
     train = clusters()
     z = autoencode(train, 4, steps=1500, seed=1)

@@ -95,6 +95,7 @@ def test_equal_pairs_are_called_unequal_as_seldom_as_they_say(name, n):
     assert coverage([0.8, 0.8], n, name, float(name.endswith("ratio")), repeats=500) >= 0.93  # 0.95 less 2 errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "equal"), [("f1_std", 0.0), ("f1_ratio", 1.0)])
 def test_nor_are_equal_pairs_by_a_metric_of_the_caller(name, equal):
     """Their gap's interval holds 0 as often as it says, and a gap of 0 is a standard deviation of 0."""
@@ -118,6 +119,7 @@ def test_the_plain_bootstrap_does_not_between_equal_groups():
     assert coverage([0.9] * 10, 50, "tprd", 0.0, method="bootstrap") == 0.0
 
 
+@pytest.mark.slow
 def test_draws_of_counts_are_distributed_as_draws_of_samples():
     """The fast bootstrap (multinomial over distinct cells) against its slow twin (rows drawn again)."""
     rng = np.random.default_rng(2)

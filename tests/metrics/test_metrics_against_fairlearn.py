@@ -42,6 +42,7 @@ def frame_of(labels, predictions, groups):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(binary_problems())
 def test_rates_by_group_are_fairlearns_where_they_can_be_estimated(problem):
@@ -62,6 +63,7 @@ def test_rates_by_group_are_fairlearns_where_they_can_be_estimated(problem):
                 assert ours.loc[group, metric] == pytest.approx(frame.by_group.loc[group, metric], abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(binary_problems())
 def test_gaps_and_ratios_are_fairlearns_where_every_group_can_be_estimated(problem):

@@ -53,6 +53,7 @@ def test_class_as_group(problem):
     assert table.worst_tenth() == pytest.approx(np.sort(known)[: math.ceil(len(known) / 10)].mean())
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(problems())
 def test_many_classes_with_an_attribute(problem):

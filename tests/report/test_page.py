@@ -57,6 +57,7 @@ def unpacked(column):
     return np.frombuffer(base64.b64decode(column["bytes"]), dtype=kind)
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_anywhere():
     page = html(whole(images=5))
     for tag, attributes in Outline(page).tags:

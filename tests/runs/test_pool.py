@@ -86,6 +86,7 @@ def test_missing_data_stops_everything_with_its_sentence_and_writes_nothing(tiny
     assert seen.ended == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_side_by_side_gives_what_one_after_another_gives(tiny, tmp_path):
     specs = [tiny.with_(seed=seed) for seed in range(2)] + [tiny.with_(method_options={"colour": "red"})]
@@ -292,6 +293,7 @@ def test_a_local_ray_gives_what_processes_give(tiny, tmp_path):
         assert model == (tmp_path / "alone" / spec.folder_name / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_pool_that_cannot_be_stops_everything_in_a_sentence(tiny, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FolderRefused, match=r"cannot be made .*choose another folder"):

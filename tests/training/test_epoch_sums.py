@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from fairweight.training import _step_buffer
 from fairweight.training.epoch_sums import EpochSums
 from fairweight.types import Batch, StepRecord
 
@@ -61,8 +62,10 @@ def summed(taken: list[tuple[Batch, StepRecord]]) -> EpochSums:
     return sums
 
 
+@pytest.mark.parametrize("at_once", [1, 20, 10_000])
 @pytest.mark.parametrize("count", [1, 8, 32, 33, 100])
-def test_many_at_once_equals_one_by_one(count: int) -> None:
+def test_many_at_once_equals_one_by_one(count: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_step_buffer, "SAMPLES", at_once)
     taken = steps(count)
     found, expected = summed(taken).summary(), one_by_one(taken) if count > 1 else None
     if expected is None:
@@ -73,12 +76,13 @@ def test_many_at_once_equals_one_by_one(count: int) -> None:
         assert found[key] == pytest.approx(value, rel=1e-6), key
 
 
-def test_a_restored_sum_goes_on_bit_for_bit() -> None:
+@pytest.mark.parametrize("kept", [1, 45, 69])
+def test_a_restored_sum_goes_on_bit_for_bit(kept: int) -> None:
     taken = steps(70)
-    whole, first = summed(taken), summed(taken[:45])
+    whole, first = summed(taken), summed(taken[:kept])
     second = EpochSums(2, torch.device("cpu"))
-    second.load_state_dict(first.state_dict())
-    for k, (batch, record) in enumerate(taken[45:], start=45):
+    second.load_state_dict(first.state_dict())  # reads what the whole still holds
+    for k, (batch, record) in enumerate(taken[kept:], start=kept):
         second.add(k, batch, record)
     assert second.summary() == whole.summary()
 

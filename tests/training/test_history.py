@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 import fairweight as fw
 from fairweight.errors import BadInput, ScoresMismatch
-from fairweight.training.history import PATH_NUMBERS, PENDING_LOGITS, PENDING_SAMPLES, Dynamics
+from fairweight.training import _step_buffer, history
+from fairweight.training.history import PATH_NUMBERS, Dynamics
 from fairweight.types import StepRecord
 
 
@@ -64,11 +65,12 @@ def random_record(size: int, generator: torch.Generator) -> StepRecord:
 
 
 @pytest.mark.parametrize("duplicates", [False, True])
-def test_visits_taken_in_together_equal_visits_one_by_one(duplicates: bool) -> None:
+def test_visits_taken_in_together_equal_visits_one_by_one(duplicates: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_step_buffer, "SAMPLES", 1_000)
     generator = torch.Generator().manual_seed(0)
-    count, size = 2_000, 64
+    count, size = 300, 16
     dynamics, twin = Dynamics(count), Twin()
-    steps = 3 * PENDING_SAMPLES // size + 5  # several times full, and a rest
+    steps = 3 * _step_buffer.SAMPLES // size + 5  # several times full, and a rest
     for step in range(steps):
         if duplicates:
             rows = torch.randperm(count, generator=generator)[:size]  # the next batch may hold the same rows
@@ -189,6 +191,23 @@ def test_weights_that_never_move_leave_no_path() -> None:
     assert dynamics.paths() == {}
 
 
+@pytest.mark.parametrize(("odd", "value"), [(None, 1.0), (3, 1.5), (1, 7.0), (6, math.nan)])
+def test_weights_that_are_one_for_all_kept_rows_leave_no_path(
+    odd: int | None, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PATH_NUMBERS", 8)  # of ten rows, over two epochs, 0, 3, 6 and 9 are kept
+    weights = torch.ones(10)
+    if odd is not None:
+        weights[odd] = value
+    dynamics = Dynamics(10)
+    for now in (weights, torch.ones(10)):
+        dynamics.on_epoch(None, 2, now)
+    found = dynamics.paths()
+    assert found.keys() == ({"rows", "weights"} if odd == 3 else set())
+    if odd == 3:
+        assert found["weights"].tolist() == [[1.0, 1.5, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+
+
 def test_huge_scores_stay_finite_in_the_path() -> None:
     dynamics = Dynamics(2)
     dynamics.on_epoch(torch.tensor([1e9, -1e9]), 1)
@@ -252,7 +271,7 @@ def test_many_logits_do_not_pile_up() -> None:
         made = record(torch.ones(50))
         made.logits, made.labels = logits, torch.zeros(50, dtype=torch.int64)
         dynamics.on_step(torch.arange(start, start + 50), made)
-        assert len(dynamics._pending) * logits.numel() <= PENDING_LOGITS
+        assert len(dynamics._steps) * logits.numel() <= _step_buffer.LOGITS
     assert dynamics.visits.tolist() == [1] * 2_000
 
 
@@ -269,11 +288,12 @@ def test_a_decay_that_forgets_nothing_is_refused() -> None:
         Dynamics(3, decay=1.0)
 
 
+@pytest.mark.slow
 def test_costs_less_than_two_hundredths_of_a_resnet_step() -> None:
     """benchmarks/dynamics_cost.py measures whole epochs; here the best of a few steps, so that others may work too."""
     model = fw.ResNet18(10)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    count, size = 512, 16
+    count, size = 24, 8
     train = fw.Batch(torch.rand(count, 3, 32, 32), torch.randint(0, 10, (count,)))
     method, dynamics = fw.Uniform(model, count), Dynamics(count)
     steps, notes = [], []

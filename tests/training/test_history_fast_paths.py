@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairweight.training import history
-from fairweight.training._visits import Visits
+from fairweight.training import _step_buffer
+from fairweight.training._step_buffer import Steps
+from fairweight.training._visits import VISIT, note
 from fairweight.training.history import Dynamics
 from fairweight.types import StepRecord, margin
 
@@ -55,15 +56,18 @@ def steps(known: str, classes: int, epochs: int = 3) -> Iterator[tuple[Tensor, S
         yield None
 
 
+def noted(*records: StepRecord) -> Tensor:
+    rows = torch.arange(sum(len(record.losses) for record in records))
+    found = torch.zeros(len(VISIT), len(rows))
+    note(found, rows, Steps((rows,), (0,), records))
+    return found
+
+
 def one_by_one(dynamics: Dynamics, rows: Tensor, done: StepRecord) -> None:
     """Each sample goes into the history by itself, in the way of rows that are drawn twice."""
-    visit = (rows, 0, done.losses, done.weights, done.correct, done.logits, done.labels, done.pull, done.gradient)
-    visits = Visits._make((part,) for part in visit)
-    unknown = torch.full_like(done.losses, torch.nan)
-    push, losses, weights, *others = [unknown if column is None else column for column in visits.columns()]
-    noted = torch.stack([push.nan_to_num(0.0), losses, unknown, weights, *others])
+    visits = noted(done)
     for place in range(len(rows)):
-        dynamics._move_rows(rows[place, None], noted[:, place, None].clone(), True, False)
+        dynamics._move_rows(rows[place, None], visits[:, place, None].clone())
 
 
 def assert_same(one: Dynamics, other: Dynamics) -> None:
@@ -76,7 +80,7 @@ def assert_same(one: Dynamics, other: Dynamics) -> None:
 def test_many_visits_at_once_equal_one_sample_at_a_time(
     known: str, classes: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "PENDING_SAMPLES", at_once)
+    monkeypatch.setattr(_step_buffer, "SAMPLES", at_once)
     fast, slow = Dynamics(COUNT), Dynamics(COUNT)
     for step in steps(known, classes):
         if step is None:
@@ -129,11 +133,10 @@ def test_a_push_of_one_epoch_is_not_taken_for_that_of_the_next() -> None:
 
 def test_a_push_that_was_noted_is_gone_after_another_state_is_loaded() -> None:
     dynamics, fresh = Dynamics(COUNT), Dynamics(COUNT)
-    dynamics._room = 1
     for step in steps("all", 2, 1):
         if step is not None:
             dynamics.on_step(*step)
-            dynamics._write_down()
+            dynamics._steps.flush()
     dynamics.load_state_dict(fresh.state_dict())
     for step in steps("plain training", 2, 1):
         if step is not None:
@@ -159,12 +162,11 @@ def test_margin_and_lead_are_those_of_the_types_and_leave_the_record_as_it_was(
     p = z.double().softmax(dim=1)
     others = p.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
     leads = p.gather(1, labels[:, None]).squeeze(1) - others
-    visit = (torch.arange(64), 0, losses, weights, None, logits, labels, None, None)
-    without = (*visit[:5], None, None, None, None)
+    total = (losses * weights).sum()
+    visit, without = StepRecord(total, losses, weights, None, logits, labels), StepRecord(total, losses, weights)
     for visits in ([visit], [visit, visit], [without, visit]):
-        *_, margins, lead, _ = Visits._make(zip(*visits, strict=True)).columns()
-        assert margins is not None
-        assert lead is not None
+        found = dict(zip(VISIT, noted(*visits), strict=True))
+        margins, lead = found["margin"], found["lead"]
         rounding = 0.05 if kind == torch.bfloat16 else 1e-5  # of logits up to 20
         if len(shape) == 1 or shape[1] <= 2:
             assert torch.equal(margins[-64:], wanted)
@@ -172,22 +174,3 @@ def test_margin_and_lead_are_those_of_the_types_and_leave_the_record_as_it_was(
         torch.testing.assert_close(lead[-64:], leads.float(), rtol=0, atol=rounding)
     assert torch.equal(logits, before)
     assert torch.equal(losses, held)
-
-
-@pytest.mark.parametrize("odd", [None, 0, 3, 9])
-@pytest.mark.parametrize("value", [1.0, 1.5, 1 + 1e-6, torch.nan])
-def test_weights_that_are_all_one_are_told_without_looking_at_each(
-    odd: int | None, value: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history, "PATH_NUMBERS", 4)  # of ten rows 0, 3, 6 and 9 are kept
-    weights = torch.ones(10)
-    weights[1] = 7.0  # of no kept row
-    if odd is not None:
-        weights[odd] = value
-    dynamics = Dynamics(10)
-    dynamics.on_epoch(None, 1, weights)
-    dynamics.on_epoch(None, 1, torch.ones(10))
-    kept = weights[[0, 3, 6, 9]].nan_to_num(1.0)
-    alike = bool((kept - 1).abs().max() < 1e-5)
-    assert dynamics.weight_path[0].tolist() == (kept[:1] if alike else kept).half().tolist()
-    assert dynamics.weight_path[1].tolist() == [1.0]

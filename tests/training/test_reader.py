@@ -10,9 +10,9 @@ from fairweight.data import Streamed
 from fairweight.methods.forml import FORML
 from fairweight.methods.jtt import JTT
 from fairweight.models.mlp import MLP
+from fairweight.training.batches import Reader
 from fairweight.training.fit import fit
 from fairweight.training.options import FitOptions
-from fairweight.training.reader import Reader
 from fairweight.types import Batch
 
 

@@ -18,6 +18,7 @@ trees = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(trees)
 def test_plain_trees_come_back_equal(tree):
     tensors, skeleton = state.flatten(tree)

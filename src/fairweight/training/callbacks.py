@@ -1,4 +1,4 @@
-"""What watches a run: progress, early stopping, and warnings in words."""
+"""Observers of a run: progress, early stopping, and warnings."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _log = logging.getLogger("fairweight")
 
 
 class Observer:
-    """Looks on; subclasses write what they need. on_epoch may return a reason to stop."""
+    """Watches a run; subclasses write the methods they need."""
 
     def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
-        """A run begins, or goes on from this step."""
+        """Called when a run begins, or goes on from this step."""
 
     def on_step(self, step: int, record: StepRecord) -> None:
-        """A step was taken; the record's tensors may be overwritten by the next."""
+        """Called after each step; the next one may overwrite the record's tensors."""
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
-        """An epoch is over."""
+        """Called after each epoch, counted from 1; return a reason to stop the run, or None."""
         return None
 
     def on_end(self, stopped: str) -> None:
-        """The run is over."""
+        """Called when the run is over, with why."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the observer must remember over a resume."""
+        """Return what the observer must remember over a resume."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -58,15 +58,9 @@ class Progress(Observer):
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(),
-                console=Console(file=self.stream),
-                transient=True,
-            )
+            texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+            columns = texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeRemainingColumn()
+            self._bar = Progress(*columns, console=Console(file=self.stream), transient=True)
             self._task = self._bar.add_task(self.title, total=epochs * steps_per_epoch, completed=step, note="")
             self._bar.start()
 
@@ -77,9 +71,9 @@ class Progress(Observer):
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
         if self._bar is not None:
-            self._bar.update(self._task, note=brief(epoch, self._epochs, summary))
+            self._bar.update(self._task, note=_beside_a_bar(epoch, self._epochs, summary))
         else:
-            print(f"{self.title}: {describe(epoch, self._epochs, summary)}", file=self.stream, flush=True)
+            print(f"{self.title}: {_line(epoch, self._epochs, summary)}", file=self.stream, flush=True)
         return None
 
     def on_end(self, stopped: str) -> None:
@@ -88,25 +82,22 @@ class Progress(Observer):
             self._bar = None
 
 
-def brief(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
-    """The few words that fit beside a bar in a terminal of 80 columns."""
+def _beside_a_bar(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
+    """What fits beside a bar in a terminal of 80 columns."""
     validation = summary.get("validation") or {}
-    parts = [f"epoch {epoch}/{epochs}"]
-    parts.append(
-        f"accuracy {100 * validation['accuracy']:.1f}" if "accuracy" in validation else f"loss {summary['loss']:.3f}"
-    )
-    if "tprd" in validation:
-        parts.append(f"TPRD {100 * validation['tprd']:.1f}")
-    return ", ".join(parts)
+    quality = f"loss {summary['loss']:.3f}"
+    if "accuracy" in validation:
+        quality = f"accuracy {100 * validation['accuracy']:.1f}"
+    gap = f", TPRD {100 * validation['tprd']:.1f}" if "tprd" in validation else ""
+    return f"epoch {epoch}/{epochs}, {quality}{gap}"
 
 
-def describe(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
-    """One line for people."""
+def _line(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
     parts = [f"epoch {epoch}/{epochs}", f"loss {summary['loss']:.4f}"]
     validation = summary.get("validation") or {}
     if "accuracy" in validation:
         parts.append(f"validation accuracy {100 * validation['accuracy']:.2f}")
-    if validation.get("tprd") is not None and not math.isnan(validation["tprd"]):
+    if "tprd" in validation:
         parts.append(f"TPRD {100 * validation['tprd']:.2f}")
     if "score_std" in summary:
         parts.append(f"score std {summary['score_std']:.3f}, effective size {summary['effective_size']:.2f}")
@@ -114,7 +105,7 @@ def describe(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
 
 
 class EarlyStopping(Observer):
-    """Stops when a number on validation has not improved for some epochs, and keeps the best epoch's model."""
+    """Stops when a validation metric has not improved for `patience` epochs, and keeps the best epoch's model."""
 
     def __init__(self, metric: str = "loss", patience: int = 10, mode: Literal["min", "max", "auto"] = "auto") -> None:
         if mode not in ("min", "max", "auto"):
@@ -133,11 +124,9 @@ class EarlyStopping(Observer):
                 "pass validation= to fit, or watch another number."
             )
         value = float(validation[self.metric])
-        better = not math.isnan(value) and (
-            self.best is None or (value > self.best if self.largest else value < self.best)
-        )
-        self.improved = better
-        if better:
+        known = not math.isnan(value)
+        self.improved = known and (self.best is None or (value > self.best if self.largest else value < self.best))
+        if self.improved:
             self.best, self.best_epoch = value, epoch
         elif self.best_epoch is not None and epoch - self.best_epoch >= self.patience:
             return f"validation {self.metric} has not improved since epoch {self.best_epoch}"
@@ -151,7 +140,11 @@ class EarlyStopping(Observer):
 
 
 class Watch(Observer):
-    """Says in words when scores have no effect, when they collapse, and when the exemplar batch is too small."""
+    """Warns when scores have no effect, when weights collapse, and when the exemplar batch is too small.
+
+    still: standard deviation of scores below which they have no effect. concentrated: effective share of a batch below
+    which weights have collapsed.
+    """
 
     def __init__(self, *, still: float = 0.01, concentrated: float = 0.1) -> None:
         self.still, self.concentrated = still, concentrated
@@ -179,7 +172,7 @@ class Watch(Observer):
                     f"no effect: the scores ended at a standard deviation of {summary['score_std']:.2g}, so every "
                     "sample counted almost alike; use AdaptiveStep(), or raise PlainStep's scale.",
                 )
-        self._look_at_agreement()
+        self._check_agreement()
         return None
 
     def _read(self) -> None:
@@ -187,14 +180,14 @@ class Watch(Observer):
             self._agreements += torch.stack(self._unread).tolist()
             self._unread = []
 
-    def _look_at_agreement(self) -> None:
+    def _check_agreement(self) -> None:
         self._read()
         n = len(self._agreements)
         if n < 8:
             return
         mean = sum(self._agreements) / n
         error = math.sqrt(sum((a - mean) ** 2 for a in self._agreements) / (n - 1) / n)
-        if mean + 2 * error < 0.1:  # surely small, not merely unsure
+        if mean + 2 * error < 0.1:  # significantly small, not merely uncertain
             self.warn(
                 f"weak signal: two halves of the exemplar batch pull in unrelated directions (cosine {mean:.3f} ± "
                 f"{error:.3f} over {n} looks), so it is too small to learn from; raise per_cell, give more "
@@ -202,7 +195,7 @@ class Watch(Observer):
             )
 
     def warn(self, sentence: str) -> None:
-        """Say it, once for what stands before its colon."""
+        """Log a warning, once for each kind: what stands before the colon."""
         if not any(w.startswith(sentence.split(":")[0]) for w in self.warnings):
             self.warnings.append(sentence)
             _log.warning(sentence)

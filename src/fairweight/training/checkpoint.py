@@ -1,4 +1,4 @@
-"""Where a run is kept, so that a kill at any moment loses at most the work since the last save."""
+"""The checkpoint of a run: a kill at any moment loses at most the work since the last save."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from fairweight.errors import BadCheckpoint
 from fairweight.training import state
 
 FILE = "checkpoint.safetensors"
+VERSION = 2  # of what a run keeps
 AT_ONCE = 8 * 2**20  # bytes: so much is written before the training goes on
 
 
@@ -24,20 +28,20 @@ class Checkpoint:
     def __init__(self, folder: Path, identity: dict[str, Any], every: float = 30.0) -> None:
         self.path = folder / FILE
         self.identity, self.every = identity, every
-        self._last = time.monotonic()
         self.step: int | None = None  # of the last save
+        self._last = time.monotonic()
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         state.clear(self.path)
 
     def due(self) -> bool:
-        """Whether enough time has passed since the last save."""
+        """True if enough time has passed since the last save."""
         return time.monotonic() - self._last >= self.every
 
     def save(self, step: int, tree: dict[str, Any]) -> None:
         """Keep everything that the rest of the run depends on."""
-        copied = state.copied({"identity": self.identity, "step": step, **tree})
+        copied = state.copied({"version": VERSION, "identity": self.identity, **tree, "step": step})
         self.wait()
         if copied.bytes <= AT_ONCE:
             state.write(copied, self.path)
@@ -46,24 +50,24 @@ class Checkpoint:
         self._last, self.step = time.monotonic(), step
 
     def wait(self) -> None:
-        """Until what was saved is on the disk; a write that failed is raised here."""
+        """Wait until what was saved is on the disk; raise the error of a write that failed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
     def close(self) -> None:
-        """No more saves."""
+        """Wait for the last save, and let the writer go."""
         try:
             self.wait()
         finally:
             self._writer.shutdown()
 
     def load(self) -> dict[str, Any] | None:
-        """What was kept, if anything; refused where it belongs to another run."""
+        """Read what was kept, if anything; refuse what belongs to another run."""
         if not self.path.exists():
             return None
-        tree: dict[str, Any] = state.load(self.path)
-        if not isinstance(tree, dict) or not {"identity", "step"} <= tree.keys():
+        tree: Any = state.load(self.path)
+        if not isinstance(tree, dict) or tree.get("version") != VERSION:
             raise BadCheckpoint(
                 f"{self.path} holds no run, or one of another version; delete it and start the run again."
             )
@@ -79,8 +83,14 @@ class Checkpoint:
     def describe(self) -> str:
         """Where to go back to, for a message."""
         self.wait()
-        return (
-            "no checkpoint was written"
-            if self.step is None
-            else f"the last good checkpoint is {self.path} at step {self.step}"
-        )
+        if self.step is None:
+            return "no checkpoint was written"
+        return f"the last good checkpoint is {self.path} at step {self.step}"
+
+
+def match_strides(optimizer: torch.optim.Optimizer) -> None:
+    """Lay out an optimizer's state as its parameters: a file keeps no memory order, and two orders are slow."""
+    for parameter, held in optimizer.state.items():
+        for name, value in held.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
+                held[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -1,146 +1,110 @@
-"""Sums over one epoch, on the device, read once at its end."""
+"""Means over one epoch, summed on the device and read once at its end."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairweight.training._step_buffer import StepBuffer, Steps
 from fairweight.types import Batch, StepRecord, sent
 
-# loss, plain loss, right, samples, effective size, objective, steps with an objective, steps, agreement, looks
-_NUMBERS = 10
-_AT_ONCE = 32  # steps that are kept as they are before they are added up: a kernel for many instead of many kernels
-
-
-class _Step(NamedTuple):
-    """What is kept of one step."""
-
-    number: int
-    loss: Tensor  # []
-    losses: Tensor  # [B]
-    weights: Tensor  # [B]
-    correct: Tensor | None  # [B]
-    compared: Tensor  # [B]
-    objective: Tensor | None  # []
-    agreement: Tensor | None  # []
+_COUNTS = ("samples", "steps", "steps_with_objective", "steps_with_agreement")
+_SUMS = (*_COUNTS, "loss", "objective", "agreement", "sample_losses", "right", "effective_size")
+_NEVER = torch.iinfo(torch.int64).max
 
 
 class EpochSums:
-    """Running sums of a StepRecord's numbers and of the losses by group."""
+    """Sums of the numbers of every step, and of the losses by group.
+
+    Each sum adds step after step, in order, so that it does not depend on when the buffer was read.
+    """
 
     def __init__(self, groups: int, device: torch.device) -> None:
-        self._sums = torch.zeros(_NUMBERS, dtype=torch.float64, device=device)
+        self._sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=device)
         self._by_group = torch.zeros(2, max(groups, 1), dtype=torch.float64, device=device)  # loss, samples
-        self._bad = torch.full((), -1, dtype=torch.int64, device=device)  # first step whose loss is not finite
-        self._waiting: list[_Step] = []
+        self._bad = torch.full((), _NEVER, device=device)  # first step whose loss is not finite
+        fields = ("loss", "losses", "weights", "correct", "objective", "agreement")
+        self._steps = StepBuffer(self._add_up, fields)
+
+    def clear(self) -> None:
+        """Begin another epoch."""
+        self._steps.clear()
+        self._sums = torch.zeros_like(self._sums)
+        self._by_group.zero_()
+        self._bad = torch.full_like(self._bad, _NEVER)
 
     def add(self, step: int, batch: Batch, record: StepRecord) -> None:
         """One more step; nothing is read back."""
-        own = torch.clone if record.loss.device.type == "cuda" else _as_it_is  # a replay overwrites its record
-        self._waiting.append(
-            _Step(
-                step,
-                own(record.loss),
-                own(record.losses),
-                own(record.weights),
-                None if record.correct is None else own(record.correct),
-                batch.compared(),
-                None if record.objective is None else own(record.objective),
-                None if record.agreement is None else own(record.agreement),
-            )
-        )
-        if len(self._waiting) >= _AT_ONCE:
-            self._add_up()
+        self._steps.add(batch.compared(), record, step)
 
-    def _add_up(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        kinds: dict[tuple[Any, ...], list[_Step]] = {}
-        for step in waiting:
-            alike = (len(step.losses), step.correct is None, step.objective is None, step.agreement is None)
-            kinds.setdefault(alike, []).append(step)
-        for steps in kinds.values():
-            self._add_alike(steps)
+    def _add_up(self, steps: Steps) -> None:
+        records, device = steps.records, self._sums.device
+        known = [[len(r.losses), 1, r.objective is not None, r.agreement is not None] for r in records]
+        sizes = torch.tensor([len(r.losses) for r in records])
+        counts = sent(torch.tensor(known, dtype=torch.float64), device)  # [S, 4]
+        step_of = sent(torch.arange(len(records)).repeat_interleave(sizes), device)  # [M]
 
-    def _add_alike(self, steps: list[_Step]) -> None:
-        """Steps with batches of one size that say the same things."""
-        nil = self._sums.new_zeros(())
+        def by_step(values: Tensor) -> Tensor:  # [M] -> [S]
+            return values.new_zeros(len(records)).index_add_(0, step_of, values)
 
-        def total(values: list[Tensor | None]) -> Tensor:
-            known = [value for value in values if value is not None]
-            return torch.stack(known).sum(dtype=torch.float64) if known else nil
+        def of_steps(values: Sequence[Tensor | None]) -> Tensor:  # [S]
+            nil = records[0].loss.new_zeros(())
+            return torch.stack([nil if value is None else value for value in values]).double()
 
-        size, count = len(steps[0].losses), len(steps)
-        losses = torch.stack([s.losses for s in steps]).double()  # [S, B]
-        squares = torch.stack([s.weights for s in steps]).double().square().sum(dim=1)  # [S]
-        effective = torch.where(squares > 0, 1 / (size * squares), 0.0).sum()
-        has_objective, looked = steps[0].objective is not None, steps[0].agreement is not None
-        known_numbers = torch.tensor([size * count, count * has_objective, count, count * looked], dtype=torch.float64)
-        seen, with_objective, taken, looks = sent(known_numbers, self._sums.device)
-        self._sums += torch.stack(
-            [
-                total([s.loss for s in steps]),
-                losses.sum(),
-                total([s.correct for s in steps]),
-                seen,
-                effective,
-                total([s.objective for s in steps]),
-                with_objective,
-                taken,
-                total([s.agreement for s in steps]),
-                looks,
-            ]
-        )
-        compared = torch.cat([s.compared for s in steps])  # [S B]
-        weight = (compared >= 0).double()
-        index = compared.clamp(0, self._by_group.shape[1] - 1)
-        self._by_group.index_add_(1, index, torch.stack([losses.flatten() * weight, weight]))
-        finite = torch.isfinite(torch.stack([s.loss for s in steps]))  # [S]
-        if has_objective:
-            finite = finite & torch.isfinite(torch.stack([s.objective for s in steps if s.objective is not None]))
-        numbers = sent(torch.tensor([s.number for s in steps]), finite.device)
-        first = torch.where(finite, torch.iinfo(torch.int64).max, numbers).min()
-        earlier = torch.where(self._bad >= 0, torch.minimum(self._bad, first), first)
-        self._bad = torch.where(finite.all(), self._bad, earlier)
+        losses = torch.cat([r.losses for r in records]).double()  # [M]
+        squares = by_step(torch.cat([r.weights for r in records]).double().square())
+        right = torch.cat([torch.zeros_like(r.losses) if r.correct is None else r.correct for r in records]).double()
+        loss, objective = of_steps([r.loss for r in records]), of_steps([r.objective for r in records])
+        columns = [
+            loss,
+            objective,
+            of_steps([r.agreement for r in records]),
+            by_step(losses),
+            by_step(right),
+            torch.where(squares > 0, 1 / (counts[:, 0] * squares), 0.0),
+        ]
+        numbers = torch.cat([counts, torch.stack(columns, dim=1)], dim=1)  # [S, sums]
+        self._sums = torch.cat([self._sums[None], numbers]).cumsum(0)[-1]
+        groups = torch.cat(steps.indices)  # [M]
+        has_group = (groups >= 0).double()
+        groups = groups.clamp(0, self._by_group.shape[1] - 1)
+        self._by_group[0].index_add_(0, groups, losses * has_group)
+        self._by_group[1].index_add_(0, groups, has_group)
+        step_numbers = sent(torch.tensor(steps.numbers), device)
+        finite = loss.isfinite() & objective.isfinite()
+        self._bad = torch.minimum(self._bad, torch.where(finite, _NEVER, step_numbers).min())
 
     def bad_step(self) -> int | None:
         """The first step whose loss was not finite (waits for the device)."""
-        self._add_up()
+        self._steps.flush()
         found = int(self._bad)
-        return None if found < 0 else found
+        return None if found == _NEVER else found
 
     def summary(self) -> dict[str, Any]:
         """Means over the epoch so far."""
-        self._add_up()
-        s = self._sums.tolist()
-        steps, samples = max(s[7], 1.0), max(s[3], 1.0)
-        out: dict[str, Any] = {
-            "loss": s[0] / steps,
-            "mean_loss": s[1] / samples,
-            "accuracy": s[2] / samples,
-            "effective_size": s[4] / steps,
+        self._steps.flush()
+        total = dict(zip(_SUMS, self._sums.tolist(), strict=True))
+        steps, samples = max(total["steps"], 1.0), max(total["samples"], 1.0)
+        means: dict[str, Any] = {
+            "loss": total["loss"] / steps,
+            "mean_loss": total["sample_losses"] / samples,
+            "accuracy": total["right"] / samples,
+            "effective_size": total["effective_size"] / steps,
         }
-        if s[6]:
-            out["objective"] = s[5] / s[6]
-        if s[9]:
-            out["agreement"] = s[8] / s[9]
+        for name in ("objective", "agreement"):
+            if total[f"steps_with_{name}"]:
+                means[name] = total[name] / total[f"steps_with_{name}"]
         losses, counts = self._by_group.tolist()
-        out["group_losses"] = {str(g): loss / n for g, (loss, n) in enumerate(zip(losses, counts, strict=True)) if n}
-        return out
+        means["group_losses"] = {str(g): loss / n for g, (loss, n) in enumerate(zip(losses, counts, strict=True)) if n}
+        return means
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums, and the steps that are not in them yet: a run that goes on adds them up as it would have."""
-        waiting = [list(step) for step in self._waiting]
-        return {"sums": self._sums, "by_group": self._by_group, "bad": self._bad, "waiting": waiting}
+        self._steps.flush()
+        return {"sums": self._sums, "by_group": self._by_group, "bad_step": self._bad}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Put the sums back."""
-        self._sums.copy_(saved["sums"])
-        self._by_group.copy_(saved["by_group"])
-        self._bad = saved["bad"].to(self._bad.device).clone()
-        self._waiting = [_Step(*step) for step in saved["waiting"]]
-
-
-def _as_it_is(value: Tensor) -> Tensor:
-    return value
+        self._steps.clear()
+        self._sums, self._by_group, self._bad = saved["sums"], saved["by_group"].clone(), saved["bad_step"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -48,13 +49,8 @@ def fit(
     """
     if resume and out is None:
         raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
-    chosen = options or FitOptions()
-    chosen = replace(
-        chosen,
-        batch_size=chosen.batch_size if batch_size is None else batch_size,
-        per_cell=chosen.per_cell if per_cell is None else per_cell,
-        seed=chosen.seed if seed is None else seed,
-    )
+    given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
+    chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
     training = Training(
         model,
         optimizer,

@@ -1,4 +1,4 @@
-"""What happened to each training sample: loss, weight, forgetting, margin, and the paths of its score and weight."""
+"""History of each training sample: loss, weight, forgetting, margin, and the paths of its score and weight."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import BadInput, ScoresMismatch
-from fairweight.training._history_columns import AT, COLUMNS, THIS_EPOCH, average, move, note
-from fairweight.training._visits import Visit, Visits, in_memory_of_its_own
+from fairweight.training._step_buffer import StepBuffer, Steps
+from fairweight.training._visits import AT, COLUMNS, THIS_EPOCH, VISIT, average, move, note
 from fairweight.types import StepRecord
 
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
-PENDING_SAMPLES = 65_536  # visits that are gathered before they are written down, all at once
-PENDING_LOGITS = 200_000  # and at most so many logits: what stays in a cache is worked on in half the time
-PENDING_LOGITS_GPU = 8_000_000  # on a GPU more: writing down reads a number back, and the device waits for that
+_FIELDS = ("losses", "weights", "correct", "logits", "labels", "pull", "gradient")
 _LARGEST_HALF = 65_000.0
 
 
 class Dynamics:
     """Per-sample history on the device, for every method.
 
-    A step only notes what it saw; visits are written down by the thousand and added to the history once an epoch, so
-    that the cost is a small part of even a small network's step. A row drawn twice in one batch is seen twice.
+    Steps are held in a buffer, noted by the thousand and added to the history once an epoch, so that the cost is a
+    small part of even a small network's step. A row drawn twice in one batch is seen twice.
     decay: of the averages over visits, each divided by the weight that it has gathered, so that a sample seen once
     is not counted as almost 0.
     """
@@ -40,34 +38,23 @@ class Dynamics:
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
         # Visits that are not in the history yet, each row once.
-        self._noted = torch.zeros(7, num_samples, device=self.device)  # [7, N]
+        self._noted = torch.zeros(len(VISIT), num_samples, device=self.device)  # [7, N]
         self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
         self._count = 0  # rows that are noted
-        self._pushed = False  # whether any noted push is known; as long as none is, that column is 0
-        self._judged = True  # whether it is known of all noted visits that the prediction was right, or wrong
-        self._pending: list[Visit] = []
-        self._room = PENDING_SAMPLES  # steps that may wait
-        self._replays = self.device.type != "cpu"  # a replayed step overwrites its record; only a GPU replays
+        self._steps = StepBuffer(self._note, _FIELDS)  # steps that are not noted yet
         self.score_path: list[Tensor] = []  # one [P] per epoch
-        self.weight_path: list[Tensor] = []  # one [P] per epoch, or [1] where all weights are alike
+        self.weight_path: list[Tensor] = []  # one [P] per epoch
         self._path_rows: Tensor | None = None
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
         """Take in one visit of these rows."""
-        if self._replays:
-            rows, record = rows.clone(), in_memory_of_its_own(record)
-        visit = rows, rows._version, record.losses, record.weights, record.correct, record.logits, record.labels
-        pending = self._pending
-        pending.append((*visit, record.pull, record.gradient))
-        if len(pending) >= self._room:
-            self._write_down()
-        elif len(pending) == 1:
-            self._room = _steps_at_once(record)
+        self._steps.add(rows if rows.device.type == "cpu" else rows.clone(), record)
 
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
-        """Note where scores and weights stand; epochs: how many there will be, to keep all paths within bounds.
+        """End an epoch: note where scores and weights stand.
 
-        weights: over the whole set, mean 1; None: what each sample was last given in a batch.
+        epochs: how many there will be, to bound the paths. weights: over the whole set, mean 1; None: what each sample
+        was last given in a batch.
         """
         self._take_in()
         losses, weighted, given = self._history[THIS_EPOCH]  # [N] each, NaN where not seen
@@ -88,81 +75,66 @@ class Dynamics:
             self._path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
         if scores is not None:
             self.score_path.append(_half(scores[self._path_rows]))
-        if not _all_one(weights):
-            weights = weights[self._path_rows].nan_to_num(1.0)  # a sample that this epoch left out
-        self.weight_path.append(_half(weights[:1] if _all_one(weights) else weights))
+        self.weight_path.append(_half(weights[self._path_rows].nan_to_num(1.0)))  # 1: this epoch left it out
 
     def _take_in(self) -> None:
-        """Everything that waits, into the history."""
-        self._write_down()
-        if self._count == 0:
-            return
+        """Add everything that waits to the history."""
+        self._steps.flush()
         if self._count == self.num_samples:
-            move(self._history, self._noted, self.decay, self._pushed, self._judged)
-        else:
+            move(self._history, self._noted, self.decay)
+        elif self._count:
             rows = torch.nonzero(self._seen).flatten()
-            self._move_rows(rows, self._noted[:, rows], self._pushed, self._judged)
+            self._move_rows(rows, self._noted[:, rows])
         self._forget_notes()
 
     def _forget_notes(self) -> None:
+        self._count = 0
         self._seen.zero_()
-        if self._pushed:
-            self._noted[0].zero_()
-        self._count, self._pushed, self._judged = 0, False, True
+        self._noted[VISIT.index("push")].zero_()
 
-    def _write_down(self) -> None:
-        """The visits that wait, all at once; where a row is among them twice, each step goes into the history."""
-        pending, self._pending = self._pending, []
-        if not pending:
-            return
-        visits = Visits._make(zip(*pending, strict=True))
-        if visits.versions != tuple([rows._version for rows in visits.rows]):
-            raise BadInput("the rows of a step were overwritten before its epoch ended; give on_step a copy of them.")
-        rows = torch.cat(visits.rows)  # [M]
+    def _note(self, steps: Steps) -> None:
+        rows = torch.cat(steps.indices)  # [M]
         seen = self._seen.scatter(0, rows, torch.ones_like(rows, dtype=torch.bool))
         if int(seen.sum()) == self._count + len(rows):
             self._seen, self._count = seen, self._count + len(rows)
-            self._pushed, self._judged = self._pushed or visits.pushed, self._judged and visits.judged
-            note(self._noted, rows, visits)
+            note(self._noted, rows, steps)
             return
-        self._take_in()  # what was written down before
-        for visit in pending:
-            rows, one = visit[0], Visits._make((part,) for part in visit)
-            noted = torch.zeros(len(self._noted), len(rows), device=self.device)
-            note(noted, torch.arange(len(rows), device=self.device), one)
-            for places in _each_once(rows):  # a row that is drawn twice in one step is seen twice
-                self._move_rows(rows[places], noted[:, places], one.pushed, one.judged)
+        self._take_in()  # what was noted before
+        noted = torch.zeros(len(VISIT), len(rows), device=self.device)
+        note(noted, torch.arange(len(rows), device=self.device), steps)
+        for places in _each_once(rows):
+            self._move_rows(rows[places], noted[:, places])
 
-    def _move_rows(self, rows: Tensor, noted: Tensor, pushed: bool, judged: bool) -> None:
+    def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
         part = self._history[:, rows]  # [C, M], a copy
-        move(part, noted, self.decay, pushed, judged)
+        move(part, noted, self.decay)
         self._history[:, rows] = part
 
     @property
     def visits(self) -> Tensor:
-        """How often each sample was seen."""  # [N]
+        """Visits of each sample."""  # [N]
         self._take_in()
         return self._history[AT["visits"]].int()
 
     @property
     def path_rows(self) -> Tensor | None:
-        """The rows whose paths are kept: all, or an even selection where there are many."""  # [P]
+        """Rows whose paths are kept: all, or an even selection where there are many."""  # [P]
         return self._path_rows
 
     def paths(self) -> dict[str, Tensor]:
-        """rows [P], and scores and weights after each epoch [epochs, P]; those that say nothing are left out."""
+        """rows [P], and scores and weights after each epoch [epochs, P]; leaves out weights that are all 1."""
         self._take_in()
         if self._path_rows is None:
             return {}
         found: dict[str, Tensor] = {}
         if self.score_path:
             found["scores"] = torch.stack(self.score_path)
-        if any(len(part) > 1 for part in self.weight_path):
-            found["weights"] = torch.stack([part.expand(len(self._path_rows)) for part in self.weight_path])
+        if any(bool((part != 1).any()) for part in self.weight_path):
+            found["weights"] = torch.stack(self.weight_path)
         return {"rows": self._path_rows.cpu(), **found} if found else {}
 
     def table(self) -> dict[str, Tensor]:
-        """One column per measure, one entry per sample; NaN where a sample was never seen.
+        """One column per measure, one entry per sample; NaN if a sample was never seen.
 
         ema_loss, ema_weighted_loss, ema_weight: averages over visits of l_i, p_i B l_i and p_i B.
         ema_relative_loss, ema_relative_weighted_loss: the same over epochs, each divided by the epoch's mean.
@@ -197,7 +169,6 @@ class Dynamics:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """All that was gathered."""
         self._take_in()
         return {
             "history": self._history,
@@ -208,7 +179,6 @@ class Dynamics:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put it back."""
         if len(state["history"]) != len(self._history):
             raise ScoresMismatch("The saved history was written by another version; start the training afresh.")
         if state["history"].shape != self._history.shape:
@@ -216,21 +186,13 @@ class Dynamics:
                 f"The saved history is of {state['history'].shape[1]} samples and this run has {self.num_samples}; "
                 "resume with the training set of that run."
             )
-        self._pending = []
+        self._steps.clear()
         self._forget_notes()
         self._history.copy_(state["history"])
         self._epochs.copy_(state["epochs"])
         self.score_path = [part.cpu() for part in state["score_path"]]
         self.weight_path = [part.cpu() for part in state["weight_path"]]
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
-
-
-def _steps_at_once(record: StepRecord) -> int:
-    """How many steps like this one may wait."""
-    samples = max(1, len(record.losses))
-    logits = samples if record.logits is None else max(1, record.logits.numel())
-    room = PENDING_LOGITS_GPU if record.losses.is_cuda else PENDING_LOGITS
-    return max(1, min(PENDING_SAMPLES // samples, room // logits))
 
 
 def _each_once(rows: Tensor) -> list[Tensor]:
@@ -240,11 +202,6 @@ def _each_once(rows: Tensor) -> list[Tensor]:
     begins = (counts.cumsum(0) - counts).repeat_interleave(counts)  # where the run of equal rows begins
     turn = torch.arange(len(rows), device=rows.device) - begins
     return [order[turn == k] for k in range(int(counts.max()))]
-
-
-def _all_one(weights: Tensor) -> bool:
-    low, high = weights.aminmax()  # NaN if any is
-    return float(low) > 1 - 1e-5 and float(high) < 1 + 1e-5
 
 
 def _half(values: Tensor) -> Tensor:

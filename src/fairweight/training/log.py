@@ -13,13 +13,13 @@ FILE = "log.jsonl"
 
 
 class Log:
-    """Lines of a run; a resume drops those past the checkpoint, and a line that a kill cut short."""
+    """Lines of a run; a resume drops those after the checkpoint, and a line that a kill cut short."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
 
     def start(self, step: int) -> None:
-        """Begin at this step: keep the lines before it, whole ones alone."""
+        """Begin at this step: keep whole lines up to it."""
         kept = []
         if step > 0 and self.path.exists():
             for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -32,14 +32,14 @@ class Log:
         write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
 
     def add(self, event: str, step: int, **values: Any) -> None:
-        """One line."""
+        """Append one line."""
         line = json.dumps({"event": event, "step": step, **_strict(values)})
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
 
 
 def _strict(value: Any) -> Any:
-    """Not-a-number and infinity as null, which JSON has no words for."""
+    """Replace NaN and infinity, which JSON lacks, by null."""
     if isinstance(value, dict):
         return {key: _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
 from fairweight.errors import BadInput
 
-
-class Augment(Protocol):
-    """Changes inputs at random: (inputs, generator) -> inputs."""
-
-    def __call__(self, inputs: Any, generator: torch.Generator, /) -> Any:
-        """The changed inputs."""
+# Changes inputs at random: (inputs, generator) -> inputs.
+Augment: TypeAlias = Callable[[Any, torch.Generator], Any]
 
 
 class Scheduler(Protocol):
     """A torch learning rate scheduler, stepped once per epoch; ReduceLROnPlateau watches validation."""
 
-    def step(self) -> None:
-        """Move the learning rate."""
+    def step(self) -> None: ...
 
-    def state_dict(self) -> dict[str, Any]:
-        """Its position."""
+    def state_dict(self) -> dict[str, Any]: ...
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Put its position back."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Predictions of a model as it is, touching nothing."""
+"""Predictions of a model in eval mode, which change neither the model nor the random stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairweight.types import Samples
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode for the time being; each module gets its own mode back."""
+    """Switch to eval mode; give each module its own mode back at the end."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -25,15 +25,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def logits(model: nn.Module, samples: Samples, batch_size: int = 1024) -> Tensor:
-    """The model's logits on every sample, in eval mode."""  # [N, K]
+    """Logits of every sample, in eval mode."""  # [N, K]
     inner = unwrap(model)
     device = next(inner.parameters()).device
     found = []
     random = RandomState.now(device)
     with torch.no_grad(), evaluating(inner):
         for start in range(0, len(samples), batch_size):
-            stop = min(start + batch_size, len(samples))
-            batch = samples.take(torch.arange(start, stop, device=samples.labels.device)).to(device)
+            rows = torch.arange(start, min(start + batch_size, len(samples)), device=samples.labels.device)
+            batch = samples.take(rows).to(device)
             found.append(call(inner, batch.inputs, len(batch)).float())
     if random is not None:
         random.restore()
@@ -41,5 +41,5 @@ def logits(model: nn.Module, samples: Samples, batch_size: int = 1024) -> Tensor
 
 
 def predict(model: nn.Module, samples: Samples, batch_size: int = 1024) -> Tensor:
-    """The predicted label of every sample, in eval mode."""  # [N]
+    """Predicted label of every sample, in eval mode."""  # [N]
     return predicted(logits(model, samples, batch_size))

@@ -1,4 +1,4 @@
-"""A tree of tensors and plain values as one file of tensors with a JSON header, and back: never pickle."""
+"""A tree of tensors and plain values as one safetensors file with a JSON header, and back: never pickle."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import BadCheckpoint, BadInput, NoSpace
-
-SUM = "crc32"
 
 
 def flatten(tree: Any) -> tuple[dict[str, Tensor], Any]:
@@ -41,7 +39,7 @@ def flatten(tree: Any) -> tuple[dict[str, Tensor], Any]:
 
 
 def unflatten(tensors: dict[str, Tensor], skeleton: Any) -> Any:
-    """The tree again."""
+    """Build the tree again."""
     if not isinstance(skeleton, dict):
         return skeleton
     ((kind, value),) = skeleton.items()
@@ -53,6 +51,12 @@ def unflatten(tensors: dict[str, Tensor], skeleton: Any) -> Any:
     return items if kind == "list" else tuple(items)
 
 
+def move(tree: Any, device: torch.device | str) -> Any:
+    """Return the tree with its tensors on a device."""
+    tensors, skeleton = flatten(tree)
+    return unflatten({key: t.to(device) for key, t in tensors.items()}, skeleton)
+
+
 class Copied(NamedTuple):
     """A tree as it stood at one moment, in memory of its own."""
 
@@ -61,12 +65,12 @@ class Copied(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all tensors."""
+        """Size of all tensors."""
         return sum(t.numel() * t.element_size() for t in self.tensors.values())
 
 
 def copied(tree: Any) -> Copied:
-    """The tree as it stands now, in the memory of the CPU; what happens to it afterwards does not show."""
+    """Copy the tree to the memory of the CPU; later changes to it do not show."""
     tensors, skeleton = flatten(tree)
     plain = {key: _on_cpu(t.detach()) for key, t in tensors.items()}
     for device in {t.device for t in tensors.values() if t.is_cuda}:  # not only the current one
@@ -87,7 +91,7 @@ def save(tree: Any, path: Path) -> None:
 
 
 def write(tree: Copied, path: Path) -> None:
-    """Write what was copied, whole or not at all."""
+    """Write a copied tree, whole or not at all."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -99,12 +103,12 @@ def write(tree: Copied, path: Path) -> None:
         mode = file.stat().st_mode
         # The library writes a file of its own making, for its owner alone, and renames it: all within the folder.
         skeleton = json.dumps(tree.skeleton)
-        save_file(tree.tensors, file, metadata={"tree": skeleton, SUM: _sum(skeleton, tree.tensors)})
+        save_file(tree.tensors, file, metadata={"tree": skeleton, "crc32": _checksum(skeleton, tree.tensors)})
         file.chmod(mode)
         with file.open("rb") as written:
             os.fsync(written.fileno())
         file.replace(path)
-    except SafetensorError as error:  # its word for a full disk, too, which is no OSError
+    except SafetensorError as error:  # also of a full disk, instead of an OSError
         raise NoSpace(
             f"{path} cannot be written ({error}); what was there before still is. Make room, then resume the run."
         ) from error
@@ -120,15 +124,14 @@ def load(path: Path) -> Any:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-        if SUM in about and about[SUM] != _sum(about["tree"], tensors):  # older files have none
+        if "crc32" in about and about["crc32"] != _checksum(about["tree"], tensors):  # older files have none
             raise ValueError("its content is not what was written")
         return unflatten(tensors, json.loads(about["tree"]))
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it and start the run again.") from error
 
 
-def _sum(skeleton: str, tensors: dict[str, Tensor]) -> str:
-    """A checksum of all of it: a disk that lost a bit must not change a run."""
+def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
     found = zlib.crc32(skeleton.encode())
     for key, tensor in sorted(tensors.items()):
         found = zlib.crc32(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode(), found)
@@ -155,12 +158,6 @@ def _beside(path: Path) -> Path:
 
 
 def clear(path: Path) -> None:
-    """Take away what killed writers of this file left beside it."""
+    """Delete what killed writers of this file left beside it."""
     for left in path.parent.glob(f".{path.name}.*.part"):
         shutil.rmtree(left) if left.is_dir() else left.unlink()
-
-
-def move(tree: Any, device: torch.device | str) -> Any:
-    """The tree with its tensors on a device."""
-    tensors, skeleton = flatten(tree)
-    return unflatten({key: t.to(device) for key, t in tensors.items()}, skeleton)

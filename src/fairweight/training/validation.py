@@ -1,4 +1,4 @@
-"""What selection sees after an epoch: numbers on rows that are neither trained on nor reported."""
+"""Validation numbers after an epoch, for selection: on rows that are neither trained on nor reported."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fairweight.types import Batch, Samples
 def validation_numbers(
     model: nn.Module, reweighter: Reweighter, samples: Samples, *, grouped: bool = False
 ) -> dict[str, float]:
-    """Loss, what the method lowers, accuracy, TPRD and maxFNR; those that cannot be estimated are left out.
+    """Loss, the method's objective, accuracy, TPRD and maxFNR; leaves out what cannot be estimated.
 
     grouped: whether the method's exemplars have groups, so that its objective means nothing without them.
     """
     found = logits(model, samples)  # [N, K]
     losses = reweighter.loss(found, samples.labels.to(found.device))
-    # Rows whose groups are not known at all say how good the model is, and nothing of a gap.
-    unknown = samples.groups is not None and not bool((samples.groups >= 0).any())
-    groups = None if samples.groups is None or unknown else samples.groups.cpu()
-    table = group_table(samples.labels.cpu(), predicted(found).cpu(), groups, missing="ignore")
+    groups = None if samples.groups is None else samples.groups.cpu()
+    # Rows whose groups are not known at all tell how good the model is, and nothing of a gap.
+    unknown = groups is not None and not bool((groups >= 0).any())
+    table = group_table(samples.labels.cpu(), predicted(found).cpu(), None if unknown else groups, missing="ignore")
     numbers = {
         "loss": float(losses.mean()),
         "objective": float(losses.mean()) if unknown else _objective(reweighter, losses, samples, grouped),
