@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import os
 import statistics
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -249,6 +251,29 @@ def timed(step: Callable[[], None], gpu: bool) -> float:
     return start.elapsed_time(end)
 
 
+@contextmanager
+def in_turn(name: str) -> Iterator[None]:
+    """Where BENCH_TURNS=FOLDER,COUNT is set: wait until so many processes are warm, then time one at a time.
+
+    Compiling is most of the work, and several models compile side by side; their timings must not.
+    """
+    folder, _, count = os.environ.get("BENCH_TURNS", "").partition(",")
+    if not folder:
+        yield
+        return
+    import fcntl
+
+    (Path(folder) / f"{name.replace('/', '-')}.warm").touch()
+    limit = time.monotonic() + 300
+    while len(list(Path(folder).glob("*.warm"))) < int(count) and time.monotonic() < limit:
+        time.sleep(0.2)
+    with (Path(folder) / "turn").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+
 def take_turns(ready: list[Ready], rounds: int, each: int, gpu: bool) -> None:
     for _ in range(rounds):
         for way in ready:
@@ -339,7 +364,8 @@ def main() -> None:
                     traceback.print_exc(limit=-4)
             document["results"].append(found)
             print(f"{case.name:20s} {key[0]:20s} {key[1]:9s} warm {found.warm_up_s or 0:6.1f} s  {found.error or ''}")
-        take_turns(ready, asked.rounds, asked.each, gpu)
+        with in_turn(case.name):
+            take_turns(ready, asked.rounds, asked.each, gpu)
         document["results"] = [r if isinstance(r, dict) else _plain(r) for r in document["results"]]
         document["ratios"] += ratios(case, ready)
         write()

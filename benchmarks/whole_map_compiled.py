@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from per_layer import _captured, timed
+from per_layer import _captured, in_turn, timed
 from torch import Tensor
 from torch.func import functional_call
 
@@ -128,9 +128,10 @@ def main() -> None:
             document["errors"][name] = f"{type(error).__name__}: {str(error)[:500]}"
         print(name, f"{time.perf_counter() - started:.0f} s", document["errors"].get(name), flush=True)
     times: dict[str, list[float]] = {name: [] for name in ready}
-    for _ in range(15):
-        for name, step in ready.items():
-            times[name] += [timed(step, True) for _ in range(20)]
+    with in_turn("whole map"):
+        for _ in range(15):
+            for name, step in ready.items():
+                times[name] += [timed(step, True) for _ in range(20)]
     document["median_ms"] = {name: statistics.median(found) for name, found in times.items()}
     document["n"] = {name: len(found) for name, found in times.items()}
     print(json.dumps(document, indent=1))
