@@ -35,7 +35,7 @@ class Place:
 
     def sums(self, t: Tensor) -> Tensor:
         """The sum of each sample's entries, in at least float32."""  # [B]
-        if self.plain and self.axis == 0:
+        if self.plain and self.axis == 0 and t.ndim > 1:
             return t.flatten(1).sum(dim=1, dtype=torch.promote_types(t.dtype, torch.float32))
         return self.reduced(t, (1,) * t.ndim).reshape(self.size)
 

@@ -70,10 +70,11 @@ def layer_forward(
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
     seen = Observer(trainable(unwrap(model)), batch.inputs)
-    if virtual:
-        done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
-    else:
-        done = forward(model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen)
+    with torch.compiler.set_stance("force_eager"):  # layers are not seen in parts that were compiled in place
+        if virtual:
+            done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
+        else:
+            done = forward(model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen)
     losses = done.losses.detach().requires_grad_()
     return LayerPass(
         done.model, done.parameters, batch, loss, done.logits.detach(), losses, done.random, done.plain_kernels,
