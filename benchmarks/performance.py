@@ -32,7 +32,7 @@ The exact step needs a forward pass (1), the look-ahead's backward (2), a forwar
 - **eager**: passes one by one. On a GPU at these sizes the launches are what takes the time.
 - **graph**: the whole step, optimizer included, replayed as one CUDA graph (`fit` does this by itself on a GPU).
 - **compiled**: compiled by torch.compile, then replayed (`FitOptions(compile=True)`; `train` and `reproduce` do so by
-  themselves for long runs of convolutions on a GPU). `FORML(trace="compile")` traces all passes of a step into one
+  themselves for long runs of convolutions on a GPU). `FORML.compile()` traces all passes of a step into one
   graph first, in which the forward pass stands once; forward mode alone would repeat it. Lay convolutions out
   channels last (`model.to(memory_format=torch.channels_last)`), as `train`, `reproduce` and `bench` do on a GPU: with
   channels first the compiled step keeps copies in both layouts.

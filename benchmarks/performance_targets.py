@@ -54,9 +54,9 @@ def bench(record: Record) -> Iterator[tuple[str, str, str, bool]]:
         where = f"{record['device']}, batch {batch}"
         if not gpu:
             untraced = [r["median_ms"] / bases[0]["median_ms"] for r in rows if r["name"] == "forward"]
-            beside = "".join(f"; {t:.2f} with trace=False, which is the default" for t in untraced)
+            beside = "".join(f"; {t:.2f} one by one, which is the default" for t in untraced)
             asked = f"exact step on a CPU: at most {CPU_TIMES} × plain"
-            yield asked, f"{times[-1]:.2f} with trace=True{beside}", where, times[-1] <= CPU_TIMES
+            yield asked, f"{times[-1]:.2f} as one graph{beside}", where, times[-1] <= CPU_TIMES
             continue
         asked = f"exact step on a GPU: at most {GPU_TIMES} × plain, both compiled"
         yield asked, _last(times), where, max(times) <= GPU_TIMES

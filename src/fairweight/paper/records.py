@@ -64,7 +64,8 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
     if values.get("kind") == "reproduce":  # an option that the table has got since was at its default then
-        values["options"] = {**planned(values["table"]).plan.options, **values["options"]}
+        usual = planned(values["table"]).plan.options  # an option that the table no longer has was at its default
+        values["options"] = {key: values["options"].get(key, value) for key, value in usual.items()}
     return values
 
 

@@ -31,11 +31,6 @@ OPTIONS = {
         "cells", ("cells", "batch"), "an exemplar batch: so many of each class, or at least as many as a training batch"
     ),
     "augment_exemplars": Option("no", ("no", "yes"), "whether exemplar batches are flipped and shifted as batches are"),
-    "direction": Option(
-        "gradient",
-        ("gradient", "optimizer"),
-        "the look-ahead of the rows as printed: bare gradient descent, or SGD's own step with momentum and decay",
-    ),
     "max_loss": MAX_LOSS,
     **GUESSES,
     "decay": Option(

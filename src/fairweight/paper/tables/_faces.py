@@ -18,9 +18,6 @@ OPTIONS = {
         "mean", ("mean", "pairs", "best"), "MeanLossD: distance from the mean, over pairs, from the best"
     ),
     "per_cell": Option("20", (), "exemplars of each label and group in a batch"),
-    "direction": Option(
-        "gradient", ("gradient", "optimizer"), "the look-ahead: bare gradient descent, or Adam's preconditioned step"
-    ),
     **GUESSES,
 }
 

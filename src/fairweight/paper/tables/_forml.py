@@ -27,9 +27,8 @@ def max_loss(plan: Plan) -> dict[str, Any]:
 def as_printed(plan: Plan, base: Spec, objective: Any, **options: Any) -> Spec:
     """Algorithm 1: plain look-ahead, plain score step at the model's learning rate."""
     given: dict[str, Any] = {"objective": objective, "score_step": {**PLAIN, "scale": plan.number("scale")}, **options}
-    open_ones = {"direction": "gradient", "statistics": "batch"}
-    look_ahead = {key: plan.options[key] for key, usual in open_ones.items() if plan.options.get(key, usual) != usual}
-    given |= {"look_ahead": look_ahead} if look_ahead else {}
+    if plan.options.get("statistics", "batch") != "batch":
+        given["look_ahead"] = {"statistics": plan.options["statistics"]}
     return base.with_(method="forml", method_options=given)
 
 
