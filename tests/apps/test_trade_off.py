@@ -12,7 +12,7 @@ from tests.tables import people
 from fairweight.apps.trade_off import TradeOff, choose, scaled, trade_off
 from fairweight.errors import BadInput
 from fairweight.metrics import Estimate
-from fairweight.objectives._words import objective_from
+from fairweight.objectives._from_text import objective_from
 
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "3")
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fairweight.errors import MissingGroups
-from fairweight.objectives._words import objective_from
+from fairweight.objectives._from_text import objective_from
 from fairweight.objectives.equal_opportunity_rate import EqualOpportunityRate
 from fairweight.types import Batch
 

@@ -22,7 +22,7 @@ from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
 from fairweight.objectives import Objective
 from fairweight.objectives._among import Among
-from fairweight.objectives._words import objective_from
+from fairweight.objectives._from_text import objective_from
 from fairweight.runs.own_model import check_outputs, model_from
 from fairweight.runs.spec import Spec
 
