@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fast_modes_record import EXACT, MAY_COST, OTHER, table
+from per_layer_record import PER_LAYER
+from per_layer_record import words as per_layer
 from performance_targets import targets
 from pipeline_record import PIPELINE, words
 from recipe_time import words as recipe
@@ -27,7 +29,8 @@ COUNT = """\
 # A step
 
 The exact step needs a forward pass (1), the look-ahead's backward (2), a forward and a backward on the exemplars
-(3 × 30/128), the tangent (2) and the real backward (2): 7.7 units, where a plain step is 3. That is 2.6 times.
+(3 × 30/128), the tangent (2) and the real backward (2): 7.7 units, where a plain step is 3. That is 2.6 times; without
+batch norm the step per layer (below) needs less.
 
 - **eager**: passes one by one. On a GPU at these sizes the launches are what takes the time.
 - **graph**: the whole step, optimizer included, replayed as one CUDA graph (`fit` does this by itself on a GPU).
@@ -145,7 +148,9 @@ def page(records: Path) -> str:
     whole = [part for record in found if record.get("kind") == "recipe time" for part in recipe(record)]
     started = [part for record in found if record.get("kind") == "start up" for part in start(record)]
     modes, pipeline = [FAST, *modes] if modes else [], [PIPELINE, *pipeline] if pipeline else []
-    return "\n".join([*parts, *whole, *pipeline, *modes, *grown, *started])
+    layers = [part for record in found if record.get("kind") == "per_layer" for part in per_layer(record)]
+    layers = [PER_LAYER, *layers] if layers else []
+    return "\n".join([*parts, *layers, *whole, *pipeline, *modes, *grown, *started])
 
 
 def main() -> None:
