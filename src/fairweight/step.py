@@ -97,10 +97,10 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor]:
     """The weights and the loss to step on, with the user's own weights where there are any; not scaled anew."""
-    plain = (made.weights * done.losses).sum()
     if method.sample_weight is None:
-        return made.weights, plain if made.total is None else made.total
+        return made.weights, (made.weights * done.losses).sum() if made.total is None else made.total
     if done.check and made.total is not None:
+        plain = (made.weights * done.losses).sum()
         at = done.losses if done.losses.is_leaf else done.logits
         slopes = [torch.autograd.grad(total, at, retain_graph=True)[0] for total in (plain, made.total)]
         if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):

@@ -278,15 +278,17 @@ def forward(
     twice: bool = False,
     check: bool = True,
     around: AbstractContextManager[Any] | None = None,
+    parameters: Parameters | None = None,
 ) -> ForwardPass:
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
     twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
     pass takes the memory of what was saved), so its wrapper is left out. around: entered for the model's own pass.
+    parameters: those that move, where they are at hand.
     """
     inner = unwrap(model)
     model = getattr(model, "_orig_mod", model) if twice else model
-    parameters = trainable(inner)
+    parameters = trainable(inner) if parameters is None else parameters
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
     with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +23,7 @@ from fairweight.types import map_tensors
 _MARK = "_fairweight_of_samples"
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """One reading of a use: its kind, and where the gradient arrives that its terms are made of."""
 
     kind: Kind
@@ -42,8 +40,7 @@ class Way:
             )
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """A call that uses parameters, with the ways to read it, the best first."""
 
     function: Any

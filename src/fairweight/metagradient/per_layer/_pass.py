@@ -36,15 +36,17 @@ class LayerPass(ForwardPass):
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         (weights,) = torch.autograd.grad(total, self.losses)
-        found = self._at(weights).slopes(weights, names=moving)
-        return {name: found.get(name, torch.zeros_like(p)) for name, p in moving.items()}
+        fresh = self.record is None
+        found = self._at(weights).slopes(None if fresh else weights, names=moving)  # fresh: it went back with them
+        return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
     def pull(self, direction: Parameters) -> Tensor:
         return self._at(torch.full_like(self.losses, 1.0 / len(self.losses))).pull(direction)
 
     def backward(self, total: Tensor) -> None:
         (weights,) = torch.autograd.grad(total, self.losses)
-        write_slopes(self.parameters, self._at(weights).slopes(weights, last=True))
+        fresh = self.record is None
+        write_slopes(self.parameters, self._at(weights).slopes(None if fresh else weights, last=True))
 
     def _at(self, weights: Tensor) -> Record:
         """The record of the pass; its one backward pass starts with the weights that are asked for first."""
@@ -69,11 +71,15 @@ def layer_forward(
     check: bool = True,
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
-    seen = Observer(trainable(unwrap(model)), batch.inputs)
+    parameters = trainable(unwrap(model))
+    seen = Observer(parameters, batch.inputs)
     if virtual:
         done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
     else:
-        done = forward(model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen)
+        done = forward(
+            model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen,
+            parameters=parameters,
+        )  # fmt: skip
     losses = done.losses.detach().requires_grad_()
     return LayerPass(
         done.model, done.parameters, batch, loss, done.logits.detach(), losses, done.random, done.plain_kernels,

@@ -14,7 +14,7 @@ from fairweight.metagradient.per_layer._layout import Layout, Place
 from fairweight.metagradient.per_layer._observer import Observer, Use, Way
 from fairweight.metagradient.per_layer._term import Term, as_given
 
-# The smallest weight that a sample's losses go backward with: its pull is divided by it.
+# The smallest size of a weight that a sample's losses go backward with: its pull is divided by it.
 SMALLEST = 1e-30
 
 
@@ -57,7 +57,9 @@ class Record:
         """Goes back through the graph to the layers' outputs; keep: it can be gone back through again."""
         self.parameters, self.rest = seen.parameters, rest
         self.losses = losses if rest is not None else None
-        self.sent = weights.detach().to(losses.dtype).clamp_min(SMALLEST)  # [B]
+        sent = weights.detach().to(losses.dtype)
+        least = max(SMALLEST, torch.finfo(sent.dtype).tiny)
+        self.sent = torch.where(sent.abs() < least, least, sent)  # [B]
         self.size, self.device = len(losses), losses.device.type
         uses = list(seen.uses)
         ways = [use.ways[choice.way] for use, choice in zip(uses, choices, strict=True)]
@@ -89,8 +91,9 @@ class Record:
         made: dict[int, tuple[Tensor, Tensor]] = {}  # weights that are made of parameters, and the slope by each
         with torch.no_grad(), as_given(self.device):
             ratio = None if weights is None else weights.detach().to(self.sent.dtype) / self.sent
+            everything = len(wanted) == len(self.parameters)
             for k, term in enumerate(self.terms):
-                if not any(self._names(w) & wanted for w in term.weights):
+                if not everything and not any(self._names(w) & wanted for w in term.weights):
                     continue
                 for w, name, slope in zip(term.weights, self._own[k], term.slopes(ratio), strict=True):
                     slope = slope.to(w.dtype)
@@ -100,8 +103,9 @@ class Record:
                         found[name] = slope if name not in found else found[name] + slope
                 if last:
                     self.terms[k] = _DONE
-            for name, slope in self._back(made.values(), wanted - self._apart, last):
-                found[name] = slope if name not in found else found[name] + slope
+            if made:
+                for name, slope in self._back(made.values(), wanted - self._apart, last):
+                    found[name] = slope if name not in found else found[name] + slope
         found.update(self._rest_slopes(weights, wanted, last))
         return {name: found[name] for name in self.parameters if name in found}
 
@@ -110,18 +114,15 @@ class Record:
         with torch.no_grad(), as_given(self.device):
             along = {name: v for name, v in direction.items() if name not in self._apart}
             made = self._forward(along)
-            parts: list[Tensor] = []
+            total = torch.zeros_like(self.sent)
             for term, names in zip(self.terms, self._own, strict=True):
                 given = [
                     along.get(name) if name is not None else made.get(id(w))
                     for w, name in zip(term.weights, names, strict=True)
                 ]
                 if any(v is not None for v in given):
-                    parts.append(term.pull(given))
-            total = torch.zeros_like(self.sent)
-            for part in parts:
-                total = total + part.to(total.dtype)
-            total = total / self.sent
+                    total += term.pull(given)
+            total /= self.sent
         if self.rest is not None and any(name in self.rest.names for name in direction):
             total = total + self.rest.pull({n: v for n, v in direction.items() if n in self.rest.names})
         return total
