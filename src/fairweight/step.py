@@ -7,6 +7,8 @@ p       what the method makes of them                     `Reweighter.weigh`
 
 from __future__ import annotations
 
+import inspect
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -91,8 +93,21 @@ def take_step(
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise BadInput("LBFGS evaluates the loss many times a step; choose another optimizer, such as SGD or Adam.")
+    if _needs_closure(type(optimizer)):
+        raise BadInput(
+            f"{type(optimizer).__name__} evaluates the loss many times a step; choose another optimizer, such as SGD or "
+            "Adam."
+        )
+
+
+@cache
+def _needs_closure(kind: type[torch.optim.Optimizer]) -> bool:
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    required = closure is not None and closure.default is inspect.Parameter.empty and closure.kind not in _REST
+    return required or issubclass(kind, torch.optim.LBFGS)
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor]:
