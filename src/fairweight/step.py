@@ -95,8 +95,8 @@ def take_step(
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
     if _needs_closure(type(optimizer)):
         raise BadInput(
-            f"{type(optimizer).__name__} evaluates the loss many times a step; choose another optimizer, such as SGD or "
-            "Adam."
+            f"{type(optimizer).__name__} evaluates the loss many times a step; choose another optimizer, such as SGD "
+            "or Adam."
         )
 
 

@@ -95,7 +95,7 @@ class LayerStep(TracedStep):
                     logits = net(samples)
                 losses = loss(logits, samples.labels)
                 self._changed = [name for name in self._buffers if own[name]._version != versions[name]]
-                plan = known_plan(seen, model, loss)
+                plan = known_plan(seen, model, loss, len(samples))
                 if plan.rest:
                     raise NotImplementedError("some parameters are used where no layer is seen")
                 record = Record(seen, losses, p, plan.choices)

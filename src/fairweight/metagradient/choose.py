@@ -135,9 +135,14 @@ class _Trial:
         if self.model is not unwrap(self.model) and not is_compiled(self.model):
             return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
         try:
-            found = tried(self.model, self.batch, self.loss)
+            try:
+                found, plain = tried(self.model, self.batch, self.loss), False
+            except RuntimeError as error:
+                if not _UNSUPPORTED.search(str(error)):
+                    raise
+                found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True), True
             if not found.rest:
-                return Mode("per-layer", reason="samples do not see each other, and every layer was seen")
+                return Mode("per-layer", plain, "samples do not see each other, and every layer was seen")
             for plain in (False, True):
                 if self.refusal(forward_tangent, plain=plain) is None:
                     tried(self.model, self.batch, self.loss, plain_kernels=plain)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from contextlib import ExitStack
 
-import torch
 from torch import nn
 
 from fairweight.errors import BadInput, NoLinearHead, UnknownName

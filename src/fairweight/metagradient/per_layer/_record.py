@@ -25,6 +25,11 @@ class Choice:
     way: int
     layouts: tuple[Layout | None, ...]
 
+    def fits(self, way: Way, size: int) -> bool:
+        """Whether the samples can lie there in outputs of these shapes."""
+        pairs = zip(self.layouts, way.shapes, strict=True)
+        return all(at is None or at.place(shape, size) is not None for at, shape in pairs)
+
     def places(self, way: Way, size: int) -> list[Place | None]:
         """In outputs of these shapes; refuses shapes that do not have them."""
         found = [None if at is None else at.place(s, size) for at, s in zip(self.layouts, way.shapes, strict=True)]
@@ -63,8 +68,9 @@ class Record:
         self.size, self.device = len(losses), losses.device.type
         uses = list(seen.uses)
         ways = [use.ways[choice.way] for use, choice in zip(uses, choices, strict=True)]
-        found = gradients(losses, ways, self.sent, keep=keep or rest is not None)
-        if not keep:
+        fits = all(choice.fits(way, self.size) for choice, way in zip(choices, ways, strict=True))
+        found = gradients(losses, ways, self.sent, keep=keep or rest is not None or not fits)
+        if not keep and fits:
             seen.uses.clear()  # whoever holds the observer must not hold what goes on below
         self.terms: list[Term] = []
         apart = self._apart
@@ -180,6 +186,23 @@ class Record:
         return {n: dense(s) for n, s in zip(names, slopes, strict=True) if s is not None}
 
 
+class ByGraph:
+    """The same answers from the graph itself, for a pass in which samples lie elsewhere than in those before."""
+
+    def __init__(self, losses: Tensor, weights: Tensor, parameters: Parameters, pull: Callable[[Parameters], Tensor]):
+        self.losses, self.sent, self.parameters, self.pull = losses, weights.detach(), parameters, pull
+
+    def slopes(
+        self, weights: Tensor | None = None, names: Collection[str] | None = None, *, last: bool = False
+    ) -> Parameters:
+        wanted = {n: p for n, p in self.parameters.items() if names is None or n in names}
+        sent = self.sent if weights is None else weights.detach()
+        slopes = torch.autograd.grad(
+            self.losses, list(wanted.values()), sent.to(self.losses.dtype), retain_graph=not last, allow_unused=True
+        )
+        return {n: dense(s) for n, s in zip(wanted, slopes, strict=True) if s is not None}
+
+
 def gradients(losses: Tensor, ways: Sequence[Way], sent: Tensor, *, keep: bool) -> list[list[Tensor | None]]:
     """The gradient of the losses' sum with these weights [B] that arrives at each of the edges."""
     edges = [edge for way in ways for edge in way.edges if edge is not None]
@@ -192,4 +215,4 @@ class _Done(Term):
 
 
 _DONE = _Done()
-__all__ = ["Choice", "Record", "Rest", "Use", "gradients"]
+__all__ = ["ByGraph", "Choice", "Record", "Rest", "Use", "gradients"]

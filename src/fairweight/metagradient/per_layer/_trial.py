@@ -14,7 +14,7 @@ from fairweight.metagradient._context import RandomState, casts_forgotten, kerne
 from fairweight.metagradient.passes import Parameters, dense, losses_with_graph, run, trainable
 from fairweight.metagradient.per_layer._layout import MIXED, UNKNOWN, Layout, candidates, find, masks, owners
 from fairweight.metagradient.per_layer._observer import Observer, Way
-from fairweight.metagradient.per_layer._record import Choice, Record, gradients
+from fairweight.metagradient.per_layer._record import Choice, Record, Rest, gradients
 from fairweight.types import Batch, Loss, map_tensors
 
 FEW = 11  # samples of a trial: a number that few other axes have
@@ -148,9 +148,8 @@ class _Tried:
             self.losses, list(self.parameters.values()), weights, retain_graph=True, allow_unused=True
         )
         true = {n: dense(s).double() for n, s in zip(names, known, strict=True) if s is not None}
-        record = Record(
-            self.seen, self.losses, torch.ones_like(weights), choices, rest=None, keep=True,
-        )  # fmt: skip
+        apart = Rest(lost, lambda _: torch.zeros_like(weights)) if lost else None
+        record = Record(self.seen, self.losses, torch.ones_like(weights), choices, rest=apart, keep=True)
         slopes = record.slopes(weights)
         tolerance = min(
             (_TOLERANCE.get(t, 0.1) for t in (self.losses.dtype, *(g.dtype for g in _halves(record)))), default=0.1
