@@ -7,6 +7,8 @@ p       what the method makes of them                     `Reweighter.weigh`
 
 from __future__ import annotations
 
+import inspect
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -91,16 +93,29 @@ def take_step(
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise BadInput("LBFGS evaluates the loss many times a step; choose another optimizer, such as SGD or Adam.")
+    if _needs_closure(type(optimizer)):
+        raise BadInput(
+            f"{type(optimizer).__name__} evaluates the loss many times a step; choose another optimizer, such as SGD "
+            "or Adam."
+        )
+
+
+@cache
+def _needs_closure(kind: type[torch.optim.Optimizer]) -> bool:
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    required = closure is not None and closure.default is inspect.Parameter.empty and closure.kind not in _REST
+    return required or issubclass(kind, torch.optim.LBFGS)
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor]:
     """The weights and the loss to step on, with the user's own weights where there are any; not scaled anew."""
-    plain = (made.weights * done.losses).sum()
     if method.sample_weight is None:
-        return made.weights, plain if made.total is None else made.total
+        return made.weights, (made.weights * done.losses).sum() if made.total is None else made.total
     if done.check and made.total is not None:
+        plain = (made.weights * done.losses).sum()
         at = done.losses if done.losses.is_leaf else done.logits
         slopes = [torch.autograd.grad(total, at, retain_graph=True)[0] for total in (plain, made.total)]
         if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):

@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.step_graph import SEEN, Traced, TracedStep, held_by, refill
+from fairweight.metagradient._context import uncompiled
 from fairweight.metagradient._exchanged import exchanged
 from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
 from fairweight.metagradient.per_layer._observer import Observer
@@ -94,7 +95,7 @@ class LayerStep(TracedStep):
                     logits = net(samples)
                 losses = loss(logits, samples.labels)
                 self._changed = [name for name in self._buffers if own[name]._version != versions[name]]
-                plan = known_plan(seen, model, loss)
+                plan = known_plan(seen, model, loss, len(samples))
                 if plan.rest:
                     raise NotImplementedError("some parameters are used where no layer is seen")
                 record = Record(seen, losses, p, plan.choices)
@@ -122,7 +123,7 @@ class LayerStep(TracedStep):
         cache = torch.is_autocast_cache_enabled()
         torch.set_autocast_cache_enabled(False)  # a cast that one pass has cached is no part of the other's graph
         try:
-            with torch.no_grad():
+            with torch.no_grad(), uncompiled():
                 made = make_fx(whole, tracing_mode="fake")(*examples)
                 # once more, for a graph in which nothing is written in place: only that can be cut in two
                 # (its casts are in it by now, so without autocast)

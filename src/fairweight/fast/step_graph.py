@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import merge, split
 from fairweight.fast.batch_norm_tangent import NormTangents
-from fairweight.metagradient._context import kernels
+from fairweight.metagradient._context import kernels, uncompiled
 from fairweight.metagradient._exchanged import exchanged
 from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
 from fairweight.metagradient.solve import Rates
@@ -173,7 +173,8 @@ class TracedStep:
         functional = torch.func.functionalize(whole, remove="mutations_and_views")
         try:
             # cuDNN's batch norm has outputs of its own kind; the plain one is the same arithmetic and fuses
-            with torch.no_grad(), torch.backends.cudnn.flags(enabled=False), kernels(plain=True), NormTangents():
+            plain = torch.backends.cudnn.flags(enabled=False)
+            with torch.no_grad(), plain, kernels(plain=True), uncompiled(), NormTangents():
                 return make_fx(functional, tracing_mode="fake")(*(t for part in arguments for t in part))
         except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:  # the last: foreign tensors
             first = str(error).strip().split("\n")[0]

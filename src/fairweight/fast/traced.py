@@ -78,7 +78,7 @@ class TracedSteps:
         check: bool = True,
     ) -> TracedPass | None:
         """The first half of a step with its solution; None where a step of this kind is not traced."""
-        key = _key(model, batch, exemplar)
+        key = mode.name, *_key(model, batch, exemplar)
         if self.refusal is None and mode.reason == UNSEEN:
             self._refuse(mode.reason)
         if self.refusal is not None or self._key not in (None, key):

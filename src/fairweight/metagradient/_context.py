@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +70,29 @@ def kernels(plain: bool) -> Iterator[None]:
             yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def casts_forgotten() -> Iterator[None]:
+    """Without autocast's memory of what it has cast: copies of parameters would stay in it until autocast ends."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Leave torch.compile out, wherever a model has it: in place, in a submodule, in a function it calls.
+
+    Its graphs can be gone back through once, and derivatives of another kind not be taken of them.
+    """
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled; to load it takes a second
+        return nullcontext()
+    stance: Any = torch.compiler.set_stance
+    found: AbstractContextManager[Any] = stance("force_eager")
+    return found
 
 
 @contextmanager

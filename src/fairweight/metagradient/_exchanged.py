@@ -18,6 +18,8 @@ def exchanged(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]
     places: list[tuple[dict[str, Any], str, Tensor]] = []
     named: dict[str, Tensor] = {}
     for prefix, module in model.named_modules():  # each once, under its first name
+        if not module._parameters and not module._buffers:
+            continue
         both: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
         for held in both:
             for key, own in held.items():

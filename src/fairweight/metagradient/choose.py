@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable, UnknownName
 from fairweight.metagradient import difference, double_backward
+from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.passes import (
     ForwardPass,
     Mode,
     Parameters,
     dense,
+    holds_compiled,
     is_compiled,
     trainable,
     unwrap,
@@ -33,6 +35,8 @@ MODES = ("auto", "per-layer", "forward", "difference", "double-backward")
 SMALL = 200_000
 # Why a mode was chosen where backward does not see what forward mode sees.
 UNSEEN = "backward holds part of the pass constant, such as a block under no_grad, or can be taken only once"
+APPROXIMATE = ("difference",)
+_LEFT_OUT = "torch.compile is left out of these passes, so call compile() of the method to have them compiled"
 _UNSUPPORTED = re.compile(
     r"forward AD|derivative for|double backward|differentiate twice|not implemented|does not support|doesn't support",
     re.I,
@@ -53,6 +57,7 @@ def choose(
     """
     if asked not in MODES:
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
+    check_backward(unwrap(model), batch, loss)
     if asked == "difference":
         return Mode("difference", reason="asked for")
     trial = _Trial(model, batch, loss, scope)
@@ -60,9 +65,13 @@ def choose(
         return _double_backward(trial)
     mode = _per_layer(trial, asked, layers) if asked in ("auto", "per-layer") else None
     mode = _forward(trial, asked) if mode is None else mode
+    if holds_compiled(model):
+        mode = replace(mode, reason=f"{mode.reason}; {_LEFT_OUT}")
     if _said.get(model) != mode:
         _said[model] = mode
-        _log.info("score gradient: %s; %s", mode, mode.reason)
+        # a gradient that is no longer exact is for everybody to see, once
+        level = logging.WARNING if mode.name in APPROXIMATE and asked == "auto" else logging.INFO
+        _log.log(level, "score gradient: %s; %s", mode, mode.reason)
     return mode
 
 
@@ -95,7 +104,7 @@ def _forward(trial: _Trial, asked: str) -> Mode:
     apart = second == UNSEEN or trial.refusal(difference.tangent, tolerance=_ROUGH) == UNSEEN
     if (apart or trial.scope is not None) and not trial.refusal(double_backward.tangent):
         return Mode("double-backward", reason=second)
-    return Mode("difference", reason=f"an operator has no forward-mode derivative ({second})")
+    return Mode("difference", reason=f"approximate, because an operator has no forward-mode derivative ({second})")
 
 
 def _double_backward(trial: _Trial) -> Mode:
@@ -126,20 +135,25 @@ class _Trial:
         if self.model is not unwrap(self.model) and not is_compiled(self.model):
             return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
         try:
-            found = tried(self.model, self.batch, self.loss)
+            try:
+                found, plain = tried(self.model, self.batch, self.loss), False
+            except RuntimeError as error:
+                if not _UNSUPPORTED.search(str(error)):
+                    raise
+                found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True), True
             if not found.rest:
-                return Mode("per-layer", reason="samples do not see each other, and every layer was seen")
+                return Mode("per-layer", plain, "samples do not see each other, and every layer was seen")
             for plain in (False, True):
                 if self.refusal(forward_tangent, plain=plain) is None:
                     tried(self.model, self.batch, self.loss, plain_kernels=plain)
                     return Mode("per-layer", plain, f"all but {', '.join(sorted(found.rest))}, which take forward mode")
         except NotDifferentiable as error:
             return str(error).rstrip(".")
-        except RuntimeError as error:
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a model may do anything to what watches it; other modes do not watch
             virtual_forward(self.model, self.batch, self.loss)  # raises what the model raises without derivatives
-            if not _UNSUPPORTED.search(str(error)) and "checkpoint" not in str(error).lower():
-                raise
-            return str(error).strip().split("\n")[0].rstrip(".")
+            return f"{type(error).__name__}: {str(error).strip()}".split("\n")[0].rstrip(".")
         return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it, and has no forward mode"
 
     def refusal(self, tangent_of: Tangent, *, plain: bool = False, tolerance: float = 0.0) -> str | None:

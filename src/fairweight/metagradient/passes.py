@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
 from fairweight.metagradient._context import RandomState as RandomState
-from fairweight.metagradient._context import kernels, restored_on_error
+from fairweight.metagradient._context import kernels, restored_on_error, uncompiled
 from fairweight.metagradient._exchanged import exchanged
 from fairweight.types import Batch, Loss, map_tensors
 
@@ -37,6 +37,14 @@ def is_compiled(model: nn.Module) -> bool:
     while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         model = model.module
     return isinstance(getattr(model, "_orig_mod", None), nn.Module)
+
+
+def holds_compiled(model: nn.Module) -> bool:
+    """Whether torch.compile wraps the module or a submodule, or was called in place."""
+    return any(
+        isinstance(getattr(m, "_orig_mod", None), nn.Module) or getattr(m, "_compiled_call_impl", None) is not None
+        for m in model.modules()
+    )
 
 
 def trainable(model: nn.Module) -> Parameters:
@@ -109,7 +117,7 @@ def run(
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
     args, kwargs = call_arguments(inputs, size)
-    with exchanged(model, {**others, **parameters}):
+    with exchanged(model, {**others, **parameters}), uncompiled():
         with around or nullcontext():
             logits = logits_of(model(*args, **kwargs), size)
         return then(logits)
@@ -278,19 +286,21 @@ def forward(
     twice: bool = False,
     check: bool = True,
     around: AbstractContextManager[Any] | None = None,
+    parameters: Parameters | None = None,
 ) -> ForwardPass:
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
     twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
     pass takes the memory of what was saved), so its wrapper is left out. around: entered for the model's own pass.
+    parameters: those that move, where they are at hand.
     """
     inner = unwrap(model)
     model = getattr(model, "_orig_mod", model) if twice else model
-    parameters = trainable(inner)
+    parameters = trainable(inner) if parameters is None else parameters
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
     with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):
-        with around or nullcontext():
+        with uncompiled() if twice else nullcontext(), around or nullcontext():
             logits = call(model, batch.inputs, len(batch))
         if check:
             check_labels(logits, batch.labels, "train")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from contextlib import ExitStack
 
-import torch
 from torch import nn
 
 from fairweight.errors import BadInput, NoLinearHead, UnknownName
+from fairweight.metagradient._context import uncompiled
 from fairweight.metagradient.passes import Parameters, trainable, unwrap, virtual_forward
 from fairweight.types import Batch, Loss
 
@@ -49,7 +49,7 @@ class Scope:
                 if own and ".parametrizations." not in f".{name}.":  # those belong to the layer they make the weight of
                     handle = module.register_forward_pre_hook(lambda *_, name=name: started.append(name))
                     hooks.callback(handle.remove)
-            hooks.enter_context(torch.compiler.set_stance("force_eager"))  # hooks do not fire in compiled parts
+            hooks.enter_context(uncompiled())  # hooks do not fire in compiled parts
             virtual_forward(inner, batch, loss)
         last = inner.get_submodule(started[-1]) if started else inner
         if not isinstance(last, nn.Linear):

@@ -64,19 +64,36 @@ def solve(
     there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
     by = {name: there[name] for name in moving}
     point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)
-    along = {name: v * rates[name] for name, v in point.direction.items()}
     if form.sees_logits:
-        moved = tangent(done, along, mode)
+        moved = tangent(done, scaled(point.direction, rates), mode)
         return Solution(
             form.gradient_by_tangent(scores, done, moved), point.value, point.losses, pull_by_tangent(done, moved)
         )
-    pulled = pull(done, along, mode)
+    pulled = scaled_pull(done, point.direction, rates, mode)
     return Solution(form.gradient(scores, done.losses, pulled), point.value, point.losses, pulled)
 
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
     """The parameters after the virtual step: θ − rate · slope."""
-    return {name: p - rates[name] * slope[name] if name in rates else p for name, p in parameters.items()}
+    return {name: _minus(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
+
+
+def _minus(p: Tensor, rate: float | Tensor, slope: Tensor) -> Tensor:
+    return p - rate * slope if isinstance(rate, Tensor) else torch.sub(p, slope, alpha=rate)  # in one go
+
+
+def scaled(direction: Parameters, rates: Rates) -> Parameters:
+    """A direction with each parameter's part times its rate."""
+    return {name: v * rates[name] for name, v in direction.items()}
+
+
+def scaled_pull(done: ForwardPass, direction: Parameters, rates: Rates, mode: Mode) -> Tensor:
+    """The pull along a direction times the rates."""  # [B]
+    found = None
+    common = {rates[name] for name in direction if not isinstance(rates[name], Tensor)}
+    if len(common) == 1 and not any(isinstance(rates[name], Tensor) for name in direction):
+        found = done.pull(direction)  # linear: [B] products instead of one for each entry of the parameters
+    return pull(done, scaled(direction, rates), mode) if found is None else common.pop() * found
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
@@ -120,7 +137,6 @@ def exemplar_point(
             check_labels(logits, exemplar.labels, "exemplar")
         losses = per_sample(done.loss, logits, exemplar.labels)
         value = evaluate(objective, losses, exemplar)
-        direction = {name: torch.zeros_like(p) for name, p in by.items()}  # for an objective that is constant here
         if done.check:
             check_finite([value], "is not finite after the look-ahead", "lower the learning rate")
         if value.requires_grad:
@@ -128,6 +144,8 @@ def exemplar_point(
                 value, list(by.values()), retain_graph=keep, allow_unused=True, materialize_grads=True
             )
             direction = dict(zip(by, map(dense, found), strict=True))
+        else:  # an objective that is constant here
+            direction = {name: torch.zeros_like(p) for name, p in by.items()}
         if done.check:
             said = "is finite and its gradient is not, as at the root of 0"
             check_finite(direction.values(), said, "keep the objective smooth there, for example with clamp_min")

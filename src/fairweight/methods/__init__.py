@@ -231,12 +231,20 @@ class ExemplarMethod(Reweighter):
         """The gradient mode, tried on this batch if it is the first."""
         if self._scope is not None:
             self._scope.settle(self.model, batch, self.loss)
-        if self.mode is None or self._training not in (None, self.model.training):
+        if self.mode is None or self._training not in (None, self.model.training) or self._looks_again(batch):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative
             layers = not self.form.sees_logits
             self.mode = choose(self.model, batch, self.loss, self.gradient, self._scope, layers=layers)
         self._training = self.model.training
         return self.mode
+
+    def _looks_again(self, batch: Batch) -> bool:
+        """At steps 2, 4, 8, …: whether samples see each other may depend on their values."""
+        if self.mode is None or self.mode.name != "per-layer" or self.steps < 2 or self.steps & (self.steps - 1):
+            return False
+        if len(batch) < 2:  # one sample sees nobody
+            return False
+        return batch.labels.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
     def state_dict(self) -> dict[str, Any]:
         mode = None if self.mode is None else [self.mode.name, self.mode.plain_kernels, self.mode.reason]

@@ -25,7 +25,7 @@ from fairweight.metagradient import (
     solve,
     weight_form,
 )
-from fairweight.metagradient.passes import trainable, unwrap
+from fairweight.metagradient.passes import Parameters, trainable, unwrap
 from fairweight.metagradient.scope import in_scope
 from fairweight.methods import ExemplarMethod, current_lr
 from fairweight.methods._agreement import agreement
@@ -167,7 +167,7 @@ class FORML(ExemplarMethod):
             return Weighing(self.form.weights(before), self.form.train_loss(before, done), mode="scores at rest")
         assert exemplar is not None
         assert self.mode is not None
-        rates = self._rates(optimizer)
+        rates = self._rates(optimizer, done.parameters)
         found = done.solution or solve(
             done,
             exemplar,
@@ -201,8 +201,9 @@ class FORML(ExemplarMethod):
                 self._ties.step.hear(agreed)
         return agreed
 
-    def _rates(self, optimizer: torch.optim.Optimizer) -> Rates:
-        return self.look_ahead.rates(in_scope(trainable(unwrap(self.model)), self._scope), optimizer)
+    def _rates(self, optimizer: torch.optim.Optimizer, parameters: Parameters | None = None) -> Rates:
+        own = trainable(unwrap(self.model)) if parameters is None else parameters
+        return self.look_ahead.rates(in_scope(own, self._scope), optimizer)
 
     def _batch_scores(self, batch: Batch) -> Tensor:
         own = self._own[self.rows(batch)]

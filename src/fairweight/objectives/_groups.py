@@ -57,9 +57,8 @@ def group_losses(losses: Tensor, groups: Tensor) -> GroupLosses:
     if len(losses) <= PAIRWISE:
         same = (groups[:, None] == groups[None, :]) & known[None, :]  # [E, E]
         number = same.sum(dim=1).clamp_min(1).to(losses.dtype)  # [E]
-        safe = torch.where(known, losses, torch.zeros_like(losses))
-        mean = torch.where(same, safe[None, :], torch.zeros_like(safe)[None, :]).sum(dim=1) / number
-        return GroupLosses(mean, known.to(losses.dtype) / number)
+        mean = torch.where(same, losses, 0.0).sum(dim=1) / number  # nobody's group is the same as one not known
+        return GroupLosses(mean, known / number)
     kept = groups[known]
     unique, index = torch.unique(kept, return_inverse=True)
     if len(unique) == 0:

@@ -49,6 +49,11 @@ CASES = {
         (lambda x, w: F.embedding(x, w, padding_idx=2), numbers(4, B, 6), (r(7, 3),), 0),
         (lambda x, w: F.embedding(x, w), numbers(7, 4, B), (r(7, 3),), 1),
     ],
+    "bag": [
+        (lambda x, w: F.embedding_bag(x, w, mode="sum"), numbers(7, B, 4), (r(7, 3),), 0),
+        (lambda x, w: F.embedding_bag(x, w, padding_idx=2), numbers(7, B, 4), (r(7, 3),), 0),
+        (lambda x, w: F.embedding_bag(x, w, mode="max"), numbers(7, B, 4), (r(7, 3),), 0),
+    ],
     "norm": [
         (lambda x, w, b: F.layer_norm(x, (4,), w, b), r(B, 3, 4), (r(4), r(4)), 0),
         (lambda x, w: F.layer_norm(x, (3, 4), w), r(B, 2, 3, 4), (r(3, 4),), 0),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
@@ -12,8 +11,7 @@ from fairweight.metagradient.per_layer._layout import Place
 from fairweight.metagradient.per_layer._term import Term
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A function as a model calls it, with parameters and with something of the samples."""
 
     function: Callable[..., Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,8 +12,7 @@ from torch import Tensor
 UNKNOWN, MIXED = -1, -2  # of an entry: no gradient says whose it is; the gradients of several samples meet in it
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The samples of a tensor: one of its axes reads [outer, B, inner]."""
 
     axis: int
@@ -35,8 +35,10 @@ class Place:
 
     def sums(self, t: Tensor) -> Tensor:
         """The sum of each sample's entries, in at least float32."""  # [B]
-        if self.plain and self.axis == 0 and t.ndim > 1:
-            return t.flatten(1).sum(dim=1, dtype=torch.promote_types(t.dtype, torch.float32))
+        if self.plain and self.axis == 0:
+            dtype = torch.promote_types(t.dtype, torch.float32)
+            # over axes rather than over a flattened one, which would be a copy where channels are last
+            return t.sum(dim=list(range(1, t.ndim)), dtype=dtype) if t.ndim > 1 else t.to(dtype)
         return self.reduced(t, (1,) * t.ndim).reshape(self.size)
 
     def reduced(self, t: Tensor, shape: Sequence[int]) -> Tensor:

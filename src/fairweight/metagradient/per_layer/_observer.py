@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,16 +15,16 @@ from torch.overrides import TorchFunctionMode
 from fairweight import catalog
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.passes import Parameters
+from fairweight.metagradient.per_layer._again import outputs
 from fairweight.metagradient.per_layer._kind import Call, Kind
 from fairweight.metagradient.per_layer.kinds.given import Given
-from fairweight.metagradient.per_layer.kinds.other import Other, outputs
+from fairweight.metagradient.per_layer.kinds.other import Other
 from fairweight.types import map_tensors
 
 _MARK = "_fairweight_of_samples"
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """One reading of a use: its kind, and where the gradient arrives that its terms are made of."""
 
     kind: Kind
@@ -42,8 +41,7 @@ class Way:
             )
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """A call that uses parameters, with the ways to read it, the best first."""
 
     function: Any
@@ -128,8 +126,9 @@ class Observer(TorchFunctionMode):
         names = frozenset().union(*(self.names(t) for t in learned))
         if kind is not None:
             out = kind.run()
-            if isinstance(out, Tensor) and out.requires_grad:
-                self.uses.append(Use(func, names, (_way(kind, [out]),)))
+            whole = [out] if isinstance(out, Tensor) else outputs(out)
+            if any(t.requires_grad for t in whole):
+                self.uses.append(Use(func, names, (_way(kind, whole),)))
             return out
         # the parameters under another name each, so that the gradient by this use alone can be had
         own = {id(t): t.view_as(t) for t in learned}
@@ -140,6 +139,8 @@ class Observer(TorchFunctionMode):
         other = Other.of(call)
         assert other is not None
         out = other.run()
+        if len(outputs(out)) > 1:  # one may be made of another inside, and must not get the other's gradient too
+            out = map_tensors(out, lambda t: t.view_as(t) if t.requires_grad else t)
         made = outputs(out)
         if any(t.requires_grad for t in made):
             given = Given(tuple(own.values()))

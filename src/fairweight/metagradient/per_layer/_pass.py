@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.forward import tangent
 from fairweight.metagradient.passes import (
     ForwardPass,
@@ -22,7 +23,7 @@ from fairweight.metagradient.passes import (
 )
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._plans import plan_of
-from fairweight.metagradient.per_layer._record import Record, Rest
+from fairweight.metagradient.per_layer._record import ByGraph, Record, Rest
 from fairweight.types import Batch, Loss
 
 
@@ -32,29 +33,38 @@ class LayerPass(ForwardPass):
 
     seen: Observer | None = None
     graph: ForwardPass | None = None  # the pass with its graph, until the record is made
-    record: Record | None = None
+    record: Record | ByGraph | None = None
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         (weights,) = torch.autograd.grad(total, self.losses)
-        found = self._at(weights).slopes(weights, names=moving)
-        return {name: found.get(name, torch.zeros_like(p)) for name, p in moving.items()}
+        fresh = self.record is None
+        found = self._at(weights).slopes(None if fresh else weights, names=moving)  # fresh: it went back with them
+        return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
     def pull(self, direction: Parameters) -> Tensor:
         return self._at(torch.full_like(self.losses, 1.0 / len(self.losses))).pull(direction)
 
     def backward(self, total: Tensor) -> None:
         (weights,) = torch.autograd.grad(total, self.losses)
-        write_slopes(self.parameters, self._at(weights).slopes(weights, last=True))
+        fresh = self.record is None
+        write_slopes(self.parameters, self._at(weights).slopes(None if fresh else weights, last=True))
 
-    def _at(self, weights: Tensor) -> Record:
+    def _at(self, weights: Tensor) -> Record | ByGraph:
         """The record of the pass; its one backward pass starts with the weights that are asked for first."""
         if self.record is None:
             assert self.seen is not None
             assert self.graph is not None
             done, seen = self.graph, self.seen
-            plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
-            rest = Rest(plan.rest, lambda v: pull_by_tangent(done, tangent(done, v))) if plan.rest else None
-            self.record = Record(seen, done.losses, weights, plan.choices, rest=rest)
+
+            def by_tangent(v: Parameters) -> Tensor:
+                return pull_by_tangent(done, tangent(done, v))
+
+            try:
+                plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
+                rest = Rest(plan.rest, by_tangent) if plan.rest else None
+                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest)
+            except NotDifferentiable:  # this batch goes another way through the model
+                self.record = ByGraph(done.losses, weights, done.parameters, by_tangent)
             self.graph = None
         return self.record
 
@@ -69,12 +79,15 @@ def layer_forward(
     check: bool = True,
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
-    seen = Observer(trainable(unwrap(model)), batch.inputs)
-    with torch.compiler.set_stance("force_eager"):  # layers are not seen in parts that were compiled in place
-        if virtual:
-            done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
-        else:
-            done = forward(model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen)
+    parameters = trainable(unwrap(model))
+    seen = Observer(parameters, batch.inputs)
+    if virtual:
+        done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
+    else:
+        done = forward(
+            model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen,
+            parameters=parameters,
+        )  # fmt: skip
     losses = done.losses.detach().requires_grad_()
     return LayerPass(
         done.model, done.parameters, batch, loss, done.logits.detach(), losses, done.random, done.plain_kernels,

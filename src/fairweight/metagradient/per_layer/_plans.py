@@ -20,22 +20,22 @@ def tried(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = F
     """The plan for this model's passes, found by trial; NotDifferentiable says why there is none."""
     inner = unwrap(model)
     key, found = plan(inner, batch, loss, plain_kernels=plain_kernels)
-    _plans.setdefault(inner, {})[key, loss] = found
+    # where one sample lies nobody can tell, and it does not matter; of more of them it says nothing
+    _plans.setdefault(inner, {})[key, loss, len(batch) == 1] = found
     return found
 
 
 def plan_of(seen: Observer, model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False) -> Plan:
     """The plan for a pass that was observed; a pass unlike those before is tried first."""
     known = _plans.setdefault(model, {})
-    key = signature(seen), loss
-    if key not in known:
+    if (signature(seen), loss, len(batch) == 1) not in known:
         tried(model, batch, loss, plain_kernels=plain_kernels)
-    return known_plan(seen, model, loss)
+    return known_plan(seen, model, loss, len(batch))
 
 
-def known_plan(seen: Observer, model: nn.Module, loss: Loss) -> Plan:
+def known_plan(seen: Observer, model: nn.Module, loss: Loss, size: int) -> Plan:
     """The plan for a pass like one that was tried."""
-    found = _plans.get(model, {}).get((signature(seen), loss))
+    found = _plans.get(model, {}).get((signature(seen), loss, size == 1))
     if found is None:
         raise NotDifferentiable(
             "The model takes another way through its layers with a few samples than with this batch, which per-layer "

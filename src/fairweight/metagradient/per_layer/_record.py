@@ -14,7 +14,7 @@ from fairweight.metagradient.per_layer._layout import Layout, Place
 from fairweight.metagradient.per_layer._observer import Observer, Use, Way
 from fairweight.metagradient.per_layer._term import Term, as_given
 
-# The smallest weight that a sample's losses go backward with: its pull is divided by it.
+# The smallest size of a weight that a sample's losses go backward with: its pull is divided by it.
 SMALLEST = 1e-30
 
 
@@ -24,6 +24,11 @@ class Choice:
 
     way: int
     layouts: tuple[Layout | None, ...]
+
+    def fits(self, way: Way, size: int) -> bool:
+        """Whether the samples can lie there in outputs of these shapes."""
+        pairs = zip(self.layouts, way.shapes, strict=True)
+        return all(at is None or at.place(shape, size) is not None for at, shape in pairs)
 
     def places(self, way: Way, size: int) -> list[Place | None]:
         """In outputs of these shapes; refuses shapes that do not have them."""
@@ -57,12 +62,15 @@ class Record:
         """Goes back through the graph to the layers' outputs; keep: it can be gone back through again."""
         self.parameters, self.rest = seen.parameters, rest
         self.losses = losses if rest is not None else None
-        self.sent = weights.detach().to(losses.dtype).clamp_min(SMALLEST)  # [B]
+        sent = weights.detach().to(losses.dtype)
+        least = max(SMALLEST, torch.finfo(sent.dtype).tiny)
+        self.sent = torch.where(sent.abs() < least, least, sent)  # [B]
         self.size, self.device = len(losses), losses.device.type
         uses = list(seen.uses)
         ways = [use.ways[choice.way] for use, choice in zip(uses, choices, strict=True)]
-        found = gradients(losses, ways, self.sent, keep=keep or rest is not None)
-        if not keep:
+        fits = all(choice.fits(way, self.size) for choice, way in zip(choices, ways, strict=True))
+        found = gradients(losses, ways, self.sent, keep=keep or rest is not None or not fits)
+        if not keep and fits:
             seen.uses.clear()  # whoever holds the observer must not hold what goes on below
         self.terms: list[Term] = []
         apart = self._apart
@@ -89,8 +97,9 @@ class Record:
         made: dict[int, tuple[Tensor, Tensor]] = {}  # weights that are made of parameters, and the slope by each
         with torch.no_grad(), as_given(self.device):
             ratio = None if weights is None else weights.detach().to(self.sent.dtype) / self.sent
+            everything = len(wanted) == len(self.parameters)
             for k, term in enumerate(self.terms):
-                if not any(self._names(w) & wanted for w in term.weights):
+                if not everything and not any(self._names(w) & wanted for w in term.weights):
                     continue
                 for w, name, slope in zip(term.weights, self._own[k], term.slopes(ratio), strict=True):
                     slope = slope.to(w.dtype)
@@ -100,8 +109,9 @@ class Record:
                         found[name] = slope if name not in found else found[name] + slope
                 if last:
                     self.terms[k] = _DONE
-            for name, slope in self._back(made.values(), wanted - self._apart, last):
-                found[name] = slope if name not in found else found[name] + slope
+            if made:
+                for name, slope in self._back(made.values(), wanted - self._apart, last):
+                    found[name] = slope if name not in found else found[name] + slope
         found.update(self._rest_slopes(weights, wanted, last))
         return {name: found[name] for name in self.parameters if name in found}
 
@@ -110,18 +120,15 @@ class Record:
         with torch.no_grad(), as_given(self.device):
             along = {name: v for name, v in direction.items() if name not in self._apart}
             made = self._forward(along)
-            parts: list[Tensor] = []
+            total = torch.zeros_like(self.sent)
             for term, names in zip(self.terms, self._own, strict=True):
                 given = [
                     along.get(name) if name is not None else made.get(id(w))
                     for w, name in zip(term.weights, names, strict=True)
                 ]
                 if any(v is not None for v in given):
-                    parts.append(term.pull(given))
-            total = torch.zeros_like(self.sent)
-            for part in parts:
-                total = total + part.to(total.dtype)
-            total = total / self.sent
+                    total += term.pull(given)
+            total /= self.sent
         if self.rest is not None and any(name in self.rest.names for name in direction):
             total = total + self.rest.pull({n: v for n, v in direction.items() if n in self.rest.names})
         return total
@@ -179,6 +186,23 @@ class Record:
         return {n: dense(s) for n, s in zip(names, slopes, strict=True) if s is not None}
 
 
+class ByGraph:
+    """The same answers from the graph itself, for a pass in which samples lie elsewhere than in those before."""
+
+    def __init__(self, losses: Tensor, weights: Tensor, parameters: Parameters, pull: Callable[[Parameters], Tensor]):
+        self.losses, self.sent, self.parameters, self.pull = losses, weights.detach(), parameters, pull
+
+    def slopes(
+        self, weights: Tensor | None = None, names: Collection[str] | None = None, *, last: bool = False
+    ) -> Parameters:
+        wanted = {n: p for n, p in self.parameters.items() if names is None or n in names}
+        sent = self.sent if weights is None else weights.detach()
+        slopes = torch.autograd.grad(
+            self.losses, list(wanted.values()), sent.to(self.losses.dtype), retain_graph=not last, allow_unused=True
+        )
+        return {n: dense(s) for n, s in zip(wanted, slopes, strict=True) if s is not None}
+
+
 def gradients(losses: Tensor, ways: Sequence[Way], sent: Tensor, *, keep: bool) -> list[list[Tensor | None]]:
     """The gradient of the losses' sum with these weights [B] that arrives at each of the edges."""
     edges = [edge for way in ways for edge in way.edges if edge is not None]
@@ -191,4 +215,4 @@ class _Done(Term):
 
 
 _DONE = _Done()
-__all__ = ["Choice", "Record", "Rest", "Use", "gradients"]
+__all__ = ["ByGraph", "Choice", "Record", "Rest", "Use", "gradients"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -36,13 +37,17 @@ class PerSample(Term):
         each = in_full(self.each)
         if ratio is None:
             return [each.sum(dim=0)]
-        return [(ratio.to(each.dtype) @ each.flatten(1)).reshape(each.shape[1:])]
+        return [torch.mv(_rows(each).T, ratio.to(each.dtype)).view(each.shape[1:])]
 
     def pull(self, along: Sequence[Tensor | None]) -> Tensor:
         (v,) = along
         assert v is not None
         each = in_full(self.each)
-        return each.flatten(1) @ v.reshape(-1).to(each.dtype)
+        return torch.mv(_rows(each), v.reshape(-1).to(each.dtype))
+
+
+def _rows(each: Tensor) -> Tensor:
+    return each if each.ndim == 2 else each.reshape(len(each), math.prod(each.shape[1:]))
 
 
 class Direct(Term):

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, NotDifferentiable
-from fairweight.metagradient._context import RandomState, kernels
+from fairweight.metagradient._context import RandomState, casts_forgotten, kernels
 from fairweight.metagradient.passes import Parameters, dense, losses_with_graph, run, trainable
 from fairweight.metagradient.per_layer._layout import MIXED, UNKNOWN, Layout, candidates, find, masks, owners
 from fairweight.metagradient.per_layer._observer import Observer, Way
-from fairweight.metagradient.per_layer._record import Choice, Record, gradients
+from fairweight.metagradient.per_layer._record import Choice, Record, Rest, gradients
 from fairweight.types import Batch, Loss, map_tensors
 
 FEW = 11  # samples of a trial: a number that few other axes have
@@ -41,7 +41,7 @@ def plan(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = Fa
     """
     if len(batch) > FEW:
         try:
-            return _plan(model, _few(batch, FEW), loss, plain_kernels)
+            return _plan(model, few(batch, FEW), loss, plain_kernels)
         except (RuntimeError, ValueError, IndexError, TypeError, NotDifferentiable, BadInput):
             pass  # a model may take batches of one size alone, or inputs whose samples are not first
     return _plan(model, batch, loss, plain_kernels)
@@ -60,7 +60,7 @@ def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> tuple[Any,
         return _Tried(seen, losses, parameters, generator).plan()
 
     replay = nullcontext() if random is None else random.replayed()
-    with torch.enable_grad(), replay, kernels(plain), torch.compiler.set_stance("force_eager"):
+    with torch.enable_grad(), casts_forgotten(), replay, kernels(plain):
         seen = Observer(parameters, batch.inputs)
 
         def outside(logits: Tensor) -> Plan:
@@ -148,9 +148,8 @@ class _Tried:
             self.losses, list(self.parameters.values()), weights, retain_graph=True, allow_unused=True
         )
         true = {n: dense(s).double() for n, s in zip(names, known, strict=True) if s is not None}
-        record = Record(
-            self.seen, self.losses, torch.ones_like(weights), choices, rest=None, keep=True,
-        )  # fmt: skip
+        apart = Rest(lost, lambda _: torch.zeros_like(weights)) if lost else None
+        record = Record(self.seen, self.losses, torch.ones_like(weights), choices, rest=apart, keep=True)
         slopes = record.slopes(weights)
         tolerance = min(
             (_TOLERANCE.get(t, 0.1) for t in (self.losses.dtype, *(g.dtype for g in _halves(record)))), default=0.1
@@ -207,7 +206,7 @@ def _nearby(p: Tensor, generator: torch.Generator) -> Tensor:
     return own + noise * torch.where(size > 0, 0.05 * size, torch.full_like(size, 0.02)).to(own.dtype)
 
 
-def _few(batch: Batch, count: int) -> Batch:
+def few(batch: Batch, count: int) -> Batch:
     """The first samples of a batch; tensors that have no entry for each are taken as they are."""
     size = len(batch)
     inputs = map_tensors(batch.inputs, lambda t: t[:count] if t.ndim and len(t) == size else t)

@@ -1,0 +1,75 @@
+"""Refuses models whose backward pass does something of its own that no gradient mode can follow."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import LabelsBeyondLogits, NotDifferentiable
+from fairweight.metagradient._context import RandomState, casts_forgotten
+from fairweight.metagradient.passes import check_labels, losses_with_graph, run, trainable
+from fairweight.metagradient.per_layer._trial import FEW, few
+from fairweight.types import Batch, Loss
+
+_passed: WeakSet[nn.Module] = WeakSet()
+
+
+def check_backward(model: nn.Module, batch: Batch, loss: Loss) -> None:
+    """Go back through the model once, on copies of its parameters; each model once.
+
+    A function that adds to `.grad` by itself, as reversible blocks do, would do so at every pass of a step.
+    """
+    if model in _passed:
+        return
+    for samples in (few(batch, FEW), batch):  # few are enough: this must not be the peak of the memory
+        try:
+            _go_back(model, samples, loss)
+            break
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            if isinstance(error, LabelsBeyondLogits) or samples is batch:
+                raise
+    _passed.add(model)
+
+
+def _go_back(model: nn.Module, batch: Batch, loss: Loss) -> None:
+    own = trainable(model)
+    copies = {name: p.detach().clone().requires_grad_() for name, p in own.items()}
+    before = {name: (p.grad, None if p.grad is None else p.grad.clone()) for name, p in own.items()}
+    random = RandomState.now(batch.labels.device)
+
+    def backward(logits: Tensor) -> None:
+        check_labels(logits, batch.labels, "train")
+        losses = losses_with_graph(loss, logits, batch.labels)
+        torch.autograd.grad(losses.sum(), list(copies.values()), allow_unused=True)
+
+    written = set()
+    try:
+        with torch.enable_grad(), casts_forgotten(), nullcontext() if random is None else random.replayed():
+            run(model, copies, batch.inputs, len(batch), backward)
+    except RuntimeError as error:
+        said = str(error)
+        if "heckpoint" in said and (".grad()" in said or "use_reentrant" in said):
+            raise NotDifferentiable(
+                "The model checkpoints its layers in the reentrant way, which can be gone back through by .backward() "
+                "alone; call checkpoint(..., use_reentrant=False)."
+            ) from None
+        raise
+    finally:
+        for name, p in own.items():
+            grad, values = before[name]
+            same = p.grad is grad and (grad is None or values is None or torch.equal(grad, values))
+            if not same:
+                written.add(name)
+                if grad is not None and values is not None:
+                    grad.copy_(values)
+                p.grad = grad
+    written |= {name for name, p in copies.items() if p.grad is not None}
+    if written:
+        raise NotDifferentiable(
+            f"The model writes into .grad in a backward pass of its own ({sorted(written)[0]}), as reversible layers "
+            "do, so its gradient would count several times in a step; use that layer's plain form, or a method that "
+            "learns from no exemplars, such as 'group-dro'."
+        )
