@@ -32,6 +32,16 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
+def data_parallel(model: nn.Module) -> nn.parallel.DistributedDataParallel | None:
+    """The DistributedDataParallel around a module, inside torch.compile's wrapper or not."""
+    while not isinstance(model, nn.parallel.DistributedDataParallel):
+        inner = getattr(model, "_orig_mod", None)
+        if not isinstance(inner, nn.Module):
+            return None
+        model = inner
+    return model
+
+
 def is_compiled(model: nn.Module) -> bool:
     """Whether torch.compile wraps the module; its graphs may not be gone back through twice."""
     while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
@@ -197,6 +207,8 @@ class ForwardPass:
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
+    whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead can be differentiated by it
+    by_wrapper: ClassVar[bool] = True  # the model was called as it is given, with what a wrapper does around it
 
     @property
     def ran_as(self) -> str | None:
@@ -240,6 +252,29 @@ class ForwardPass:
     def pull(self, direction: Parameters) -> Tensor | None:
         """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]
         return None
+
+    @property
+    def root(self) -> Tensor:
+        """What a function of the pass is a function of."""
+        return self.losses if self.losses.is_leaf else self.logits
+
+    # What a pass of several parts does part by part.
+
+    def each(self, find: Callable[[ForwardPass], Tensor]) -> Tensor:
+        """What is found for every sample, each in the pass that it went through."""  # [B, ...]
+        return find(self)
+
+    def exemplars(self, exemplar: Batch) -> Batch:
+        """The whole exemplar batch, of which one part is given: what it says of its samples."""
+        return exemplar
+
+    def exemplar_losses(self, losses: Tensor) -> Tensor:
+        """The losses of the whole exemplar batch, of which one part is given; the graph behind that stays."""  # [E]
+        return losses
+
+    def summed(self, direction: Parameters) -> Parameters:
+        """The gradient of the whole, of which one part is given."""
+        return direction
 
     def backward(self, total: Tensor) -> None:
         """Add the gradient of a function of the losses to every parameter's `.grad`."""
