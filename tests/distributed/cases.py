@@ -79,6 +79,7 @@ def trained(
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD,
     exemplars: bool = True,
     by_epoch: bool = False,
+    drawn: Callable[[int, Batch, Batch], tuple[Batch, Batch]] = batches,
 ) -> Numbers:
     model = net() if model is None else model
     train, exemplar = data()
@@ -89,7 +90,7 @@ def trained(
     moving = optimizer(model.parameters(), lr=0.1)
     method.begin(train, exemplar)
     for step in range(steps):
-        batch, chosen = batches(step, train, exemplar)
+        batch, chosen = drawn(step, train, exemplar)
         record = method.step(part(batch), part(chosen) if exemplars else None, moving)
         if by_epoch and step % 4 == 3:
             method.on_epoch(1 + step // 4, lambda samples: fw.predict(model, samples))
@@ -224,3 +225,68 @@ def sample_weight() -> Numbers:
         return method
 
     return trained(made)
+
+
+@case
+def small_batches() -> Numbers:
+    """A batch with fewer samples than ranks leaves some of them without any."""
+
+    def thin(step: int, train: Batch, exemplar: Batch) -> tuple[Batch, Batch]:
+        batch, chosen = batches(step, train, exemplar)
+        return (batch.take(torch.arange(1)) if step % 3 == 2 else batch), chosen
+
+    return trained(lambda m: fw.FORML(m, N, OBJECTIVE), drawn=thin)
+
+
+@case
+def micro_batches() -> Numbers:
+    """Two micro-batches on every rank make one step."""
+    model = net()
+    train, exemplar = data()
+    forml, optimizer = fw.FORML(model, N, OBJECTIVE), torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        batch, chosen = (part(b) for b in batches(step, train, exemplar))
+        optimizer.zero_grad()
+        with forml.accumulating(2):
+            for rows in torch.arange(len(batch)).tensor_split(2):
+                forml.backward(batch.take(rows), chosen, optimizer)
+        optimizer.step()
+    return numbers(model, forml)
+
+
+def _fit(epochs: int, out: str | None = None, *, norm: bool = False, resume: bool = False) -> Numbers:
+    train, exemplar = data()
+    model = net()
+    if norm:
+        model = nn.Sequential(model, nn.BatchNorm1d(3).double(), nn.Dropout(0.2))
+    forml, dynamics = fw.FORML(model, N, OBJECTIVE, agreement_every=4), fw.Dynamics(N)
+    record = fw.fit(
+        model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), forml, train, exemplar, epochs,
+        [fw.EarlyStopping("loss", patience=50)], validation=exemplar, dynamics=dynamics, out=out, resume=resume,
+        batch_size=16, per_cell=2, seed=3,
+    )  # fmt: skip
+    history = torch.tensor([[e["loss"], e["validation"]["loss"], e["score_std"]] for e in record.history])
+    seen = {f"dynamics_{name}": torch.as_tensor(v).double() for name, v in dynamics.table().items()}
+    return {**numbers(model, forml), "history": history.double(), **seen}
+
+
+@case
+def fit() -> Numbers:
+    return _fit(3)
+
+
+@case
+def resumed() -> Numbers:
+    """How far a run that was stopped and resumed ends from one that was not: nowhere, with its ranks."""
+    import os
+
+    out = os.path.join(os.environ["FOLDER"], "run") if dist.is_initialized() else None
+    whole = _fit(3, norm=True)
+    if out is None:
+        return {"difference": torch.zeros(())}
+    _fit(2, out, norm=True)
+    again = _fit(3, out, norm=True, resume=True)
+    logs = [name for name in os.listdir(out) if name.startswith("log")]
+    assert logs == ["log.jsonl"]
+    differences = [(again[key] - whole[key]).nan_to_num().abs().max() for key in whole]
+    return {"difference": torch.stack(differences).max()}

@@ -107,7 +107,7 @@ def test_what_is_left_makes_the_last_step() -> None:
 
 def test_dropout_sees_the_same_masks_in_every_pass() -> None:
     """With masks that fall alike, the gradient is that of the loss that the record names."""
-    train, exemplar = _data()
+    train, _ = _data()
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(5, 16), nn.Dropout(0.5), nn.Linear(16, 3)).double()
     uniform, optimizer = fw.Uniform(model, N), torch.optim.SGD(model.parameters(), lr=0.1)

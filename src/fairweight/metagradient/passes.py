@@ -79,10 +79,8 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def call_arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def call_arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a model is called with: a tensor or a tuple by position, a mapping by name."""
-    if size == 0:
-        raise BadInput("The batch is empty; give at least one sample.")
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, tuple | list):
@@ -92,7 +90,7 @@ def call_arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, A
 
 def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
     """The model's own forward pass."""  # [B, K]
-    args, kwargs = call_arguments(inputs, size)
+    args, kwargs = call_arguments(inputs)
     return logits_of(model(*args, **kwargs), size)
 
 
@@ -118,7 +116,7 @@ def run(
         frozen = {name: p.detach() for name, p in model.named_parameters() if name not in parameters}
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
-    args, kwargs = call_arguments(inputs, size)
+    args, kwargs = call_arguments(inputs)
     with exchanged(model, {**others, **parameters}):
         with around or nullcontext():
             logits = logits_of(model(*args, **kwargs), size)
@@ -155,11 +153,17 @@ def predicted(logits: Tensor) -> Tensor:
     return logits.argmax(dim=1)
 
 
+def check_not_empty(batch: Batch, what: str) -> None:
+    """Refuse a batch without samples."""
+    if len(batch) == 0:
+        raise BadInput(f"The {what} batch is empty; give at least one sample.")
+
+
 def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
     """Refuse labels that the logits have no column for (reads the labels: a wait on a GPU)."""
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
-    if len(labels) == 0:
-        raise BadInput(f"The {what} batch is empty; give at least one sample.")
+    if len(labels) == 0:  # a rank's part of a small batch
+        return
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise LabelsBeyondLogits(
@@ -296,7 +300,8 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
         z = in_full(done.logits.detach()).requires_grad_()
         losses = done.loss(z, labels)
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
-    return (slope * moved).reshape(len(labels), -1).sum(dim=1).to(losses.dtype)
+    along = slope * moved
+    return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
 
 
 def dense(slope: Tensor) -> Tensor:
@@ -342,6 +347,7 @@ def virtual_forward(
     around: AbstractContextManager[Any] | None = None,
 ) -> ForwardPass:
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
+    check_not_empty(batch, "train")
     inner = unwrap(model)
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)

@@ -36,7 +36,7 @@ from fairweight.metagradient import (
     forward,
     layer_forward,
 )
-from fairweight.metagradient.passes import data_parallel
+from fairweight.metagradient.passes import check_not_empty, data_parallel
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
 from fairweight.objectives import Objective
@@ -99,6 +99,7 @@ class Reweighter:
 
     def check(self, batch: Batch, exemplar: Batch | None, *, values: bool = True) -> None:
         """Refuse what the method cannot work with, before anything is run; values: also by reading tensors."""
+        check_not_empty(batch, "train")
         name = type(self).__name__
         if "train groups" in self.needs and batch.groups is None:
             raise MissingGroups(f"{name} needs the group of each training sample; give Batch(groups=...).")
@@ -108,7 +109,7 @@ class Reweighter:
             )
         if "exemplar groups" in self.needs and exemplar is not None and exemplar.groups is None:
             raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
-        if values and len(batch):
+        if values:
             self.check_values(batch, exemplar)
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
@@ -188,7 +189,7 @@ class Reweighter:
 
     @contextmanager
     def accumulating(self, count: int) -> Iterator[None]:
-        """Every so many calls of backward make one step, with the weights over all of them; what is left makes the last.
+        """Every so many calls of backward make one step, weighed as one batch; those left over make the last.
 
         Micro-batches wait until the last one comes; each is then run by itself, one more forward pass than in a step
         of its own. Exemplar batches that come with them count side by side, one that comes again counts once.
@@ -290,19 +291,22 @@ class ExemplarMethod(Reweighter):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
     ) -> ForwardPass:
         mode = self.settled(batch)
-        if mode.name == "per-layer":
+        if mode.name == "per-layer" and len(batch):  # a rank may have no part in a small batch
             return layer_forward(self._tried, batch, self.loss, mode, check=check)
         return forward(self.model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
 
     def settled(self, batch: Batch) -> Mode:
         """The gradient mode, tried on this batch if it is the first."""
-        if self._scope is not None:
+        if self._scope is not None and len(batch):
             self._scope.settle(self.model, batch, self.loss)
         if self.mode is None or self._training not in (None, self.model.training):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative
             layers = not self.form.sees_logits
-            found = choose(self._tried, batch, self.loss, self.gradient, self._scope, layers=layers)
+            found = None
+            if len(batch) or self.ranks is None:
+                found = choose(self._tried, batch, self.loss, self.gradient, self._scope, layers=layers)
             self.mode = found if self.ranks is None else agreed_mode(self.ranks, found)
+            assert self.mode is not None
         self._training = self.model.training
         return self.mode
 

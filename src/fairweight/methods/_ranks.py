@@ -66,11 +66,12 @@ def check_step(model: nn.Module, optimizer: torch.optim.Optimizer, *, first: boo
         )
 
 
-def agreed_mode(ranks: Ranks, found: Mode) -> Mode:
+def agreed_mode(ranks: Ranks, found: Mode | None) -> Mode:
     """One gradient mode for all: the one that asks for least, of those that ranks have found by trial."""
-    all_of_them = [Mode(*fields) for fields in ranks.texts([found.name, found.plain_kernels, found.reason])]
-    if all((m.name, m.plain_kernels) == (found.name, found.plain_kernels) for m in all_of_them):
-        return found
+    mine = None if found is None else [found.name, found.plain_kernels, found.reason]
+    all_of_them = [Mode(*fields) for fields in ranks.texts(mine) if fields is not None]
+    if all((m.name, m.plain_kernels) == (all_of_them[0].name, all_of_them[0].plain_kernels) for m in all_of_them):
+        return all_of_them[0]
     widest = max(all_of_them, key=lambda m: (_LEAST.index(m.name), m.plain_kernels))
     return Mode(widest.name, widest.plain_kernels, f"what every rank can do; on one of them {widest.reason}")
 

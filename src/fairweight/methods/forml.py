@@ -111,11 +111,14 @@ class FORML(ExemplarMethod):
         backend: of torch.compile; "eager" leaves the graph as it is; or a function that compiles a graph module.
         """
         bare = isinstance(self.form, Softmax) and self.look_ahead.statistics == "batch"
-        if bare:
+        if self.ranks is not None:
+            _log.info("passes run one by one: a step as one graph is that of one process")
+            super().compile()
+        elif bare:
             self._traced = TracedSteps(backend)
         else:
             _log.info("passes run one by one: a step as one graph has softmax weights and the batch's statistics")
-        if (self.every > 1 or not bare) and backend != "eager":
+        if (self.every > 1 or not bare) and self.ranks is None and backend != "eager":
             super().compile()
 
     @property

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairweight.errors import MissingExemplar
 from fairweight.methods import Reweighter
+from fairweight.ranks import Ranks
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.training.options import Augment, FitOptions
 from fairweight.types import Batch, Cells, Samples, sent
@@ -62,7 +63,7 @@ class Reader:
 
 
 class Batches:
-    """The train batch and the exemplar batch of every step; len: batches per epoch."""
+    """The train batch and the exemplar batch of every step, of which each rank has its part; len: batches per epoch."""
 
     def __init__(
         self,
@@ -72,13 +73,15 @@ class Batches:
         augment: Augment | None,
         options: FitOptions,
         device: torch.device,
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks
         self._reweighter, self._augment, self._options, self._device = reweighter, augment, options, device
         self._where = train.labels.device
         self._sampler = TrainSampler(
             len(train), options.batch_size, options.seed, drop_last=options.drop_last, device=self._where
         )
-        self._reader = Reader(train, self.rows, len(self._sampler))
+        self._reader = Reader(train, self._own_rows, len(self._sampler))
         self._drawn: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own, else no rows
         self._exemplar: Samples | None = None
         if not reweighter.needs & {"exemplar", "exemplar groups"}:
@@ -105,6 +108,13 @@ class Batches:
         drawn, size = self._drawn[1], self._sampler.batch_size
         return drawn[position * size : (position + 1) * size] if len(drawn) else self._sampler.rows(step)
 
+    def _own_rows(self, step: int) -> Tensor:
+        return self._part(self.rows(step))
+
+    def _part(self, drawn: Tensor) -> Tensor:
+        """This rank's part of what all of them draw together."""
+        return drawn if self._ranks is None else drawn.tensor_split(self._ranks.size)[self._ranks.rank]
+
     def _rows_of_method(self, epoch: int) -> Tensor:
         weights = self._reweighter.sampling_weights()
         if weights is None:
@@ -121,13 +131,15 @@ class Batches:
         """The exemplar batch of this step; None where the method needs none."""
         if self._exemplar is None:
             return None
-        batch = self._exemplar_sampler.batch(self._exemplar, step).to(self._device)
+        own = self._part(torch.arange(len(self._exemplar_sampler))) if self._ranks is not None else None
+        batch = self._exemplar_sampler.batch(self._exemplar, step, own).to(self._device)
         return self._augmented(batch, "augment exemplars", step) if self._options.augment_exemplars else batch
 
     def _augmented(self, batch: Batch, stream: str, step: int) -> Batch:
         if self._augment is None:
             return batch
-        return replace(batch, inputs=self._augment(batch.inputs, generator(stream, self._options.seed, step)))
+        key = () if self._ranks is None else (self._ranks.rank,)  # each rank's samples by draws of their own
+        return replace(batch, inputs=self._augment(batch.inputs, generator(stream, self._options.seed, step, *key)))
 
     def close(self) -> None:
         """Stop reading ahead."""
