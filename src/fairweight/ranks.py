@@ -24,6 +24,7 @@ from fairweight.errors import BadInput, FairweightError
 Group: TypeAlias = "Literal['auto'] | dist.ProcessGroup | None"
 _HEADER = 32  # numbers
 _WELL, _FAILED = 1, 0
+_KNOWN = "_known_to_all_ranks"  # on an error: nobody needs to be told
 
 
 class _Agreed(Exception):
@@ -129,11 +130,13 @@ class Ranks:
         except _Agreed as agreed:
             raise agreed.error from None
         except Exception as error:
-            try:
-                self._headers([], error)
-            except _Agreed as agreed:
-                if _spelled(agreed.error) != _spelled(error):
-                    raise agreed.error from error
+            if not getattr(error, _KNOWN, False):
+                try:
+                    self._headers([], error)
+                except _Agreed as agreed:
+                    if _spelled(agreed.error) != _spelled(error):
+                        raise agreed.error from error
+                setattr(error, _KNOWN, True)
             raise
 
     def _headers(self, values: Sequence[int], error: Exception | None = None) -> list[list[int]]:
@@ -154,6 +157,7 @@ class Ranks:
         rank, (name, text) = next((k, s) for k, s in enumerate(sentences) if s is not None)
         found = _error(name, text)
         found.add_note(f"raised on rank {rank} of {self.size}")
+        setattr(found, _KNOWN, True)
         return found
 
     def _bare_sizes(self, values: Sequence[int]) -> list[list[int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -254,7 +256,7 @@ def micro_batches() -> Numbers:
     return numbers(model, forml)
 
 
-def _fit(epochs: int, out: str | None = None, *, norm: bool = False, resume: bool = False) -> Numbers:
+def _fit(epochs: int, out: Path | None = None, *, norm: bool = False, resume: bool = False) -> Numbers:
     train, exemplar = data()
     model = net()
     if norm:
@@ -278,15 +280,12 @@ def fit() -> Numbers:
 @case
 def resumed() -> Numbers:
     """How far a run that was stopped and resumed ends from one that was not: nowhere, with its ranks."""
-    import os
-
-    out = os.path.join(os.environ["FOLDER"], "run") if dist.is_initialized() else None
+    out = Path(os.environ["FOLDER"], "run") if dist.is_initialized() else None
     whole = _fit(3, norm=True)
     if out is None:
         return {"difference": torch.zeros(())}
     _fit(2, out, norm=True)
     again = _fit(3, out, norm=True, resume=True)
-    logs = [name for name in os.listdir(out) if name.startswith("log")]
-    assert logs == ["log.jsonl"]
+    assert [found.name for found in out.iterdir() if found.name.startswith("log")] == ["log.jsonl"]
     differences = [(again[key] - whole[key]).nan_to_num().abs().max() for key in whole]
     return {"difference": torch.stack(differences).max()}

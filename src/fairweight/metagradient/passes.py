@@ -347,7 +347,6 @@ def virtual_forward(
     around: AbstractContextManager[Any] | None = None,
 ) -> ForwardPass:
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
-    check_not_empty(batch, "train")
     inner = unwrap(model)
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)

@@ -17,14 +17,15 @@ from fairweight.errors import BadInput, LossNotFinite
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import RandomState, trainable, unwrap
 from fairweight.methods import Reweighter, current_lr
+from fairweight.sampling import generator
 from fairweight.step import update
 from fairweight.training import state
 from fairweight.training.batches import Batches
-from fairweight.sampling import generator
 from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
 from fairweight.training.checkpoint import Checkpoint, match_strides
 from fairweight.training.epoch_sums import EpochSums
 from fairweight.training.history import Dynamics
+from fairweight.training.loader import LoaderBatches, LoaderSamples
 from fairweight.training.log import Log
 from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.training.predict import predict
@@ -57,9 +58,12 @@ class Training:
         self._check()
         self.device = next(iter(trainable(unwrap(self.model)).values())).device
         self.ranks = self.reweighter.ranks
-        self.batches = Batches(
-            self.train, self.exemplar, self.reweighter, self.augment, self.options, self.device, self.ranks
-        )  # fmt: skip
+        given = self.exemplar, self.reweighter, self.augment, self.options, self.device, self.ranks
+        self.batches: Batches | LoaderBatches
+        if isinstance(self.train, LoaderSamples):
+            self.batches = LoaderBatches(self.train, *given)
+        else:
+            self.batches = Batches(self.train, *given)
         if not self._first:  # one rank speaks for all
             self.observers = tuple(o for o in self.observers if not isinstance(o, Progress))
         self.watch = next((o for o in self.observers if isinstance(o, Watch)), None) or Watch()
@@ -318,7 +322,9 @@ class Training:
         others = saved.get("random_of_ranks", [])
         if self.ranks is not None and len(others) == self.ranks.size:
             cpu, cuda = (*others[self.ranks.rank], None)[:2]
-        saved = {key: value if key.startswith("random") else state.move(value, self.device) for key, value in saved.items()}
+        saved = {
+            key: value if key.startswith("random") else state.move(value, self.device) for key, value in saved.items()
+        }
         model = unwrap(self.model)
         model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
