@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fairweight.training.history import Dynamics
     from fairweight.training.options import FitOptions
     from fairweight.training.predict import predict
+    from fairweight.training.with_rows import to_batch, with_rows
     from fairweight.types import Batch, Cells, RunRecord, Samples, StepRecord
 
 __version__ = "0.1.0"
@@ -98,6 +99,8 @@ _HOME = {
     "fit": "training.fit",
     "group_table": "metrics",
     "predict": "training.predict",
+    "to_batch": "training.with_rows",
+    "with_rows": "training.with_rows",
 }
 _MODULES = ("data", "metagradient", "metrics", "objectives")
 
@@ -153,6 +156,8 @@ __all__ = [
     "metrics",
     "objectives",
     "predict",
+    "to_batch",
+    "with_rows",
 ]
 
 

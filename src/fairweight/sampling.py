@@ -170,13 +170,17 @@ class ExemplarSampler:
         rest[ahead] = False
         return torch.cat([order[ahead], order[rest]])
 
-    def batch(self, exemplar: Samples, step: int) -> Batch:
-        """The exemplar batch of this step, with its members' natural shares: its own, or those of the set's cells."""
+    def batch(self, exemplar: Samples, step: int, part: Tensor | None = None) -> Batch:
+        """The exemplar batch of this step, with its members' natural shares: its own, or those of the set's cells.
+
+        part: of the batch, these places alone are taken, as one of several ranks does.
+        """
         rows = self.rows(step)
-        drawn = exemplar.take(rows)
+        own = slice(None) if part is None else part.to(rows.device)
+        drawn = exemplar.take(rows[own])
         if drawn.shares is not None:
             return drawn
-        return replace(drawn, shares=self._shares_of(rows) if self._rest else self.shares)
+        return replace(drawn, shares=(self._shares_of(rows) if self._rest else self.shares)[own])
 
     def _shares_of(self, rows: Tensor) -> Tensor:
         """What each member of the batch stands for, so that the cells have their natural shares in it."""  # [E]

@@ -8,19 +8,25 @@ p       what the method makes of them                     `Reweighter.weigh`
 from __future__ import annotations
 
 import inspect
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import cache, partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient._context import restored_on_error
+from fairweight.metagradient.accumulated_pass import AccumulatedPass
+from fairweight.metagradient.global_pass import Everyone, GlobalPass
 from fairweight.metagradient.passes import ForwardPass, predicted
-from fairweight.types import Batch, StepRecord, Weighing
+from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 
 if TYPE_CHECKING:
     from fairweight.methods import Reweighter
+
+Scale: TypeAlias = float | Callable[[Tensor], Tensor]
 
 
 def backward(
@@ -29,21 +35,54 @@ def backward(
     exemplar: Batch | None,
     optimizer: torch.optim.Optimizer,
     *,
-    scale: float = 1.0,
+    scale: Scale = 1.0,
     check: bool = True,
 ) -> StepRecord:
     """Weigh the batch and add scale times the gradient of its weighted loss to `.grad`; move nothing but scores.
 
-    check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
+    scale: a number, or what makes a larger loss of it. check: refuse bad labels, rows and losses with a sentence; reads
+    values, which waits for a GPU. Where there are several ranks, the batch is theirs side by side.
     """
-    method.check(batch, exemplar, values=check)
-    done = method.forward(batch, exemplar, optimizer, check=check)
+    return backward_together(method, [batch], exemplar, optimizer, scale=scale, check=check)
+
+
+def backward_together(
+    method: Reweighter,
+    batches: Sequence[Batch],
+    exemplar: Batch | None,
+    optimizer: torch.optim.Optimizer,
+    *,
+    scale: Scale = 1.0,
+    check: bool = True,
+) -> StepRecord:
+    """The same for micro-batches that make one step: the step of one batch that holds them all."""
+    ranks = method.ranks
+    with nullcontext() if ranks is None else ranks.together():
+        own = batches[0] if len(batches) == 1 else labels_side_by_side(batches)
+        everyone = None if ranks is None else Everyone.of(ranks, own, exemplar)
+        if everyone is None:
+            method.check(own, exemplar, values=check)
+        else:
+            method.check(everyone.batch, everyone.exemplar, values=check)
+        runs = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
+        done = runs[0]() if len(runs) == 1 else AccumulatedPass.of(runs)
+        if isinstance(done, AccumulatedPass):
+            done.graphs = method.takes_graphs  # known from the first pass on
+        done = done if everyone is None else GlobalPass.of(done, everyone, method.model)
+        return _finish(method, done, exemplar, optimizer, scale)
+
+
+def _finish(
+    method: Reweighter, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: Scale
+) -> StepRecord:
+    """Weigh the batch of a pass, and go backward."""
+    batch = done.batch
     with torch.enable_grad(), restored_on_error(done.model, done.buffers, done.random):
-        if check:
+        if done.check:
             _check_finite(done.losses, batch)
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
-        scaled = total * scale
+        scaled = scale(total) if callable(scale) else total * scale
         agreement = made.look() if made.look is not None and done.keeps_graph else None
     done.backward(scaled)
     if made.look is not None and not done.keeps_graph:
@@ -58,11 +97,12 @@ def backward(
         labels=batch.labels,
         objective=made.objective,
         exemplar_losses=made.exemplar_losses,
-        exemplar_groups=None if exemplar is None else exemplar.compared(),
+        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(),
         pull=made.pull,
         gradient=made.gradient,
         agreement=agreement,
         mode=made.mode,
+        batch=None if done.whole else batch,
     )
 
 
@@ -116,8 +156,7 @@ def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Te
         return made.weights, (made.weights * done.losses).sum() if made.total is None else made.total
     if done.check and made.total is not None:
         plain = (made.weights * done.losses).sum()
-        at = done.losses if done.losses.is_leaf else done.logits
-        slopes = [torch.autograd.grad(total, at, retain_graph=True)[0] for total in (plain, made.total)]
+        slopes = [torch.autograd.grad(total, done.root, retain_graph=True)[0] for total in (plain, made.total)]
         if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):
             raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
     weights = made.weights * method.sample_weight[method.rows(done.batch)].to(made.weights.dtype)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import torch
@@ -89,6 +89,43 @@ class Batch:
     def compared(self) -> Tensor:
         """The groups that an objective compares: the groups, or the labels where none are given."""  # [B]
         return self.labels if self.groups is None else self.groups
+
+
+def labels_side_by_side(batches: Sequence[Batch]) -> Batch:
+    """What several batches say of their samples, as one; their inputs stay with them."""
+
+    def joined(name: str) -> Tensor | None:
+        parts = [part for batch in batches if (part := getattr(batch, name)) is not None]
+        if len(parts) not in (0, len(batches)):
+            raise BadInput(f"Some of the batches have {name} and others do not; give Batch({name}=...) with all.")
+        return torch.cat(parts) if parts else None
+
+    labels = torch.cat([batch.labels for batch in batches])
+    return Batch(labels, labels, joined("groups"), joined("rows"), joined("shares"))
+
+
+def side_by_side(batches: Sequence[Batch]) -> Batch:
+    """Several batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        inputs = _inputs_side_by_side([batch.inputs for batch in batches])
+    except (RuntimeError, TypeError, KeyError, ValueError) as error:
+        first = str(error).split("\n")[0]
+        raise BadInput(f"The batches do not fit side by side ({first}); give them as one batch.") from None
+    return replace(labels_side_by_side(batches), inputs=inputs)
+
+
+def _inputs_side_by_side(parts: Sequence[Any]) -> Any:
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(parts))
+    if isinstance(first, Mapping):
+        return {key: _inputs_side_by_side([part[key] for part in parts]) for key in first}
+    if isinstance(first, tuple | list):
+        joined = [_inputs_side_by_side(column) for column in zip(*parts, strict=True)]
+        return type(first)(*joined) if hasattr(first, "_fields") else type(first)(joined)
+    return first
 
 
 def _column(name: str, value: Any) -> Tensor:
@@ -202,6 +239,7 @@ class StepRecord:
     gradient: Tensor | None = None  # [B] d objective / d score
     agreement: Tensor | None = None  # [] cosine between the pulls of two halves of the exemplar batch
     mode: str | None = None  # how the gradient was computed
+    batch: Batch | None = None  # the samples of all this where they are more than the caller gave: of several ranks
 
     @property
     def effective_size(self) -> Tensor:
@@ -216,7 +254,9 @@ class StepRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for a log."""
-        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in ("logits", "labels")}
+        values = {
+            f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in ("logits", "labels", "batch")
+        }
         return {**values, "margin": _plain(self.margin), "effective_size": _plain(self.effective_size)}
 
 

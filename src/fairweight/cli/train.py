@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,29 +45,34 @@ def train(
     from fairweight.apps import train as app
     from fairweight.apps.trade_off import strength_specs
     from fairweight.apps.trade_off import trade_off as run_sweep
+    from fairweight.cli import _ranks as ranks
     from fairweight.cli import in_flags
 
     started = time.monotonic()
-    where = opt.device_of(device)
+    where = ranks.device_of_rank(opt.device_of(device))
     wanted = app.Wanted(source, label, group, method, seed, wanted_data, wanted_training)
-    prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-    folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
-    app.check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
-    if sweep is not None:
-        strength_specs(prepared, sweep)  # refuse now what cannot be swept
-    opt.spare_threads(prepared.parameters, where)
-    opt.show_log()
-    if not json:
-        print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
-    if sweep is None:
-        done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=opt.epochs_shown(json))
-        values = done.to_dict()
-    else:
-        found = run_sweep(prepared, folder, sweep, give_up / 100, device=where, watching=opt.epochs_shown(json))
-        done, values = found.chosen_run, found.to_dict()
+    with ExitStack() as stack:
+        all_ranks = stack.enter_context(ranks.together(where))
+        prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
+        folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
+        folder = stack.enter_context(ranks.own_folder(all_ranks, folder))
+        ranks.refuse_search(all_ranks, bool(prepared.spec.search))
+        app.check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
+        if sweep is not None:
+            strength_specs(prepared, sweep)  # refuse now what cannot be swept
+        opt.spare_threads(prepared.parameters, where)
+        opt.show_log()
         if not json:
-            print(text.front(found))
-    if json:
-        opt.print_json(values)
-    else:
-        print(text.closing(done, time.monotonic() - started, in_flags))
+            print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
+        if sweep is None:
+            done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=opt.epochs_shown(json))
+            values = done.to_dict()
+        else:
+            found = run_sweep(prepared, folder, sweep, give_up / 100, device=where, watching=opt.epochs_shown(json))
+            done, values = found.chosen_run, found.to_dict()
+            if not json:
+                print(text.front(found))
+        if json:
+            opt.print_json(values)
+        else:
+            print(text.closing(done, time.monotonic() - started, in_flags))

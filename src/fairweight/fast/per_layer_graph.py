@@ -76,7 +76,7 @@ class LayerStep(TracedStep):
         arguments = self._arguments(batch, exemplar)
 
         def net(samples: Batch) -> Tensor:
-            args, kwargs = call_arguments(samples.inputs, len(samples))
+            args, kwargs = call_arguments(samples.inputs)
             return logits_of(model(*args, **kwargs), len(samples))
 
         def whole(*flat: Tensor) -> list[Tensor]:

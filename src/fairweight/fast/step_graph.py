@@ -152,7 +152,7 @@ class TracedStep:
 
             def net(at: Parameters, samples: Batch) -> Tensor:
                 copies = {name: t.clone() for name, t in beside.items()}
-                args, kwargs = call_arguments(samples.inputs, len(samples))
+                args, kwargs = call_arguments(samples.inputs)
                 with exchanged(model, {**at, **copies}):
                     return logits_of(model(*args, **kwargs), len(samples))
 

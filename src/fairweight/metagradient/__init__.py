@@ -14,7 +14,15 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, RowsOutOfRange
 from fairweight.metagradient.choose import MODES, choose
-from fairweight.metagradient.passes import ForwardPass, Mode, Solution, classification_loss, forward, virtual_forward
+from fairweight.metagradient.passes import (
+    ForwardPass,
+    Mode,
+    Solution,
+    check_not_empty,
+    classification_loss,
+    forward,
+    virtual_forward,
+)
 from fairweight.metagradient.per_layer import layer_forward
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.metagradient.solve import Rates, exemplar_point, pull, solve, tangent
@@ -64,6 +72,8 @@ def score_gradient(
     reverse: the look-ahead goes up the train loss instead of down. scope: the virtual step moves these submodules
     alone ("head": the last linear layer); all else stays.
     """  # [B]
+    check_not_empty(batch, "train")
+    check_not_empty(exemplar, "exemplar")
     part = None if scope is None else Scope(model, scope)
     if part is not None:
         part.settle(model, batch, loss)

@@ -32,6 +32,16 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
+def data_parallel(model: nn.Module) -> nn.parallel.DistributedDataParallel | None:
+    """The DistributedDataParallel around a module, inside torch.compile's wrapper or not."""
+    while not isinstance(model, nn.parallel.DistributedDataParallel):
+        inner = getattr(model, "_orig_mod", None)
+        if not isinstance(inner, nn.Module):
+            return None
+        model = inner
+    return model
+
+
 def is_compiled(model: nn.Module) -> bool:
     """Whether torch.compile wraps the module; its graphs may not be gone back through twice."""
     while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
@@ -77,10 +87,8 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def call_arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def call_arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a model is called with: a tensor or a tuple by position, a mapping by name."""
-    if size == 0:
-        raise BadInput("The batch is empty; give at least one sample.")
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, tuple | list):
@@ -90,7 +98,7 @@ def call_arguments(inputs: Any, size: int) -> tuple[tuple[Any, ...], dict[str, A
 
 def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
     """The model's own forward pass."""  # [B, K]
-    args, kwargs = call_arguments(inputs, size)
+    args, kwargs = call_arguments(inputs)
     return logits_of(model(*args, **kwargs), size)
 
 
@@ -116,7 +124,7 @@ def run(
         frozen = {name: p.detach() for name, p in model.named_parameters() if name not in parameters}
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
-    args, kwargs = call_arguments(inputs, size)
+    args, kwargs = call_arguments(inputs)
     with exchanged(model, {**others, **parameters}), uncompiled():
         with around or nullcontext():
             logits = logits_of(model(*args, **kwargs), size)
@@ -153,11 +161,17 @@ def predicted(logits: Tensor) -> Tensor:
     return logits.argmax(dim=1)
 
 
+def check_not_empty(batch: Batch, what: str) -> None:
+    """Refuse a batch without samples."""
+    if len(batch) == 0:
+        raise BadInput(f"The {what} batch is empty; give at least one sample.")
+
+
 def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
     """Refuse labels that the logits have no column for (reads the labels: a wait on a GPU)."""
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
-    if len(labels) == 0:
-        raise BadInput(f"The {what} batch is empty; give at least one sample.")
+    if len(labels) == 0:  # a rank's part of a small batch
+        return
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise LabelsBeyondLogits(
@@ -205,6 +219,8 @@ class ForwardPass:
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
+    whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead can be differentiated by it
+    by_wrapper: ClassVar[bool] = True  # the model was called as it is given, with what a wrapper does around it
 
     @property
     def ran_as(self) -> str | None:
@@ -249,6 +265,29 @@ class ForwardPass:
         """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]
         return None
 
+    @property
+    def root(self) -> Tensor:
+        """What a function of the pass is a function of."""
+        return self.losses if self.losses.is_leaf else self.logits
+
+    # What a pass of several parts does part by part.
+
+    def each(self, find: Callable[[ForwardPass], Tensor]) -> Tensor:
+        """What is found for every sample, each in the pass that it went through."""  # [B, ...]
+        return find(self)
+
+    def exemplars(self, exemplar: Batch) -> Batch:
+        """The whole exemplar batch, of which one part is given: what it says of its samples."""
+        return exemplar
+
+    def exemplar_losses(self, losses: Tensor) -> Tensor:
+        """The losses of the whole exemplar batch, of which one part is given; the graph behind that stays."""  # [E]
+        return losses
+
+    def summed(self, direction: Parameters) -> Parameters:
+        """The gradient of the whole, of which one part is given."""
+        return direction
+
     def backward(self, total: Tensor) -> None:
         """Add the gradient of a function of the losses to every parameter's `.grad`."""
         if total.requires_grad:
@@ -269,7 +308,8 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
         z = in_full(done.logits.detach()).requires_grad_()
         losses = done.loss(z, labels)
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
-    return (slope * moved).reshape(len(labels), -1).sum(dim=1).to(losses.dtype)
+    along = slope * moved
+    return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
 
 
 def dense(slope: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def solve(
     batch norm in the exemplar pass.
     """
     moving = {name: p for name, p in done.parameters.items() if name in rates}
-    if mode.name == "double-backward" and not at_rest:
+    if mode.name == "double-backward" and not at_rest and done.whole:
         with torch.enable_grad():
             w = scores.detach().requires_grad_()
             slope = done.slopes(form.train_loss(w, done), moving, create_graph=True)
@@ -98,12 +98,20 @@ def scaled_pull(done: ForwardPass, direction: Parameters, rates: Rates, mode: Mo
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """Directional derivative of each sample's train loss at θ."""  # [B]
-    found = done.pull(direction)
-    return pull_by_tangent(done, tangent(done, direction, mode)) if found is None else found
+
+    def find(part: ForwardPass) -> Tensor:
+        found = part.pull(direction)
+        return pull_by_tangent(part, _tangent(part, direction, mode)) if found is None else found
+
+    return done.each(find)
 
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
+    return done.each(lambda part: _tangent(part, direction, mode))
+
+
+def _tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
     return ways.get(mode.name, forward_tangent)(done, direction)
 
@@ -126,17 +134,21 @@ def exemplar_point(
     by: Parameters,
     frozen: bool = False,
     keep: bool = False,
+    among: Tensor | None = None,
 ) -> ExemplarPoint:
     """The objective on the exemplar batch at these parameters, and its gradient by those of them that are named.
 
-    frozen: batch norm uses its running statistics. keep: the graph behind the parameters is needed again.
+    frozen: batch norm uses its running statistics. keep: the graph behind the parameters is needed again. among: the
+    objective is that of the exemplars at these positions, all of which are run.
     """
+    everyone = done.exemplars(exemplar)
 
     def backward(logits: Tensor) -> ExemplarPoint:
         if done.check:
             check_labels(logits, exemplar.labels, "exemplar")
         losses = per_sample(done.loss, logits, exemplar.labels)
-        value = evaluate(objective, losses, exemplar)
+        losses = done.exemplar_losses(losses)
+        value = evaluate(objective, losses, everyone) if among is None else _among(objective, losses, everyone, among)
         if done.check:
             check_finite([value], "is not finite after the look-ahead", "lower the learning rate")
         if value.requires_grad:
@@ -146,6 +158,7 @@ def exemplar_point(
             direction = dict(zip(by, map(dense, found), strict=True))
         else:  # an objective that is constant here
             direction = {name: torch.zeros_like(p) for name, p in by.items()}
+        direction = done.summed(direction)
         if done.check:
             said = "is finite and its gradient is not, as at the root of 0"
             check_finite(direction.values(), said, "keep the objective smooth there, for example with clamp_min")
@@ -153,6 +166,10 @@ def exemplar_point(
 
     with torch.enable_grad(), norms_frozen(done.model, frozen):
         return done.run(there, exemplar, backward)
+
+
+def _among(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch, at: Tensor) -> Tensor:
+    return evaluate(objective, losses[at], exemplar.take(at))
 
 
 def evaluate(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch) -> Tensor:

@@ -13,8 +13,10 @@ before `load_state_dict` or after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +36,12 @@ from fairweight.metagradient import (
     forward,
     layer_forward,
 )
+from fairweight.metagradient.passes import check_not_empty, data_parallel
+from fairweight.methods._accumulation import Accumulation
+from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
 from fairweight.objectives import Objective
 from fairweight.objectives.mean import MeanLoss
+from fairweight.ranks import Group, Ranks
 from fairweight.types import Batch, Loss, ObjectiveFunction, Samples, StepRecord, Weighing
 
 # "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch; "weights": from
@@ -45,6 +51,12 @@ Need = Literal["train groups", "exemplar", "exemplar groups", "exemplar set", "w
 Predict = Callable[[Samples], Tensor]
 # What FORML is made of, beside the methods.
 PARTS = ("look_ahead", "score_step", "ties")
+
+
+class Scaler(Protocol):
+    """What makes losses larger before they go backward: torch's GradScaler."""
+
+    def scale(self, outputs: Tensor) -> Tensor: ...
 
 
 class Reweighter:
@@ -61,6 +73,9 @@ class Reweighter:
         self.num_samples = num_samples
         self.loss = loss
         self.steps = 0  # batches weighed
+        self.process_group: Group = "auto"  # the ranks that train together; None: this process alone
+        self._ranks: Ranks | None = None
+        self._accumulation: Accumulation | None = None
         self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's
 
     # -- what a method writes -------------------------------------------------------------------
@@ -84,6 +99,7 @@ class Reweighter:
 
     def check(self, batch: Batch, exemplar: Batch | None, *, values: bool = True) -> None:
         """Refuse what the method cannot work with, before anything is run; values: also by reading tensors."""
+        check_not_empty(batch, "train")
         name = type(self).__name__
         if "train groups" in self.needs and batch.groups is None:
             raise MissingGroups(f"{name} needs the group of each training sample; give Batch(groups=...).")
@@ -93,7 +109,7 @@ class Reweighter:
             )
         if "exemplar groups" in self.needs and exemplar is not None and exemplar.groups is None:
             raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
-        if values and len(batch):
+        if values:
             self.check_values(batch, exemplar)
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
@@ -106,6 +122,15 @@ class Reweighter:
         return forward(self.model, batch, self.loss, check=check)
 
     # -- what everybody gets --------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """The processes whose batches make one step, if there are several; each must call it."""
+        if self._ranks is None and (found := find_ranks(self.process_group, self.model)) is not None:
+            with found.together():
+                check_alike(found, self.model, self.state_dict())
+            self._ranks = found
+        return self._ranks
 
     @property
     def phase(self) -> str:
@@ -130,6 +155,9 @@ class Reweighter:
 
         check: refuse bad values with a sentence; by default always on a CPU, and on a GPU at the first step.
         """
+        check_step(self.model, optimizer, first=self.steps == 0)
+        if self._accumulation is not None:
+            raise BadInput("step() would move the model between micro-batches; call backward() inside accumulating().")
         check = self._checks(batch) if check is None else check
         record = _step.take_step(self, batch, exemplar, optimizer, clip_norm=clip_norm, check=check)
         self.steps += 1
@@ -141,14 +169,54 @@ class Reweighter:
         exemplar: Batch | None,
         optimizer: torch.optim.Optimizer,
         *,
+        scaler: Scaler | None = None,
         scale: float = 1.0,
         check: bool | None = None,
     ) -> StepRecord:
-        """Add the weighted loss's gradient to `.grad`, for accumulation or clipping by the caller."""
+        """Add the weighted loss's gradient to `.grad`; clearing, clipping and stepping are the caller's.
+
+        scaler: a GradScaler, whose factor the gradient gets. scale: a factor of one's own.
+        """
         check = self._checks(batch) if check is None else check
-        record = _step.backward(self, batch, exemplar, optimizer, scale=scale, check=check)
+        factor = scale if scaler is None else partial(_scaled, scaler, scale)
+        held = self._accumulation
+        if held is None:
+            record = _step.backward(self, batch, exemplar, optimizer, scale=factor, check=check)
+            self.steps += 1
+            return record
+        held.add(batch, exemplar, optimizer, factor, check)
+        return self._backward_held(held) if held.full else held.waiting()
+
+    @contextmanager
+    def accumulating(self, count: int) -> Iterator[None]:
+        """Every so many calls of backward make one step, weighed as one batch; those left over make the last.
+
+        Micro-batches wait until the last one comes; each is then run by itself, one more forward pass than in a step
+        of its own. Exemplar batches that come with them count side by side, one that comes again counts once.
+        """
+        if self._accumulation is not None:
+            raise BadInput("accumulating(...) is open already; leave it before you enter it again.")
+        held = self._accumulation = Accumulation(count)
+        try:
+            yield
+            if held.batches:
+                self._backward_held(held)
+        finally:
+            self._accumulation = None
+
+    def _backward_held(self, held: Accumulation) -> StepRecord:
+        batches, exemplar = held.take()
+        assert held.optimizer is not None
+        record = _step.backward_together(
+            self, batches, exemplar, held.optimizer, scale=held.scale, check=held.check
+        )  # fmt: skip
         self.steps += 1
         return record
+
+    @property
+    def takes_graphs(self) -> bool:
+        """Whether what is found for each sample takes the graph of its forward pass."""
+        return False
 
     def _checks(self, batch: Batch) -> bool:
         return batch.labels.device.type == "cpu" or self.steps == 0
@@ -223,18 +291,22 @@ class ExemplarMethod(Reweighter):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
     ) -> ForwardPass:
         mode = self.settled(batch)
-        if mode.name == "per-layer":
-            return layer_forward(self.model, batch, self.loss, mode, check=check)
+        if mode.name == "per-layer" and len(batch):  # a rank may have no part in a small batch
+            return layer_forward(self._tried, batch, self.loss, mode, check=check)
         return forward(self.model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
 
     def settled(self, batch: Batch) -> Mode:
         """The gradient mode, tried on this batch if it is the first."""
-        if self._scope is not None:
+        if self._scope is not None and len(batch):
             self._scope.settle(self.model, batch, self.loss)
         if self.mode is None or self._training not in (None, self.model.training) or self._looks_again(batch):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative
             layers = not self.form.sees_logits
-            self.mode = choose(self.model, batch, self.loss, self.gradient, self._scope, layers=layers)
+            found = None
+            if len(batch) or self.ranks is None:
+                found = choose(self._tried, batch, self.loss, self.gradient, self._scope, layers=layers)
+            self.mode = found if self.ranks is None else agreed_mode(self.ranks, found)
+            assert self.mode is not None
         self._training = self.model.training
         return self.mode
 
@@ -245,6 +317,16 @@ class ExemplarMethod(Reweighter):
         if len(batch) < 2:  # one sample sees nobody
             return False
         return batch.labels.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+    @property
+    def takes_graphs(self) -> bool:
+        return self.mode is not None and self.mode.name == "double-backward"
+
+    @property
+    def _tried(self) -> nn.Module:
+        """The model without the wrapper that sums gradients over ranks, where the step does that itself."""
+        wrapper = None if self.ranks is None else data_parallel(self.model)
+        return self.model if wrapper is None else cast(nn.Module, wrapper.module)
 
     def state_dict(self) -> dict[str, Any]:
         mode = None if self.mode is None else [self.mode.name, self.mode.plain_kernels, self.mode.reason]
@@ -270,6 +352,10 @@ def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
             f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "
             f"objective compares {what}s; draw it with samples of at least two, or use MeanLoss()."
         )
+
+
+def _scaled(scaler: Scaler, scale: float, total: Tensor) -> Tensor:
+    return scaler.scale(total * scale)
 
 
 def even_weights(losses: Tensor) -> Tensor:

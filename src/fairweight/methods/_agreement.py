@@ -24,14 +24,18 @@ def agreement(
     done: ForwardPass, exemplar: Batch, objective: ObjectiveFunction, rates: Rates, mode: Mode
 ) -> Tensor | None:
     """Cosine between the centred pulls of the two halves, at θ; None where a half would be empty."""  # []
-    if len(exemplar) < 2:
+    everyone = done.exemplars(exemplar)
+    if len(everyone) < 2:
         return None
     unchecked = replace(done, check=False)
     here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
     pulls = []
-    for half in halves(exemplar):
+    for half in halves(everyone):
         by = {name: here[name] for name in rates}
-        point = exemplar_point(unchecked, here, exemplar.take(half), objective, by=by)
+        if everyone is exemplar:
+            point = exemplar_point(unchecked, here, exemplar.take(half), objective, by=by)
+        else:  # members of a half lie on several ranks, on some of them perhaps none
+            point = exemplar_point(unchecked, here, exemplar, objective, by=by, among=half)
         s = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
         centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
         pulls.append(centred / centred.norm().clamp_min(1e-150))

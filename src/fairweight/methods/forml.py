@@ -34,6 +34,7 @@ from fairweight.methods.score_step import AdaptiveStep, ScoreStep
 from fairweight.methods.ties import Tie, TiedScores
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
+from fairweight.ranks import Group
 from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 
 _log = logging.getLogger("fairweight")
@@ -49,6 +50,8 @@ class FORML(ExemplarMethod):
     every: scores move at every so-many-th step alone; the steps between cost what a plain step costs.
     scope: the virtual step and the pull are those of submodules, by name ("layer4,fc"), or of "head", the last linear
     layer; an approximation that costs less.
+    process_group: ranks that train together, each with its part of the batches; "auto" takes what torch.distributed was
+    started with, None this process alone.
     """
 
     paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
@@ -70,6 +73,7 @@ class FORML(ExemplarMethod):
         every: int = 1,
         scope: str | None = None,
         trace: Any = None,
+        process_group: Group = "auto",
     ) -> None:
         super().__init__(
             model, num_samples, MeanLoss() + LossVariance() if objective is None else objective, gradient, loss=loss
@@ -82,6 +86,7 @@ class FORML(ExemplarMethod):
             raise BadInput("A score step that heeds agreement needs looks at it; give agreement_every=100 or so.")
         if tie in ("group", "cell"):
             self.needs = self.needs | {"train groups"}
+        self.process_group = process_group
         self.at_rest = look_ahead is None
         self.look_ahead = LookAhead() if look_ahead is None else look_ahead
         self.score_step = AdaptiveStep() if score_step is None else score_step.fresh()
@@ -106,11 +111,14 @@ class FORML(ExemplarMethod):
         backend: of torch.compile; "eager" leaves the graph as it is; or a function that compiles a graph module.
         """
         bare = isinstance(self.form, Softmax) and self.look_ahead.statistics == "batch"
-        if bare:
+        if self.ranks is not None:
+            _log.info("passes run one by one: a step as one graph is that of one process")
+            super().compile()
+        elif bare:
             self._traced = TracedSteps(backend)
         else:
             _log.info("passes run one by one: a step as one graph has softmax weights and the batch's statistics")
-        if (self.every > 1 or not bare) and backend != "eager":
+        if (self.every > 1 or not bare) and self.ranks is None and backend != "eager":
             super().compile()
 
     @property
@@ -150,8 +158,10 @@ class FORML(ExemplarMethod):
         if self.phase == "weigh":
             return forward(self.model, batch, self.loss, check=check)
         mode = self.settled(batch)
-        if self._traced is not None and exemplar is not None and not (self._looks and mode.name != "forward"):
-            done = self._traced.forward(
+        alone = self.ranks is None and self._accumulation is None
+        traced = self._traced if alone else None  # one graph for one batch of one process
+        if traced is not None and exemplar is not None and not (self._looks and mode.name != "forward"):
+            done = traced.forward(
                 self.model, batch, exemplar, self.loss, self.objective, self._batch_scores(batch),
                 self._rates(optimizer), mode, at_rest=self.at_rest, check=check,
             )  # fmt: skip

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairweight.errors import MissingExemplar
 from fairweight.methods import Reweighter
+from fairweight.ranks import Ranks
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.training.options import Augment, FitOptions
 from fairweight.types import Batch, Cells, Samples, sent
@@ -61,25 +62,20 @@ class Reader:
             self._ahead, self._next = None, None
 
 
-class Batches:
-    """The train batch and the exemplar batch of every step; len: batches per epoch."""
+class ExemplarBatches:
+    """The exemplar batch of every step, of which each rank has its part."""
 
     def __init__(
         self,
-        train: Samples,
         exemplar: Samples | None,
         reweighter: Reweighter,
         augment: Augment | None,
         options: FitOptions,
         device: torch.device,
+        ranks: Ranks | None = None,
     ) -> None:
+        self._ranks = ranks
         self._reweighter, self._augment, self._options, self._device = reweighter, augment, options, device
-        self._where = train.labels.device
-        self._sampler = TrainSampler(
-            len(train), options.batch_size, options.seed, drop_last=options.drop_last, device=self._where
-        )
-        self._reader = Reader(train, self.rows, len(self._sampler))
-        self._drawn: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own, else no rows
         self._exemplar: Samples | None = None
         if not reweighter.needs & {"exemplar", "exemplar groups"}:
             return
@@ -94,6 +90,46 @@ class Batches:
             device=exemplar.labels.device,
         )
 
+    def exemplar(self, step: int) -> Batch | None:
+        """The exemplar batch of this step; None where the method needs none."""
+        if self._exemplar is None:
+            return None
+        own = self._part(torch.arange(len(self._exemplar_sampler))) if self._ranks is not None else None
+        batch = self._exemplar_sampler.batch(self._exemplar, step, own).to(self._device)
+        return self._augmented(batch, "augment exemplars", step) if self._options.augment_exemplars else batch
+
+    def _part(self, drawn: Tensor) -> Tensor:
+        """This rank's part of what all of them draw together."""
+        return drawn if self._ranks is None else drawn.tensor_split(self._ranks.size)[self._ranks.rank]
+
+    def _augmented(self, batch: Batch, stream: str, step: int) -> Batch:
+        if self._augment is None:
+            return batch
+        key = () if self._ranks is None else (self._ranks.rank,)  # each rank's samples by draws of their own
+        return replace(batch, inputs=self._augment(batch.inputs, generator(stream, self._options.seed, step, *key)))
+
+
+class Batches(ExemplarBatches):
+    """The train batch and the exemplar batch of every step, of which each rank has its part; len: batches per epoch."""
+
+    def __init__(
+        self,
+        train: Samples,
+        exemplar: Samples | None,
+        reweighter: Reweighter,
+        augment: Augment | None,
+        options: FitOptions,
+        device: torch.device,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self._where = train.labels.device
+        self._sampler = TrainSampler(
+            len(train), options.batch_size, options.seed, drop_last=options.drop_last, device=self._where
+        )
+        self._reader = Reader(train, self._own_rows, len(self._sampler))
+        self._drawn: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own, else no rows
+        super().__init__(exemplar, reweighter, augment, options, device, ranks)
+
     def __len__(self) -> int:
         return len(self._sampler)
 
@@ -104,6 +140,9 @@ class Batches:
             self._drawn = epoch, self._rows_of_method(epoch)
         drawn, size = self._drawn[1], self._sampler.batch_size
         return drawn[position * size : (position + 1) * size] if len(drawn) else self._sampler.rows(step)
+
+    def _own_rows(self, step: int) -> Tensor:
+        return self._part(self.rows(step))
 
     def _rows_of_method(self, epoch: int) -> Tensor:
         weights = self._reweighter.sampling_weights()
@@ -116,18 +155,6 @@ class Batches:
     def train(self, step: int) -> Batch:
         """The train batch of this step, on the model's device."""
         return self._augmented(self._reader.batch(step).to(self._device), "augment", step)
-
-    def exemplar(self, step: int) -> Batch | None:
-        """The exemplar batch of this step; None where the method needs none."""
-        if self._exemplar is None:
-            return None
-        batch = self._exemplar_sampler.batch(self._exemplar, step).to(self._device)
-        return self._augmented(batch, "augment exemplars", step) if self._options.augment_exemplars else batch
-
-    def _augmented(self, batch: Batch, stream: str, step: int) -> Batch:
-        if self._augment is None:
-            return batch
-        return replace(batch, inputs=self._augment(batch.inputs, generator(stream, self._options.seed, step)))
 
     def close(self) -> None:
         """Stop reading ahead."""

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from fairweight.errors import BadInput
 from fairweight.metagradient.passes import RandomState
 from fairweight.methods import Reweighter
 from fairweight.training.callbacks import Observer
 from fairweight.training.history import Dynamics
+from fairweight.training.loader import as_samples
 from fairweight.training.loop import Training
 from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.types import RunRecord, Samples
@@ -24,8 +26,8 @@ def fit(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     reweighter: Reweighter,
-    train: Samples,
-    exemplar: Samples | None = None,
+    train: Samples | DataLoader[Any],
+    exemplar: Samples | DataLoader[Any] | None = None,
     epochs: int = 10,
     observers: Sequence[Observer] = (),
     *,
@@ -42,7 +44,8 @@ def fit(
 ) -> RunRecord:
     """Train for this many epochs, and leave the model as the last epoch, or the best one under EarlyStopping, made it.
 
-    train, exemplar, validation: a Batch that holds the whole set, or anything that can be drawn from (Samples).
+    train, exemplar, validation: a Batch that holds the whole set, or anything that can be drawn from (Samples); train
+    and exemplar may be a torch DataLoader over `with_rows(dataset)`, whose batches train comes in as they are.
     batch_size, per_cell and seed are the options asked for most; FitOptions has them and the others.
     out: a folder for the log and the checkpoint; with resume, a run that was stopped goes on from there and ends
     bit for bit as if it had not been (on a CPU). The caller's random stream is left as it was.
@@ -55,8 +58,8 @@ def fit(
         model,
         optimizer,
         reweighter,
-        train,
-        exemplar,
+        as_samples(train, reweighter),
+        as_samples(exemplar, reweighter),
         epochs,
         tuple(observers),
         validation,

@@ -17,13 +17,15 @@ from fairweight.errors import BadInput, LossNotFinite
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import RandomState, trainable, unwrap
 from fairweight.methods import Reweighter, current_lr
+from fairweight.sampling import generator
 from fairweight.step import update
 from fairweight.training import state
 from fairweight.training.batches import Batches
-from fairweight.training.callbacks import EarlyStopping, Observer, Watch
+from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
 from fairweight.training.checkpoint import Checkpoint, match_strides
 from fairweight.training.epoch_sums import EpochSums
 from fairweight.training.history import Dynamics
+from fairweight.training.loader import LoaderBatches, LoaderSamples
 from fairweight.training.log import Log
 from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.training.predict import predict
@@ -55,12 +57,20 @@ class Training:
     def __post_init__(self) -> None:
         self._check()
         self.device = next(iter(trainable(unwrap(self.model)).values())).device
-        self.batches = Batches(self.train, self.exemplar, self.reweighter, self.augment, self.options, self.device)
+        self.ranks = self.reweighter.ranks
+        given = self.exemplar, self.reweighter, self.augment, self.options, self.device, self.ranks
+        self.batches: Batches | LoaderBatches
+        if isinstance(self.train, LoaderSamples):
+            self.batches = LoaderBatches(self.train, *given)
+        else:
+            self.batches = Batches(self.train, *given)
+        if not self._first:  # one rank speaks for all
+            self.observers = tuple(o for o in self.observers if not isinstance(o, Progress))
         self.watch = next((o for o in self.observers if isinstance(o, Watch)), None) or Watch()
         self.early = next((o for o in self.observers if isinstance(o, EarlyStopping)), None)
         if self.watch not in self.observers:
             self.observers = (*self.observers, self.watch)
-        self.log = None if self.out is None else Log(self.out)
+        self.log = None if self.out is None or not self._first else Log(self.out)
         self.checkpoint = (
             None if self.out is None else Checkpoint(self.out, self._identity(), self.options.checkpoint_every)
         )
@@ -73,6 +83,11 @@ class Training:
         self.stopped = "interrupted"  # until the run ends in another way
         self.seconds = 0.0
         self._logged_warnings = 0
+
+    @property
+    def _first(self) -> bool:
+        """Whether this process writes and speaks: the only one, or the first of several ranks."""
+        return self.ranks is None or self.ranks.first
 
     def _check(self) -> None:
         name, made_for = type(self.reweighter).__name__, self.reweighter.num_samples
@@ -119,12 +134,13 @@ class Training:
                 self.seconds = time.monotonic() - started
                 if self.step % len(self.batches) == 0:
                     self._end_epoch(self.step // len(self.batches))
-                elif self.checkpoint is not None and self.checkpoint.due():
+                elif self.checkpoint is not None and self._due(self.checkpoint):
                     self._save()
         return self._end()
 
     def _start(self) -> None:
-        torch.manual_seed(self.options.seed)
+        rank = 0 if self.ranks is None else self.ranks.rank
+        torch.manual_seed(generator("rank", self.options.seed, rank).initial_seed() if rank else self.options.seed)
         self.reweighter.begin(self.train, self.exemplar)
         saved = self.checkpoint.load() if self.resume and self.checkpoint is not None else None
         if saved is not None:
@@ -142,7 +158,7 @@ class Training:
         clip_norm = self.options.clip_norm
         if self.options.accumulate > 1:
             return self._accumulate
-        if self.options.capture and self.device.type == "cuda":
+        if self.options.capture and self.device.type == "cuda" and self.ranks is None:
             self.captured = CapturedStep(self.reweighter, self.optimizer, clip_norm=clip_norm)
             return self.captured
         return lambda batch, exemplar: self.reweighter.step(batch, exemplar, self.optimizer, clip_norm=clip_norm)
@@ -163,6 +179,7 @@ class Training:
         return torch.autocast(self.device.type, dtype=self.options.autocast)
 
     def _note(self, batch: Batch, record: StepRecord) -> None:
+        batch = batch if record.batch is None else record.batch  # of all ranks
         self.sums.add(self.step, batch, record)
         if self.dynamics is not None and batch.rows is not None:
             self.dynamics.on_step(batch.rows, record)
@@ -200,16 +217,19 @@ class Training:
         bad = self.sums.bad_step()
         if bad is not None:
             raise self._not_finite(bad, "The loss is not finite. Lower the learning rate or clip the gradient.")
+        self._share_buffers()
         summary = self._summary(epoch)
         self.history.append(summary)
         self.sums.clear()
         with self._autocast():
-            self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples))
+            self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples, ranks=self.ranks))
         if self.captured is not None and (failure := self.captured.failure) is not None:
             self.watch.warn(f"slow steps: they could not be captured as a CUDA graph ({failure}), so each is launched.")
         reasons = [reason for o in self.observers if (reason := o.on_epoch(epoch, summary))]
         if reasons:
             self.stopped = reasons[0]
+        if self.ranks is not None:
+            self.stopped = self.ranks.texts(self.stopped)[0]
         if self.early is not None and self.early.improved:
             self.best = {k: v.detach().clone() for k, v in unwrap(self.model).state_dict().items()}
         self._advance_schedule(summary)
@@ -233,7 +253,9 @@ class Training:
         if self.validation is not None:
             grouped = self.exemplar is not None and self.exemplar.groups is not None
             with self._autocast():
-                numbers = validation_numbers(self.model, self.reweighter, self.validation, grouped=grouped)
+                numbers = validation_numbers(
+                    self.model, self.reweighter, self.validation, grouped=grouped, ranks=self.ranks
+                )  # fmt: skip
             summary["validation"] = numbers
         summary["seconds"] = round(self.seconds, 3)
         return summary
@@ -246,9 +268,28 @@ class Training:
 
     # -- what a resumed run needs -----------------------------------------------------------------
 
+    def _due(self, checkpoint: Checkpoint) -> bool:
+        due = checkpoint.due()
+        return due if self.ranks is None else bool(self.ranks.largest([due and self.ranks.first])[0])
+
     def _save(self) -> None:
-        if self.checkpoint is not None:
-            self.checkpoint.save(self.step, self.state_dict())
+        if self.checkpoint is None:
+            return
+        self._share_buffers()
+        kept = self.state_dict()
+        if self._first:
+            self.checkpoint.save(self.step, kept)
+
+    def _share_buffers(self) -> None:
+        """Running statistics are each rank's own while it trains; what is looked at and kept are the first rank's."""
+        buffers = [b for b in unwrap(self.model).buffers() if b.numel()]
+        if self.ranks is not None and buffers:
+            self.ranks.from_first(buffers)
+
+    def _random_of_ranks(self, random: RandomState) -> list[list[Tensor]]:
+        if self.ranks is None:
+            return []
+        return self.ranks.gather([random.cpu, *([] if random.cuda is None else [random.cuda])])
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, not copied."""
@@ -268,6 +309,7 @@ class Training:
             "dynamics": None if self.dynamics is None else self.dynamics.state_dict(),
             "observers": [observer.state_dict() for observer in self.observers],
             "batches": self.batches.state_dict(),
+            **({} if self.ranks is None else {"random_of_ranks": self._random_of_ranks(random)}),
             "best": self.best,
             "history": self.history,
             "stopped": self.stopped,
@@ -277,7 +319,12 @@ class Training:
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put the run back where it stood."""
         cpu, cuda = saved["random"]
-        saved = {key: value if key == "random" else state.move(value, self.device) for key, value in saved.items()}
+        others = saved.get("random_of_ranks", [])
+        if self.ranks is not None and len(others) == self.ranks.size:
+            cpu, cuda = (*others[self.ranks.rank], None)[:2]
+        saved = {
+            key: value if key.startswith("random") else state.move(value, self.device) for key, value in saved.items()
+        }
         model = unwrap(self.model)
         model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.metagradient.passes import RandomState, call, predicted, unwrap
+from fairweight.ranks import Ranks
 from fairweight.types import Samples
 
 
@@ -24,14 +25,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def logits(model: nn.Module, samples: Samples, batch_size: int = 1024) -> Tensor:
-    """Logits of every sample, in eval mode."""  # [N, K]
+def logits(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks: Ranks | None = None) -> Tensor:
+    """Logits of every sample, in eval mode; ranks share the work and all know the result."""  # [N, K]
+    if ranks is not None:
+        own = torch.arange(len(samples), device=samples.labels.device).tensor_split(ranks.size)[ranks.rank]
+        with ranks.together():
+            return torch.cat([theirs[0] for theirs in ranks.gather([logits(model, samples.take(own), batch_size)])])
     inner = unwrap(model)
     device = next(inner.parameters()).device
     found = []
     random = RandomState.now(device)
     with torch.no_grad(), evaluating(inner):
-        for start in range(0, len(samples), batch_size):
+        for start in range(0, max(len(samples), 1), batch_size):
             rows = torch.arange(start, min(start + batch_size, len(samples)), device=samples.labels.device)
             batch = samples.take(rows).to(device)
             found.append(call(inner, batch.inputs, len(batch)).float())
@@ -40,6 +45,6 @@ def logits(model: nn.Module, samples: Samples, batch_size: int = 1024) -> Tensor
     return torch.cat(found)
 
 
-def predict(model: nn.Module, samples: Samples, batch_size: int = 1024) -> Tensor:
-    """Predicted label of every sample, in eval mode."""  # [N]
-    return predicted(logits(model, samples, batch_size))
+def predict(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks: Ranks | None = None) -> Tensor:
+    """Predicted label of every sample, in eval mode; ranks share the work and all know the result."""  # [N]
+    return predicted(logits(model, samples, batch_size, ranks=ranks))

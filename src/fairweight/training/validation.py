@@ -10,18 +10,19 @@ from fairweight.metagradient.passes import predicted
 from fairweight.metagradient.solve import evaluate
 from fairweight.methods import Reweighter
 from fairweight.metrics import group_table
+from fairweight.ranks import Ranks
 from fairweight.training.predict import logits
 from fairweight.types import Batch, Samples
 
 
 def validation_numbers(
-    model: nn.Module, reweighter: Reweighter, samples: Samples, *, grouped: bool = False
+    model: nn.Module, reweighter: Reweighter, samples: Samples, *, grouped: bool = False, ranks: Ranks | None = None
 ) -> dict[str, float]:
     """Loss, the method's objective, accuracy, TPRD and maxFNR; leaves out what cannot be estimated.
 
     grouped: whether the method's exemplars have groups, so that its objective means nothing without them.
     """
-    found = logits(model, samples)  # [N, K]
+    found = logits(model, samples, ranks=ranks)  # [N, K]
     losses = reweighter.loss(found, samples.labels.to(found.device))
     groups = None if samples.groups is None else samples.groups.cpu()
     # Rows whose groups are not known at all tell how good the model is, and nothing of a gap.

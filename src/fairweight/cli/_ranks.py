@@ -1,0 +1,91 @@
+"""A verb under torchrun: its processes train together, and the first of them writes and speaks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from fairweight.errors import BadInput
+
+if TYPE_CHECKING:
+    from fairweight.ranks import Ranks
+
+SECONDS = 1800  # that ranks wait for each other: one may read data much longer than the others
+
+
+def started_by_torchrun() -> bool:
+    """Whether torchrun has started several of us."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+def device_of_rank(device: str) -> str:
+    """The GPU of this rank, where a GPU is asked for and not a certain one."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and started_by_torchrun() else device
+
+
+@contextmanager
+def together(device: str) -> Iterator[Ranks | None]:
+    """Join the processes that torchrun has started; all but the first are silent, an error of one is that of all."""
+    if not started_by_torchrun():
+        yield None
+        return
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    from fairweight.ranks import Ranks
+
+    gpu = device.startswith("cuda")
+    if gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(seconds=SECONDS))
+    try:
+        ranks = Ranks.find("auto", device)
+        assert ranks is not None
+        with ExitStack() as stack:
+            if not ranks.first:
+                nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+                spoken = sys.stdout, sys.stderr
+                stack.callback(_speak, *spoken)
+                _speak(nowhere, nowhere)
+            stack.enter_context(ranks.together())
+            yield ranks
+            ranks.agree()
+    except Exception:
+        if dist.get_rank() != 0:  # the first one says it
+            sys.exit(2)
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def own_folder(ranks: Ranks | None, folder: Path) -> Iterator[Path]:
+    """The folder itself for the first rank; for the others a copy that is thrown away, so that all see the same."""
+    if ranks is None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="fairweight_rank_") as scratch:
+        mine = folder if ranks.first else Path(scratch) / folder.name
+        ranks.agree()
+        if not ranks.first and folder.is_dir():
+            shutil.copytree(folder, mine)
+        ranks.agree()  # from here on the first one writes
+        yield mine
+
+
+def refuse_search(ranks: Ranks | None, searches: bool) -> None:
+    """Refuse a method that is found over many trainings: those are better run side by side, each by one process."""
+    if ranks is not None and searches:
+        raise BadInput("This method is found over many trainings, each by one process; run it without torchrun.")
+
+
+def _speak(out: TextIO, err: TextIO) -> None:
+    sys.stdout, sys.stderr = out, err

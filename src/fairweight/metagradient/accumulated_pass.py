@@ -1,0 +1,86 @@
+"""One forward pass over several micro-batches: the step of one large batch, in the memory of a small one.
+
+Each micro-batch is run when something is asked of it and forgotten again; what stays are its logits. Its own batch
+statistics, where the model has any, are those of a small batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fairweight.metagradient.passes import ForwardPass, Mode, Parameters, virtual_forward
+from fairweight.metagradient.per_layer import LayerPass, layer_forward
+from fairweight.types import labels_side_by_side
+
+
+@dataclass
+class AccumulatedPass(ForwardPass):
+    """Its logits, or its losses where layers give the gradient, are leaves; parts are run again for what is behind."""
+
+    parts: list[ForwardPass] = field(default_factory=list)  # without their graphs
+    graphs: bool = False  # whether a tangent takes the graph of its part
+
+    whole: ClassVar[bool] = False
+    by_wrapper: ClassVar[bool] = False  # a wrapper would sum gradients once for every part
+
+    @classmethod
+    def of(cls, passes: Sequence[Callable[[], ForwardPass]]) -> AccumulatedPass:
+        """Run one after the other, each forgotten before the next."""
+        parts = [_without_graph(run()) for run in passes]
+        first = parts[0]
+        batch = labels_side_by_side([part.batch for part in parts])
+        logits = torch.cat([part.logits for part in parts])
+        if isinstance(first, LayerPass):
+            losses = torch.cat([part.losses for part in parts]).requires_grad_()
+        else:
+            losses = first.loss(logits.requires_grad_(), batch.labels)
+        kept = {f.name: getattr(first, f.name) for f in fields(ForwardPass)}
+        kept |= {"batch": batch, "logits": logits, "losses": losses}
+        return cls(**kept, parts=parts)
+
+    def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
+        found: Parameters = {}
+        for part, weighted in self._weighted(total):
+            for name, slope in part.slopes(weighted, moving).items():
+                found[name] = found[name] + slope if name in found else slope
+        return found
+
+    def each(self, find: Callable[[ForwardPass], Tensor]) -> Tensor:
+        graphs = self.graphs or isinstance(self.parts[0], LayerPass)
+        return torch.cat([find(_again(part) if graphs else part) for part in self.parts])
+
+    def backward(self, total: Tensor) -> None:
+        for part, weighted in self._weighted(total):
+            part.backward(weighted)
+
+    def _weighted(self, total: Tensor) -> Iterator[tuple[ForwardPass, Tensor]]:
+        """Each part with its graph, and the function of it that has the total's slope; one in memory at a time."""
+        (slope,) = torch.autograd.grad(total, self.root, retain_graph=True)
+        shares = torch.split(slope, [len(part.batch) for part in self.parts])
+        for part, share in zip(self.parts, shares, strict=True):
+            again = _again(part)
+            with torch.enable_grad():
+                weighted = (again.root * share.to(again.root.dtype)).sum()
+            yield again, weighted
+
+
+def _without_graph(done: ForwardPass) -> ForwardPass:
+    logits, losses = done.logits.detach(), done.losses.detach()
+    if isinstance(done, LayerPass):
+        return replace(done, logits=logits, losses=losses, seen=None, graph=None, record=None)
+    return replace(done, logits=logits, losses=losses)
+
+
+def _again(part: ForwardPass) -> ForwardPass:
+    """The pass once more, with the same masks; it moves nothing."""
+    with nullcontext() if part.random is None else part.random.replayed():
+        if isinstance(part, LayerPass):
+            mode = Mode("per-layer", part.plain_kernels)
+            return layer_forward(part.model, part.batch, part.loss, mode, virtual=True)
+        return virtual_forward(part.model, part.batch, part.loss, plain_kernels=part.plain_kernels)

@@ -1,0 +1,99 @@
+"""How a method finds the ranks it trains with, and what is refused before they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput
+from fairweight.metagradient.choose import MODES
+from fairweight.metagradient.passes import Mode, data_parallel, unwrap
+from fairweight.ranks import Group, Ranks, refuse_sharded
+
+
+def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
+    """The processes of the group, if there are several."""
+    if group is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return None
+    return Ranks.find(group, next(iter(unwrap(model).parameters())).device)
+
+
+def check_alike(ranks: Ranks, model: nn.Module, state: Mapping[str, Any]) -> None:
+    """Refuse ranks that start from different parameters, or from different numbers of the method."""
+    check_model(model)
+    mine = {"parameters": _sums(list(unwrap(model).parameters())), "method": _plain(state)}
+    for rank, theirs in enumerate(ranks.texts(mine)):
+        if theirs["parameters"] != mine["parameters"]:
+            raise BadInput(
+                f"Rank {rank} starts from other parameters than rank {ranks.rank}; seed every rank alike before the "
+                "model is made, or load the same weights on all."
+            )
+        if theirs["method"] != mine["method"]:
+            raise BadInput(
+                f"The method starts from other numbers on rank {rank} than on rank {ranks.rank}; give it the same "
+                "options and seed on every rank."
+            )
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse wrappers under which the step would not be exact."""
+    refuse_sharded(dict(unwrap(model).named_parameters()))
+    if any(type(m).__name__ == "FullyShardedDataParallel" for m in model.modules()):
+        raise BadInput(
+            "FullyShardedDataParallel keeps parameters in pieces, and the step needs them whole; use "
+            "DistributedDataParallel, or no wrapper at all: the step sums gradients over the ranks by itself."
+        )
+    wrapper = data_parallel(model)
+    if wrapper is not None and wrapper.static_graph:
+        raise BadInput(
+            "DistributedDataParallel(static_graph=True) counts on one backward pass a step, and ranks would end with "
+            "different parameters; leave static_graph out."
+        )
+
+
+def check_step(model: nn.Module, optimizer: torch.optim.Optimizer, *, first: bool) -> None:
+    """Refuse a whole step where it would spoil what others do: cut parameters, or decide when gradients are cleared."""
+    if first:
+        check_model(model)
+    state = getattr(optimizer, "gradient_state", None)  # accelerate's
+    if state is not None and (getattr(state, "num_steps", 1) > 1 or not getattr(state, "sync_gradients", True)):
+        raise BadInput(
+            "step() would clear what accelerate has accumulated; call backward(batch, exemplar, optimizer) inside "
+            "accelerator.accumulate(model), then optimizer.step() and optimizer.zero_grad()."
+        )
+
+
+def agreed_mode(ranks: Ranks, found: Mode | None) -> Mode:
+    """One gradient mode for all: the one that asks for least, of those that ranks have found by trial."""
+    mine = None if found is None else [found.name, found.plain_kernels, found.reason]
+    all_of_them = [Mode(*fields) for fields in ranks.texts(mine) if fields is not None]
+    if all((m.name, m.plain_kernels) == (all_of_them[0].name, all_of_them[0].plain_kernels) for m in all_of_them):
+        return all_of_them[0]
+    widest = max(all_of_them, key=lambda m: (_LEAST.index(m.name), m.plain_kernels))
+    return Mode(widest.name, widest.plain_kernels, f"what every rank can do; on one of them {widest.reason}")
+
+
+_LEAST = ("per-layer", "forward", "double-backward", "difference")
+assert set(_LEAST) < set(MODES)
+
+
+def _sums(tensors: Sequence[Tensor]) -> list[float]:
+    """A few numbers that differ where tensors differ."""
+    plain = [t.detach().to(torch.float64).flatten() for t in tensors if t.numel()]
+    if not plain:
+        return []
+    sums = torch.stack([t.sum().cpu() for t in plain]), torch.stack([t.abs().sum().cpu() for t in plain])
+    return [len(plain), *(float((s * torch.arange(1, len(s) + 1)).sum()) for s in sums)]
+
+
+def _plain(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return _sums([state])
+    if isinstance(state, Mapping):
+        return {str(key): _plain(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [_plain(value) for value in state]
+    return repr(state)

@@ -1,0 +1,223 @@
+"""Processes that train together: what they exchange in a step, and how an error of one becomes an error of all.
+
+Every exchange begins with a small header in which each rank says whether it is well and how much it sends. So a rank
+that fails takes part in the next exchange of the others, all of them raise its sentence, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fairweight import errors
+from fairweight.errors import BadInput, FairweightError
+
+# "auto": the one that torch.distributed was started with, if any; None: this process alone.
+Group: TypeAlias = "Literal['auto'] | dist.ProcessGroup | None"
+_HEADER = 32  # numbers
+_WELL, _FAILED = 1, 0
+_KNOWN = "_known_to_all_ranks"  # on an error: nobody needs to be told
+
+
+class _Agreed(Exception):
+    """An error that every rank knows of; carries the one to raise."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes of a group, seen from one of them."""
+
+    group: dist.ProcessGroup
+    rank: int
+    size: int
+    device: torch.device  # of what is exchanged: nccl takes a GPU's memory alone
+
+    @classmethod
+    def find(cls, group: Group = "auto", device: torch.device | str = "cpu") -> Ranks | None:
+        """The ranks of a group; None where this process is alone."""
+        if group is None or not dist.is_available() or not dist.is_initialized():
+            return None
+        found = dist.group.WORLD if isinstance(group, str) else group
+        if found is None or dist.get_world_size(found) < 2:
+            return None
+        on_gpu = dist.get_backend(found) == "nccl"
+        where = torch.device(device) if torch.device(device).type == "cuda" else torch.device("cuda", _local_gpu())
+        return cls(found, dist.get_rank(found), dist.get_world_size(found), where if on_gpu else torch.device("cpu"))
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes."""
+        return self.rank == 0
+
+    # -- exchanges --------------------------------------------------------------------------------
+
+    def gather(self, values: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Every rank's tensors, in the order of the ranks; they may differ in their first length.
+
+        All of them travel in one call, bit for bit.
+        """
+        assert len(values) < _HEADER
+        sizes = self._headers([len(v) for v in values])  # [ranks][values]
+        shapes = [[(n, *v.shape[1:]) for n, v in zip(theirs, values, strict=False)] for theirs in sizes]
+        width = max(sum(_bytes(s, v) for s, v in zip(row, values, strict=True)) for row in shapes)
+        if width == 0:
+            return [[v.new_zeros(s) for s, v in zip(row, values, strict=True)] for row in shapes]
+        packed = torch.zeros(width, dtype=torch.uint8, device=self.device)
+        flat = [v.detach().to(self.device).contiguous().reshape(-1).view(torch.uint8) for v in values if v.numel()]
+        if flat:
+            mine = torch.cat(flat)
+            packed[: len(mine)] = mine
+        found = [torch.empty_like(packed) for _ in range(self.size)]
+        dist.all_gather(found, packed, group=self.group)
+        return [_unpacked(one, row, values) for one, row in zip(found, shapes, strict=True)]
+
+    def sum(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Each tensor summed over the ranks; those of one type travel in one call."""
+        self._headers([])
+        kinds = {v.dtype for v in values.values()}
+        found: dict[str, Tensor] = {}
+        for kind in sorted(kinds, key=str):
+            names = [name for name, v in values.items() if v.dtype == kind]
+            packed = torch.cat([values[name].detach().to(self.device).reshape(-1) for name in names])
+            dist.all_reduce(packed, group=self.group)
+            parts = torch.split(packed, [values[name].numel() for name in names])
+            for name, part in zip(names, parts, strict=True):
+                found[name] = part.reshape(values[name].shape).to(values[name].device)
+        return {name: found[name] for name in values}
+
+    def largest(self, values: Sequence[int]) -> list[int]:
+        """The largest of each over the ranks."""
+        return [max(column) for column in zip(*self._headers(values), strict=True)]
+
+    def texts(self, value: Any) -> list[Any]:
+        """A plain value of every rank, by way of JSON."""
+        return self._plain(value, self._headers)
+
+    def agree(self) -> None:
+        """Go on where every rank is well; raise the sentence of one that is not."""
+        self._headers([])
+
+    def from_first(self, tensors: Sequence[Tensor]) -> None:
+        """Copy the first rank's values into these, in place."""
+        self._headers([])
+        for kind in sorted({t.dtype for t in tensors}, key=str):
+            some = [t for t in tensors if t.dtype == kind]
+            packed = torch.cat([t.detach().to(self.device).reshape(-1).view(torch.uint8) for t in some])
+            dist.broadcast(packed, group=self.group, group_src=0)
+            with torch.no_grad():
+                for t, part in zip(some, torch.split(packed.view(kind), [t.numel() for t in some]), strict=True):
+                    t.copy_(part.reshape(t.shape))
+
+    # -- errors -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Whatever a rank raises inside, every rank raises, at its next exchange."""
+        try:
+            yield
+        except _Agreed as agreed:
+            raise agreed.error from None
+        except Exception as error:
+            if not getattr(error, _KNOWN, False):
+                try:
+                    self._headers([], error)
+                except _Agreed as agreed:
+                    if _spelled(agreed.error) != _spelled(error):
+                        raise agreed.error from error
+                setattr(error, _KNOWN, True)
+            raise
+
+    def _headers(self, values: Sequence[int], error: Exception | None = None) -> list[list[int]]:
+        mine = torch.zeros(_HEADER, dtype=torch.int64)
+        mine[0] = _WELL if error is None else _FAILED
+        mine[1 : 1 + len(values)] = torch.tensor(list(values), dtype=torch.int64)
+        sent = mine.to(self.device)
+        found = [torch.empty_like(sent) for _ in range(self.size)]
+        dist.all_gather(found, sent, group=self.group)
+        rows = torch.stack(found).tolist()
+        if all(row[0] == _WELL for row in rows):
+            return [row[1 : 1 + len(values)] for row in rows]
+        raise _Agreed(self._first_error(error))
+
+    def _first_error(self, error: Exception | None) -> Exception:
+        said = None if error is None else _spelled(error)
+        sentences = self._plain(said, self._bare_sizes)
+        rank, (name, text) = next((k, s) for k, s in enumerate(sentences) if s is not None)
+        found = _error(name, text)
+        found.add_note(f"raised on rank {rank} of {self.size}")
+        setattr(found, _KNOWN, True)
+        return found
+
+    def _bare_sizes(self, values: Sequence[int]) -> list[list[int]]:
+        sent = torch.tensor(list(values), dtype=torch.int64, device=self.device)
+        found = [torch.empty_like(sent) for _ in range(self.size)]
+        dist.all_gather(found, sent, group=self.group)
+        return [one.tolist() for one in found]
+
+    def _plain(self, value: Any, sizes: Any) -> list[Any]:
+        text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        lengths = [row[0] for row in sizes([len(text)])]
+        packed = torch.zeros(max(lengths), dtype=torch.uint8, device=self.device)
+        packed[: len(text)] = text.to(self.device)
+        found = [torch.empty_like(packed) for _ in range(self.size)]
+        dist.all_gather(found, packed, group=self.group)
+        return [json.loads(bytes(one[:n].cpu().tolist())) for one, n in zip(found, lengths, strict=True)]
+
+
+def _spelled(error: Exception) -> list[str]:
+    text = error.sentence.marked if isinstance(error, FairweightError) else str(error)
+    return [type(error).__name__, text]
+
+
+def _error(name: str, text: str) -> Exception:
+    """An error of that class and sentence: one of ours, one of Python's, or a plain RuntimeError."""
+    for home in (errors, builtins):
+        kind = getattr(home, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                return kind(text)
+            except TypeError:
+                break
+    return RuntimeError(text)
+
+
+def _bytes(shape: tuple[int, ...], like: Tensor) -> int:
+    return int(torch.Size(shape).numel()) * like.element_size()
+
+
+def _unpacked(packed: Tensor, shapes: Sequence[tuple[int, ...]], like: Sequence[Tensor]) -> list[Tensor]:
+    found, start = [], 0
+    for shape, values in zip(shapes, like, strict=True):
+        size = _bytes(shape, values)
+        # cloned: a view of another type must begin where that type may
+        piece = packed[start : start + size].clone().view(values.dtype).reshape(shape)
+        found.append(piece.to(values.device))
+        start += size
+    return found
+
+
+def _local_gpu() -> int:
+    return torch.cuda.current_device() if torch.cuda.is_available() else 0
+
+
+def refuse_sharded(parameters: Mapping[str, Tensor]) -> None:
+    """Refuse a model whose parameters lie in pieces on several ranks."""
+    for name, p in parameters.items():
+        if type(p).__name__ == "DTensor" or type(getattr(p, "data", p)).__name__ == "DTensor":
+            raise BadInput(
+                f"Parameter {name!r} is a DTensor, cut over several devices (fully_shard or tensor parallel), and the "
+                "step needs whole parameters; use DistributedDataParallel, or no wrapper at all: the step sums "
+                "gradients over the ranks by itself."
+            )

@@ -1,0 +1,155 @@
+"""A torch DataLoader in the place of a training set: its batches as they come, its samples by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
+
+from fairweight.errors import BadInput
+from fairweight.metagradient.passes import RandomState
+from fairweight.methods import Reweighter
+from fairweight.ranks import Ranks
+from fairweight.sampling import generator
+from fairweight.training.batches import ExemplarBatches
+from fairweight.training.options import Augment, FitOptions
+from fairweight.training.with_rows import to_batch
+from fairweight.types import Batch, Samples
+
+
+class LoaderSamples:
+    """The samples behind a DataLoader whose dataset says its rows; labels are read in one pass when asked for."""
+
+    def __init__(self, loader: DataLoader[Any], num_samples: int | None = None) -> None:
+        self.loader = loader
+        self.streams = isinstance(loader.dataset, IterableDataset)
+        self._known = num_samples
+
+    def __len__(self) -> int:
+        if self._known is not None:
+            return self._known
+        return len(self.loader.dataset)  # type: ignore[arg-type]
+
+    @property
+    def labels(self) -> Tensor:
+        """The label of each row."""  # [N]
+        return self._columns[0]
+
+    @property
+    def groups(self) -> Tensor | None:
+        """The group of each row, where batches have groups."""  # [N]
+        return self._columns[1]
+
+    def take(self, index: Tensor) -> Batch:
+        """The samples of these rows."""
+        if self.streams:
+            raise BadInput("A dataset that is iterated gives no single rows; give fit one that is asked by index.")
+        where = torch.nonzero(index).flatten() if index.dtype == torch.bool else index
+        collate: Any = self.loader.collate_fn
+        return to_batch(collate([self.loader.dataset[i] for i in where.tolist()]))
+
+    @cached_property
+    def _columns(self) -> tuple[Tensor, Tensor | None]:
+        plain: Any = DataLoader(self.loader.dataset, 256, collate_fn=self.loader.collate_fn)
+        labels, groups = torch.zeros(len(self), dtype=torch.int64), None
+        for batch in map(to_batch, plain):
+            assert batch.rows is not None
+            if int(batch.rows.max()) >= len(self):
+                raise BadInput(
+                    f"The loader gives row {int(batch.rows.max())} and the method was made for {len(self)} samples; "
+                    "give it num_samples."
+                )
+            labels[batch.rows] = batch.labels
+            if batch.groups is not None:
+                groups = torch.full_like(labels, -1) if groups is None else groups
+                groups[batch.rows] = batch.groups
+        return labels, groups
+
+
+class LoaderBatches(ExemplarBatches):
+    """The batches of a loader, in its own order; of several ranks each has a loader over its own part."""
+
+    def __init__(
+        self,
+        train: LoaderSamples,
+        exemplar: Samples | None,
+        reweighter: Reweighter,
+        augment: Augment | None,
+        options: FitOptions,
+        device: torch.device,
+        ranks: Ranks | None = None,
+    ) -> None:
+        super().__init__(exemplar, reweighter, augment, options, device, ranks)
+        self.loader = train.loader
+        self._stream: Iterator[Any] = iter(())
+        self._next: int | None = None  # the step that the stream gives next
+        self._last = torch.empty(0, dtype=torch.int64)
+        self._compared = False
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def rows(self, step: int) -> Tensor:
+        """Rows of the last batch."""  # [B]
+        return self._last
+
+    def train(self, step: int) -> Batch:
+        """The train batch of this step, on the model's device."""
+        epoch, place = divmod(step, len(self))
+        if step != self._next or place == 0:
+            self._open(epoch, place)
+        self._next = step + 1
+        batch = to_batch(next(self._stream), self._device)
+        assert batch.rows is not None
+        self._last = batch.rows
+        self._compare(batch.rows)
+        return self._augmented(batch, "augment", step)
+
+    def _open(self, epoch: int, skip: int) -> None:
+        """Begin an epoch, or go on in the middle of one that was begun before a stop."""
+        for sampler in (self.loader.sampler, self.loader.batch_sampler):
+            told: Any = getattr(sampler, "set_epoch", None)
+            if told is not None:
+                told(epoch)
+        now = RandomState.now(torch.device("cpu"))
+        assert now is not None
+        # A stream of its own: what the loader draws depends on the epoch, not on what the model has drawn.
+        torch.manual_seed(generator("loader", self._options.seed, epoch).initial_seed())
+        try:
+            self._stream = iter(self.loader)
+        finally:
+            now.restore()
+        for _ in range(skip):
+            next(self._stream)
+
+    def _compare(self, rows: Tensor) -> None:
+        if self._ranks is None or self._compared:
+            return
+        self._compared = True
+        others = [theirs[0] for k, theirs in enumerate(self._ranks.gather([rows])) if k != self._ranks.rank]
+        if len(rows) > 1 and any(torch.equal(rows.sort()[0], other.sort()[0]) for other in others):
+            raise BadInput(
+                "Every rank draws the same rows; give the DataLoader sampler=DistributedSampler(dataset), so that each "
+                "has its own part."
+            )
+
+    def close(self) -> None:
+        """Let workers go."""
+        self._stream = iter(())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"drawn": None}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        self._next = None
+
+
+def as_samples(train: Any, reweighter: Reweighter) -> Any:
+    """A DataLoader as samples; anything else as it is."""
+    if not isinstance(train, DataLoader):
+        return train
+    return LoaderSamples(train, reweighter.num_samples if isinstance(train.dataset, IterableDataset) else None)

@@ -1,0 +1,125 @@
+"""Datasets that say which row each sample is, and what their batches become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from fairweight.errors import BadInput
+from fairweight.types import Batch
+
+_LABELS, _GROUPS = ("labels", "label", "y"), ("groups", "group")
+
+
+class Rowed(NamedTuple):
+    """A sample, or a batch of them as torch's DataLoader makes it, with its row."""
+
+    item: Any
+    row: Any
+
+
+def with_rows(dataset: Any, *, sharded: bool = False) -> Any:
+    """The same dataset, each of whose samples says which row it is; workers, samplers and shuffling may follow.
+
+    A sample that is a dict gains the entry "rows"; any other becomes a pair (item, row). Of a dataset that is iterated,
+    the row is the place in the whole stream, of which every worker and rank takes its part; sharded: the dataset does
+    that itself, and rows count on in turn.
+    """
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return _Stream(dataset, sharded)
+    return _Rows(dataset)
+
+
+def to_batch(batch: Any, device: torch.device | str | None = None) -> Batch:
+    """A Batch of what a DataLoader over `with_rows(dataset)` gives, such as (inputs, labels) or a dict."""
+    if isinstance(batch, Batch):
+        return batch if device is None else batch.to(device)
+    rows: Any = None
+    if isinstance(batch, Rowed):
+        batch, rows = batch
+    if isinstance(batch, Mapping):
+        rest = dict(batch)
+        rows = rest.pop("rows", rows)
+        labels, groups = _taken(rest, _LABELS), _taken(rest, _GROUPS)
+        inputs: Any = rest["inputs"] if set(rest) == {"inputs"} else rest
+    elif isinstance(batch, tuple | list) and len(batch) in (2, 3):
+        inputs, labels, groups = (*batch, None)[:3]
+    else:
+        raise BadInput(
+            f"A batch of the loader is {type(batch).__name__}; give (inputs, labels), (inputs, labels, groups), or a "
+            "dict with labels."
+        )
+    if labels is None:
+        raise BadInput(f"A batch of the loader has no labels, but {', '.join(map(str, batch))}; give 'labels'.")
+    if rows is None:
+        raise BadInput(
+            "A batch of the loader does not say which rows it holds; wrap its dataset: fw.with_rows(dataset)."
+        )
+    made = Batch(inputs, _column(labels), None if groups is None else _column(groups), _column(rows))
+    return made if device is None else made.to(device)
+
+
+def _taken(values: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((values.pop(name) for name in names if name in values), None)
+
+
+def _column(values: Any) -> Tensor:
+    found = torch.as_tensor(values)
+    return found.reshape(-1) if found.ndim == 2 and found.shape[1] == 1 else found
+
+
+def _rowed(item: Any, row: int) -> Any:
+    return {**item, "rows": row} if isinstance(item, Mapping) else Rowed(item, row)
+
+
+class _Rows(Dataset[Any]):
+    """A dataset that is asked by index."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return _rowed(self.dataset[index], int(index))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dataset" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+
+class _Stream(IterableDataset[Any]):
+    """A dataset that is iterated."""
+
+    def __init__(self, dataset: Any, sharded: bool) -> None:
+        self.dataset, self.sharded = dataset, sharded
+        self._ranks: tuple[int, int] | None = None  # in a worker: of the process that has started it
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        rank, ranks = self._ranks or _ranks()
+        here, places = rank * workers + number, ranks * workers
+        for place, item in enumerate(self.dataset):
+            if self.sharded:
+                yield _rowed(item, place * places + here)
+            elif place % places == here:
+                yield _rowed(item, place)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ranks": _ranks()}  # a worker that is spawned knows of no ranks
+
+
+def _ranks() -> tuple[int, int]:
+    started = dist.is_available() and dist.is_initialized()
+    return (dist.get_rank(), dist.get_world_size()) if started else (0, 1)

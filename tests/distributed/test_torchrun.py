@@ -1,0 +1,82 @@
+"""`torchrun -m fairweight train` gives the table that one process gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.distributed.launch import ROOT
+
+
+def _table(path: Path) -> Path:
+    draw = random.Random(0)
+    lines = ["age,hours,city,sex,income"]
+    for _ in range(400):
+        sex, age, hours = draw.choice("FM"), draw.randint(18, 70), draw.randint(10, 60)
+        high = (age - 40) / 15 + (hours - 35) / 12 + (0.8 if sex == "M" else -0.3) + draw.gauss(0, 1) > 0.3
+        lines.append(f"{age},{hours},{draw.choice('abc')},{sex},{'high' if high else 'low'}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _run(arguments: list[str], processes: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fairweight"]
+    if processes > 1:
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            str(processes),
+            "-m",
+            "fairweight",
+        ]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run([*command, *arguments], env=env, capture_output=True, text=True, timeout=200, check=False)
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_table_of_one(tmp_path: Path) -> None:
+    table = _table(tmp_path / "people.csv")
+    found: list[dict[str, Any]] = []
+    for processes in (1, 2):
+        out = tmp_path / f"run_{processes}"
+        wanted = [
+            "train",
+            str(table),
+            "--label",
+            "income",
+            "--group",
+            "sex",
+            "--epochs",
+            "2",
+            "--out",
+            str(out),
+            "--json",
+        ]
+        done = _run(wanted, processes)
+        assert done.returncode == 0, done.stderr[-2000:]
+        printed = json.loads(done.stdout)  # one object: one rank speaks
+        found.append(printed["metrics"])
+        assert len((out / "log.jsonl").read_text().splitlines()) == 4  # start, two epochs, end
+    run_one, run_two = (numbers.pop("run") for numbers in found)
+    spread_one, spread_two = (numbers.pop("scores") for numbers in found)
+    assert found[0] == found[1]
+    assert spread_two == pytest.approx(spread_one, rel=1e-4)
+    assert [e["loss"] for e in run_two["history"]] == pytest.approx([e["loss"] for e in run_one["history"]], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_is_said_once(tmp_path: Path) -> None:
+    table = _table(tmp_path / "people.csv")
+    done = _run(["train", str(table), "--label", "wages", "--group", "sex", "--out", str(tmp_path / "run")], 2)
+    assert done.returncode != 0
+    assert done.stderr.count("fairweight: ") == 1
+    assert "wages" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,41 @@
+"""One rank: runs what it is asked for and leaves its numbers in a folder. python -m tests.distributed.worker ..."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+SECONDS = 30  # that ranks wait for each other
+
+
+def main(kind: str, folder: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=SECONDS))
+    rank = dist.get_rank()
+    if kind == "cases":
+        from tests.distributed.cases import CASES, FEW
+
+        chosen = FEW if dist.get_world_size() > 2 else CASES
+        torch.save({name: CASES[name]() for name in chosen}, folder / f"{rank}.pt")
+    elif kind == "refusals":
+        from tests.distributed.refusals import REFUSED
+
+        said = {}
+        for name, run in REFUSED.items():
+            began = time.monotonic()
+            try:
+                run()
+            except Exception as error:
+                said[name] = [type(error).__name__, str(error), time.monotonic() - began]
+        torch.save(said, folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(os.environ["FOLDER"]))
