@@ -21,6 +21,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else _UNSAFE.sub(lambda found: _escaped(found[0]), text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def _escaped(letter: str) -> str:
     code = ord(letter)
     if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that is no UTF-8

@@ -49,13 +49,13 @@ def train(
     started = time.monotonic()
     where = opt.device_of(device)
     wanted = app.Wanted(source, label, group, method, seed, wanted_data, wanted_training)
+    opt.show_log()
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
     folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
     app.check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
     if sweep is not None:
         strength_specs(prepared, sweep)  # refuse now what cannot be swept
     opt.spare_threads(prepared.parameters, where)
-    opt.show_log()
     if not json:
         print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
     if sweep is None:

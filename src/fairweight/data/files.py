@@ -14,8 +14,9 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fairweight.errors import BadInput, MissingData, UnreadableFile, option
 
@@ -40,7 +41,7 @@ def bounded(gigabytes: float | None) -> Iterator[None]:
         _MOST.reset(token)
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; a folder, pipe, socket or device is refused, and never waited for."""
     try:
         _refuse_irregular(path, path.stat().st_mode)  # before opening: to open some devices is to act on them
@@ -158,21 +159,19 @@ def _unpacked(path: Path, content: bytes) -> bytes:
 
 def _counted(content: bytes) -> int:
     """Count the bytes that a gzip file unpacks to, up to just over the limit, and keep none of them."""
-    total, rest = 0, memoryview(content)
-    while rest[:2] == _GZIP and total <= _limit():
-        packed, here = zlib.decompressobj(wbits=31), rest
-        start = 0
+    total, at = 0, 0
+    while content[at : at + 2] == _GZIP and total <= _limit():  # a file may hold several parts
+        packed = zlib.decompressobj(wbits=31)
         while not packed.eof and total <= _limit():
-            piece: Any = packed.unconsumed_tail
+            piece = packed.unconsumed_tail
             if not piece:
-                piece, start = here[start : start + _CHUNK], start + _CHUNK
-                if not len(piece):
+                piece, at = content[at : at + _CHUNK], min(at + _CHUNK, len(content))
+                if not piece:
                     raise EOFError
             total += len(packed.decompress(piece, _CHUNK))
-        unread = len(packed.unused_data)
-        rest = here[min(start, len(here)) - unread :] if packed.eof else here[:0]
-        while rest[:1] == b"\0":  # padding that gzip allows between parts
-            rest = rest[1:]
+        at -= len(packed.unused_data)
+        while content[at : at + 1] == b"\0":  # padding that gzip allows between parts
+            at += 1
     return total
 
 

@@ -75,8 +75,8 @@ class TableOptions(_Checked):
 
     delimiter: str | None = None  # None: comma for .csv, tab for .tsv
     encoding: str = "utf-8"
-    decimal: Literal[".", ","] | None = None  # what stands before the fraction of a number; None: by looking
-    thousands: Literal[",", ".", " ", "'"] | None = None  # what parts groups of three digits; None: the other one
+    decimal: str | None = None  # "." or ",": what stands before the fraction of a number; None: by looking
+    thousands: str | None = None  # ",", ".", " " or "'": what parts groups of three digits; None: the other one
     numeric: tuple[str, ...] = ()  # read as numbers, whatever they look like
     categorical: tuple[str, ...] = ()  # read as categories, whatever they look like
     drop: tuple[str, ...] = ()  # kept out of the inputs
@@ -91,6 +91,10 @@ class TableOptions(_Checked):
             object.__setattr__(self, name, tuple(str(column) for column in getattr(self, name)))
         if self.max_categories < 1:
             raise BadInput(f"{option('table.max_categories')} is {self.max_categories}; give at least 1.")
+        if self.decimal not in (None, ".", ","):
+            raise BadInput(f"{option('table.decimal')} is {self.decimal!r}; give '.' or ','.")
+        if self.thousands not in (None, ",", ".", " ", "'"):
+            raise BadInput(f"""{option("table.thousands")} is {self.thousands!r}; give ',', '.', ' ' or "'".""")
         if self.thousands is not None and self.thousands == self.decimal:
             both = f"{option('table.decimal')} and {option('table.thousands')}"
             raise BadInput(f"{both} are both {self.decimal!r}; give two different marks.")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fairweight.constraints import FLAG, SEED, constrained, either, whole
 from fairweight.errors import BadInput
 from fairweight.metagradient.passes import RandomState
 from fairweight.methods import Reweighter
@@ -20,6 +21,13 @@ from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.types import RunRecord, Samples
 
 
+@constrained(
+    epochs=whole(1),
+    resume=FLAG,
+    batch_size=either(whole(1)),
+    per_cell=either(whole(1)),
+    seed=either(SEED),
+)
 def fit(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,

@@ -25,7 +25,7 @@ Allocate: TypeAlias = Callable[[tuple[int, int, int, int]], Pixels]  # memory of
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 _STARTS = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"RIFF": "WEBP", b"GIF8": "GIF", b"BM": "BMP"}
 # Those that the suffixes name; Pillow knows others, and hands EPS to another program.
-_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+_FORMATS = ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"]
 _BYTES_PER_PIXEL = 8  # no usual encoding takes more
 _GREY = frozenset({"1", "L", "LA"})
 DROP = f"leave such images out with {option('image.unreadable', 'drop')}"

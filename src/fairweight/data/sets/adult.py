@@ -49,8 +49,8 @@ def _frame(path: Path) -> pd.DataFrame:
     try:
         # adult.test begins with a remark ("|1x3 Cross validator") and ends its labels with a dot.
         frame = pd.read_csv(
-            io.BytesIO(content), header=None, names=list(_COLUMNS), comment="|", skipinitialspace=True, na_values=["?"], dtype=str,
-            index_col=False,
+            io.BytesIO(content), header=None, names=list(_COLUMNS), comment="|", skipinitialspace=True,
+            na_values=["?"], dtype=str, index_col=False,
         )  # fmt: skip
     except (pd.errors.ParserError, UnicodeDecodeError, pd.errors.EmptyDataError) as error:
         raise UnreadableFile(f"{path} is not the published file of UCI Adult; copy it again.") from error

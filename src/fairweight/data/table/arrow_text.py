@@ -33,7 +33,7 @@ def read_columns(content: memoryview, delimiter: str, columns: int, reading: Rea
     if b"\r" in whole and whole.count(b"\r") != whole.count(b"\r\n"):
         return None  # lines that end in several ways
     starts = f"{delimiter}\n\r".encode()  # what a cell begins after, and ends before
-    blanks = content[:1] == b" " or _follows(whole, b" ", starts)
+    blanks = bytes(content[:1]) == b" " or _follows(whole, b" ", starts)
     quotes = b'"' in whole
     if (b"\t" in whole and delimiter != "\t") or (quotes and (blanks or not _well_quoted(content, starts))):
         return None  # where blanks stand by quotes, or quotes within cells, pandas' rules are its own
@@ -56,9 +56,8 @@ def read_columns(content: memoryview, delimiter: str, columns: int, reading: Rea
     if not batches:
         return None
     table = pa.Table.from_batches(batches)
-    return table.to_pandas(types_mapper=lambda kind: pd.StringDtype(na_value=float("nan"))).set_axis(
-        range(columns), axis=1
-    )
+    found: pd.DataFrame = table.to_pandas(types_mapper=lambda kind: pd.StringDtype(na_value=float("nan")))
+    return found.set_axis(range(columns), axis=1)
 
 
 def _follows(content: bytes, letter: bytes, before: bytes) -> bool:

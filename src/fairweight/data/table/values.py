@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairweight.data.rows import Codes, coded, factors
-from fairweight.data.table.number_text import read_written, written_form
+from fairweight.data.table.number_text import in_english, read_written, with_marks, written_form
 from fairweight.data.texts import canonical
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Seen:
 
     def __init__(self, values: pd.Series[Any]) -> None:
         self.values = values
+        self.marks = ""  # of fractions and thousands, such as ",.", where they are settled
 
     @cached_property
     def numbers(self) -> Numbers:
@@ -43,6 +44,9 @@ class Seen:
         if self.values.dtype.kind in "biufcmM":
             return ""
         texts = self.texts
+        if self.marks and any(letter in text for text in texts for letter in self.marks.replace("_", " ")):
+            written = [in_english(text, self.marks) for text in texts]
+            return with_marks(written_form(written), *self.marks)
         if any(_DECORATED.search(text) for text in texts) and (form := written_form(texts)):
             return form
         with_comma = [text for text in texts if "," in text]
