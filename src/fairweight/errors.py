@@ -7,10 +7,30 @@ from collections.abc import Callable
 
 _OPTION = re.compile("\x02([^\x02\x03=]+)(?:=([^\x02\x03]*))?\x03")
 
+# Control characters, marks that turn the direction of text, and halves of letters that no file can hold.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 
 def option(name: str, value: object = None) -> str:
     """Name an option inside a sentence: Python shows groups.below=drop, the command line --small-groups drop."""
     return f"\x02{name}\x03" if value is None else f"\x02{name}={value}\x03"
+
+
+def printable(text: str) -> str:
+    """Spell control characters, and bytes of a file name that are no UTF-8, so that no terminal or page obeys them."""
+    return text if text.isprintable() else _UNSAFE.sub(lambda found: _escaped(found[0]), text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte that is no UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return letter.encode("unicode_escape").decode()
 
 
 class Sentence(str):

@@ -13,7 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput, EmptyCell, option
+from fairweight.constraints import FLAG, constrained, whole
+from fairweight.errors import EmptyCell
 from fairweight.types import Batch, Cells, Samples, sent
 
 _log = logging.getLogger("fairweight")
@@ -26,6 +27,7 @@ def generator(*key: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
+@constrained(num_samples=whole(1), batch_size=whole(1), seed=whole(), drop_last=FLAG)
 class TrainSampler:
     """Shuffled epochs: every sample once, in batches; the last one may be smaller, or is dropped where asked.
 
@@ -41,8 +43,6 @@ class TrainSampler:
         drop_last: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
-        if batch_size < 1 or num_samples < 1:
-            raise BadInput(f"Cannot draw batches of {batch_size} from {num_samples} samples; both must be at least 1.")
         self.num_samples, self.seed, self.device = num_samples, seed, torch.device(device)
         self.batch_size = min(batch_size, num_samples)
         self.drop_last = drop_last and num_samples >= batch_size
@@ -64,6 +64,7 @@ class TrainSampler:
         return self._order[position * self.batch_size : self.num_samples if last else (position + 1) * self.batch_size]
 
 
+@constrained(per_cell=whole(1), seed=whole(), at_least=whole(0), floor=whole(0))
 class ExemplarSampler:
     """per_cell members of each cell, none twice in a batch; a cell smaller than that is reused and reported.
 
@@ -82,8 +83,6 @@ class ExemplarSampler:
         device: torch.device | str = "cpu",
         floor: int = 1,
     ) -> None:
-        if per_cell < 1:
-            raise BadInput(f"{option('per_cell', per_cell)}; draw at least 1 exemplar of each cell.")
         if len(cells) == 0:
             raise EmptyCell("The exemplar set has no sample with a known group; give group labels for some of it.")
         for name, count in zip(cells.names, cells.counts, strict=True):

@@ -39,7 +39,7 @@ def _cut(path: Path, count: int) -> Path:
 
 def _no_permission_to_read(desk: Desk):
     path = desk.csv()
-    desk.patch.setattr(Path, "read_bytes", _forbidden)
+    desk.patch.setattr("fairweight.data.files.os.open", _forbidden)
     return _train(desk, path)
 
 

@@ -85,11 +85,11 @@ def test_one_group_is_enough_where_none_are_compared():
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"tie": "sex"}, UnknownName, "choose 'label', 'group', 'cell', or None"),
+        ({"tie": "sex"}, UnknownName, "choose None, 'label', 'group' or 'cell'"),
         ({"form": "raw"}, UnknownName, "softmax, inverse-square, logit-scale, raw-mean, sigmoid"),
         ({"gradient": "exact"}, UnknownName, "auto, per-layer, forward, difference, double-backward"),
         ({"own": False}, BadInput, "give tie='label' or tie='group'"),
-        ({"num_samples": 0}, BadInput, "give the number of training samples"),
+        ({"num_samples": 0}, BadInput, "num_samples=0"),
         ({"model": net.mlp().requires_grad_(False)}, BadInput, "unfreeze at least one layer"),
     ],
 )

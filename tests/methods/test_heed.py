@@ -51,7 +51,7 @@ def test_by_default_agreement_is_not_heeded():
 
 
 def test_bad_settings():
-    with pytest.raises(BadInput, match="heed 0 or more"):
+    with pytest.raises(BadInput, match="heed=-1"):
         fw.AdaptiveStep(heed=-1.0)
     with pytest.raises(BadInput, match="agreement_every=100"):
         fw.FORML(nn.Linear(2, 2), 8, score_step=fw.AdaptiveStep(heed=1.0), agreement_every=0)

@@ -216,7 +216,7 @@ def test_a_batch_without_groups_after_a_training_set_with_them():
         ({"constraint": "rate"}, "go together"),
         ({"target": {1: 0.2}}, "go together"),
         ({"constraint": "rate", "target": {1: 1.2}}, "rates from 0 to 1"),
-        ({"rate": 0.0}, "positive"),
+        ({"rate": 0.0}, "above 0"),
         ({"multipliers": [0.1, 0.2]}, "table"),
         ({"measured_on": "test"}, "'train' or 'exemplar'"),
     ],

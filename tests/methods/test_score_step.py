@@ -163,7 +163,7 @@ def test_a_memory_saved_on_one_device_serves_on_another():
     ],
 )
 def test_bad_settings(bad):
-    with pytest.raises(BadInput, match="must be positive"):
+    with pytest.raises(BadInput, match="give a number"):
         AdaptiveStep(**bad)
 
 

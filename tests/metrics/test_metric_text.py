@@ -43,7 +43,7 @@ def test_rows_align_whatever_the_names_are():
 def test_what_is_left_out_is_said():
     table = fm.group_table([1, 1, 0, 1], [1, 0, 0, 1], ["a", "b", "c", None], missing="ignore")
     text = str(table)
-    assert "1 samples are left out: their group is missing." in text
+    assert "1 samples are left out: their group is missing or not known." in text
     assert "for want of samples of that label: c." in text
     assert "not estimable" in text
     assert "nan" not in text

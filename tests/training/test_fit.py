@@ -233,7 +233,7 @@ def test_methods_may_draw_their_own_rows():
     ("change", "sentence"),
     [
         ({"num_samples": 59}, "made for 59 samples and train has 60"),
-        ({"epochs": 0}, "train for at least 1"),
+        ({"epochs": 0}, "epochs=0"),
         ({"other_model": True}, "was made for another model"),
     ],
 )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from fairweight.apps._csv import write_csv
 from fairweight.apps.before_after import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
+from fairweight.data.files import bounded
 from fairweight.data.meaning import Meaning
-from fairweight.errors import BadInput, NoSpace, UnreadableImage, option
+from fairweight.data.texts import columns_are
+from fairweight.errors import BadInput, MissingColumn, NoSpace, UnreadableImage, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, MODEL, RunFolder
@@ -37,6 +41,7 @@ class Predictions:
     table: GroupTable | None
     notes: tuple[str, ...]
     files: list[str | None] | None = None  # of images that are files
+    kept: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of the source to carry along
 
     @property
     def predicted(self) -> list[str]:
@@ -49,6 +54,7 @@ class Predictions:
         columns: dict[str, Any] = {"row": range(len(self.chances))}
         if self.files is not None:
             columns["file"] = self.files
+        columns |= self.kept
         columns["predicted"] = self.predicted
         if len(self.names) <= MOST_CLASSES:
             columns |= {f"probability_{name}": self.chances[:, k].tolist() for k, name in enumerate(self.names)}
@@ -64,7 +70,7 @@ class Predictions:
         if path.suffix.lower() in (".parquet", ".pq"):
             frame.to_parquet(out, index=False)
         else:
-            frame.to_csv(out, index=False, float_format="%.6f")
+            write_csv(frame, out, "%.6f")
         try:
             state.write_atomically(path, out.getvalue())
         except OSError as error:
@@ -80,11 +86,14 @@ def predict_rows(
     delimiter: str | None = None,
     encoding: str | None = None,
     file_column: str | None = None,
+    keep_columns: Sequence[str] = (),
+    max_file_gb: float | None = None,
 ) -> Predictions:
     """Predict every row of a file, a folder of images or an image with a finished run.
 
     delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
-    images, the column that names them.
+    images, the column that names them; keep_columns: columns of the source to carry along, such as an id;
+    max_file_gb: largest file to read, unpacked.
     """
     folder = RunFolder(run)
     spec = folder.read_spec()
@@ -96,11 +105,13 @@ def predict_rows(
     except (OSError, RuntimeError, ValueError) as error:
         what = str(error).strip().split("\n")[0]
         raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
-    new = _read(preprocessing, source, delimiter, encoding, file_column)
+    with bounded(max_file_gb):
+        new = _read(preprocessing, source, delimiter, encoding, file_column)
+    kept = _kept(new, keep_columns, preprocessing.meaning.label_names)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
     chances = probabilities(logits(model.to(device), samples).cpu().double())
     table, notes = _table(preprocessing.meaning, new, chances.argmax(dim=1))
-    return Predictions(preprocessing.meaning.label_names, chances, table, (*new.notes, *notes), new.files)
+    return Predictions(preprocessing.meaning.label_names, chances, table, (*new.notes, *notes), new.files, kept)
 
 
 def _read(
@@ -123,6 +134,19 @@ def _read(
     except UnreadableImage as error:
         said = str(error).replace("leave such images out with image.unreadable=drop", "take it away")  # no option here
         raise UnreadableImage(said.replace("set image.size to bring all to", "resize them to")) from error
+
+
+def _kept(new: New, names: Sequence[str], classes: Sequence[str]) -> dict[str, list[Any]]:
+    """The columns to carry along, refused where the source has none of that name or the predictions have one."""
+    own = {"row", "predicted", "probability", *(f"probability_{name}" for name in classes)}
+    own |= set() if new.files is None else {"file"}
+    there = [] if new.rows is None else new.rows.names()
+    for name in names:
+        if name not in there:
+            raise MissingColumn(f"there is no column {name!r} to keep; {columns_are(name, there)}.")
+        if name in own:
+            raise BadInput(f"the predictions have a column {name!r} of their own; rename that of the file.")
+    return {name: new.rows.texts(name) for name in names if new.rows is not None}
 
 
 def _table(meaning: Meaning, new: New, predictions: Tensor) -> tuple[GroupTable | None, list[str]]:

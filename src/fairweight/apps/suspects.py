@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairweight.apps._csv import write_csv
 from fairweight.apps.audit import finished, ranked_of
 from fairweight.errors import BadInput, NoSpace, option
 from fairweight.report.suspects import RULE, Detection, detection
@@ -69,7 +70,7 @@ class Suspects:
         if where.suffix == ".parquet":
             self.ranked.to_parquet(content, index=False)
         elif where.suffix == ".csv":
-            self.ranked.to_csv(content, index=False)
+            write_csv(self.ranked, content)
         else:
             raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
         try:

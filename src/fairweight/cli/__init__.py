@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from fairweight.cli._flags import PANELS
-from fairweight.errors import FairweightError, Sentence
+from fairweight.errors import FairweightError, Sentence, printable_lines
 
 INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
 
@@ -86,7 +86,7 @@ def flags() -> dict[str, str]:
 
 def in_flags(sentence: str) -> str:
     """The sentence with the flag of each option that it names."""
-    return Sentence(sentence).spelled(_flag)
+    return printable_lines(Sentence(sentence).spelled(_flag))
 
 
 def _flag(name: str, value: str | None) -> str:
@@ -115,7 +115,7 @@ def main() -> None:
         if error.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT):
             raise
         where = f" ({error.filename})" if error.filename else ""
-        _stop(f"{error.strerror}{where}; free some space or choose another folder with --out.")
+        _stop(printable_lines(f"{error.strerror}{where}") + "; free some space or choose another folder with --out.")
 
 
 def _stop(sentence: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from fairweight.cli._flags import DATA, OUTPUT, TRAINING
-from fairweight.errors import BadInput, RunsFailed, UnknownName
+from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
 
 if TYPE_CHECKING:
     from fairweight.apps.train import Watching
@@ -78,7 +78,7 @@ class _StderrNow(logging.Handler):
     """Writes to what sys.stderr is at that moment: while a bar is shown, that is what keeps lines above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        print(printable_lines(self.format(record)), file=sys.stderr, flush=True)
 
 
 def show_log() -> None:

@@ -11,6 +11,7 @@ import typer
 
 from fairweight.cli import _options as opt
 from fairweight.cli._parse import delimiter as delimiter_of
+from fairweight.cli._parse import listed
 
 
 def predict(
@@ -20,13 +21,17 @@ def predict(
     delimiter: Annotated[str | None, opt.flag("Column separator of a text file; default: as in training.")] = None,
     encoding: Annotated[str | None, opt.flag("Encoding of a text file; default: as in training.")] = None,
     file_column: Annotated[str | None, opt.flag("Column of file names, in a list of image files.")] = None,
+    keep_columns: Annotated[str | None, opt.flag("Columns of the file to carry along, such as an id: A,B.")] = None,
+    max_file_gb: Annotated[float | None, opt.flag("Largest file to read, unpacked, in GB; default 2.")] = None,
     device: opt.Device = "auto",
     json: opt.Json = False,
 ) -> None:
     """Predict for new rows with a trained model; where they have labels, also say how well."""
+    from fairweight.apps._csv import write_csv
     from fairweight.apps.predict import predict_rows
     from fairweight.cli import in_flags
 
+    opt.show_log()
     found = predict_rows(
         run,
         file,
@@ -34,6 +39,8 @@ def predict(
         delimiter=None if delimiter is None else delimiter_of(delimiter),
         encoding=encoding,
         file_column=file_column,
+        keep_columns=[] if keep_columns is None else listed(keep_columns, "--keep-columns"),
+        max_file_gb=max_file_gb,
     )
     if out is not None:
         found.write(out)
@@ -45,7 +52,7 @@ def predict(
         opt.print_json({"rows": len(found.chances), **where, "metrics": table})
         return
     if out is None:
-        found.to_pandas().to_csv(sys.stdout, index=False, float_format="%.6f")
+        write_csv(found.to_pandas(), sys.stdout, "%.6f")
     else:
         print(f"{len(found.chances):,} predictions written to {out}.")
     if found.table is not None:

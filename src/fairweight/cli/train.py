@@ -51,6 +51,7 @@ def train(
     started = time.monotonic()
     where = ranks.device_of_rank(opt.device_of(device))
     wanted = app.Wanted(source, label, group, method, seed, wanted_data, wanted_training)
+    opt.show_log()
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
         prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
@@ -61,7 +62,6 @@ def train(
         if sweep is not None:
             strength_specs(prepared, sweep)  # refuse now what cannot be swept
         opt.spare_threads(prepared.parameters, where)
-        opt.show_log()
         if not json:
             print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
         if sweep is None:

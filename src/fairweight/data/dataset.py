@@ -15,6 +15,7 @@ from torch import Tensor
 from fairweight.data.cells import apply_floor
 from fairweight.data.corrupt import corrupt_parts, to_dict
 from fairweight.data.draw import by_stratum, proportional, stream
+from fairweight.data.files import bounded
 from fairweight.data.groups import encode_groups
 from fairweight.data.image.preprocessing import ImagePreprocessing, image_samples
 from fairweight.data.image.stream import Streamed
@@ -91,7 +92,8 @@ def load(
     """
     wanted = None if label is None else str(label)
     request = Request(wanted, _group_columns(group), folders(data_dir), download, seed, options or Options())
-    return _assemble(find(source, request), request)
+    with bounded(request.options.max_file_gb):
+        return _assemble(find(source, request), request)
 
 
 def preprocessing_from(values: Mapping[str, Any]) -> Preprocessing:
@@ -223,8 +225,12 @@ def _plain(options: Options) -> dict[str, Any]:
     """Keep of the options what determines the samples; where and how quickly they are read does not."""
     values = asdict(replace(options, corruptions=()))
     values.pop("corruptions")
-    for name in ("cache", "cache_dir", "workers", "memory_gb", "root"):
+    values.pop("max_file_gb")
+    for name in ("cache", "cache_dir", "workers", "memory_gb", "root", "max_megapixels"):
         values["image"].pop(name)
+    for name in ("decimal", "thousands"):
+        if values["table"][name] is None:  # runs from before there was this option have the same name
+            values["table"].pop(name)
     # Rows from files of their own are in the content; where those files lie is not part of it.
     for part, name in (("split", "test"), ("split", "validation"), ("exemplar", "source")):
         if isinstance(values[part][name], str):

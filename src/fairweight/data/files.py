@@ -1,42 +1,118 @@
-"""The doors through which files are opened: a file that is not what it says is refused in one sentence."""
+"""The doors through which files are opened: a file that is not what it says is refused in one sentence.
+
+Only regular files are opened, and only up to a size: a pipe or a device never ends, and a few packed megabytes may
+unpack to more than the machine has.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
+import os
+import stat
 import zlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import MissingData, UnreadableFile
+from fairweight.errors import BadInput, MissingData, UnreadableFile, option
+
+MAX_FILE_GB = 2.0
+_GB = 1_000_000_000
+_GZIP = b"\x1f\x8b"
+_RATIO = 1032  # deflate packs no tighter, so a small enough file needs no counting
+_CHUNK = 1 << 20
+_MOST: ContextVar[float] = ContextVar("fairweight_max_file_gb", default=MAX_FILE_GB)
+
+
+@contextlib.contextmanager
+def bounded(gigabytes: float | None) -> Iterator[None]:
+    """Read files of up to this size while the block runs, unpacked; None: as it was."""
+    most = _MOST.get() if gigabytes is None else gigabytes
+    if not most > 0:
+        raise BadInput(f"{option('max_file_gb')} is {gigabytes}; give a number above 0.")
+    token = _MOST.set(most)
+    try:
+        yield
+    finally:
+        _MOST.reset(token)
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading; a folder, pipe, socket or device is refused, and never waited for."""
+    try:
+        _refuse_irregular(path, path.stat().st_mode)  # before opening: to open some devices is to act on them
+        # Without waiting, should the file have become a pipe since; what was opened is what is checked.
+        file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
+    except PermissionError as error:
+        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingData(f"there is no file {str(path)!r}; check the path.") from error
+    except (OSError, ValueError) as error:  # too long a name, a circle of links, a zero byte
+        what = error.strerror if isinstance(error, OSError) else str(error)
+        raise UnreadableFile(f"{str(path)!r} cannot be opened ({what}); check the path.") from error
+    try:
+        _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
+    except UnreadableFile:
+        file.close()
+        raise
+    return file
+
+
+def is_there(path: Path) -> bool:
+    """True if there is such a file or folder; a name that no file can have is not there."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def read_bytes(path: Path) -> bytes:
     """Read a whole file, unpacked where it is packed with gzip."""
-    _check(path)
+    with open_regular(path) as file:
+        _check_size(path, os.fstat(file.fileno()).st_size)
+        try:
+            content = file.read(_limit() + 1)
+        except OSError as error:
+            raise UnreadableFile(f"{path} cannot be read ({error.strerror}); copy it again.") from error
+    if not content:
+        raise _empty(path)
+    if len(content) > _limit():
+        raise _too_large(path, "holds")
+    return content if content[:2] != _GZIP else _unpacked(path, content)
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> str:
+    """Read a whole text file of a published set."""
     try:
-        content = path.read_bytes()
-    except PermissionError as error:
-        raise _forbidden(path) from error
-    if content[:2] != b"\x1f\x8b":
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UnreadableFile(f"{path} is not a whole gzip file; it may be cut short: copy it again.") from error
+        return read_bytes(path).decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"{path} is not written in {encoding}; copy it again.") from error
 
 
 def open_parquet(path: Path) -> Any:
     """Open a pyarrow.parquet.ParquetFile."""
     from pyarrow import ArrowException, parquet
 
-    _check(path)
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+    if size == 0:
+        raise _empty(path)
     try:
-        return parquet.ParquetFile(path)
+        found = parquet.ParquetFile(path)
+        parts = [found.metadata.row_group(place).total_byte_size for place in range(found.metadata.num_row_groups)]
+        # Repeated values take no place in the file and eight bytes each in memory.
+        unpacked = max(sum(parts), 8 * found.metadata.num_rows * found.metadata.num_columns)
     except PermissionError as error:
-        raise _forbidden(path) from error
+        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
     except (ArrowException, OSError) as error:
         raise UnreadableFile(f"{path} is not a whole parquet file; it may be cut short: copy it again.") from error
+    if max(size, unpacked) > _limit():
+        raise _too_large(path, "unpacks to")
+    return found
 
 
 def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
@@ -52,18 +128,57 @@ def read_parquet(path: Path, columns: list[str] | None = None) -> Any:
 
 def file_digest(path: Path) -> str:
     """Compute the sha256 of a file."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check(path: Path) -> None:
-    if path.is_dir():
+def _limit() -> int:
+    return int(min(_MOST.get() * _GB, 2**62))
+
+
+def _refuse_irregular(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
         raise UnreadableFile(f"{path} is a folder; name the file inside it.")
-    if not path.exists():
-        raise MissingData(f"there is no file {str(path)!r}; check the path.")
-    if path.stat().st_size == 0:
-        raise UnreadableFile(f"{path} is empty; give a file that holds data.")
+    if not stat.S_ISREG(mode):
+        raise UnreadableFile(f"{path} is a pipe, a socket or a device, not a file; copy its content into a file.")
 
 
-def _forbidden(path: Path) -> UnreadableFile:
-    return UnreadableFile(f"{path} may not be read by this user; change its permissions.")
+def _check_size(path: Path, size: int) -> None:
+    if size > _limit():
+        raise _too_large(path, "holds")
+
+
+def _unpacked(path: Path, content: bytes) -> bytes:
+    try:
+        if len(content) * _RATIO > _limit() and _counted(content) > _limit():
+            raise _too_large(path, "unpacks to")
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableFile(f"{path} is not a whole gzip file; it may be cut short: copy it again.") from error
+
+
+def _counted(content: bytes) -> int:
+    """Count the bytes that a gzip file unpacks to, up to just over the limit, and keep none of them."""
+    total, at = 0, 0
+    while content[at : at + 2] == _GZIP and total <= _limit():  # a file may hold several parts
+        packed = zlib.decompressobj(wbits=31)
+        while not packed.eof and total <= _limit():
+            piece = packed.unconsumed_tail
+            if not piece:
+                piece, at = content[at : at + _CHUNK], min(at + _CHUNK, len(content))
+                if not piece:
+                    raise EOFError
+            total += len(packed.decompress(piece, _CHUNK))
+        at -= len(packed.unused_data)
+        while content[at : at + 1] == b"\0":  # padding that gzip allows between parts
+            at += 1
+    return total
+
+
+def _too_large(path: Path, verb: str) -> UnreadableFile:
+    limit = f"{_MOST.get():g} GB"
+    return UnreadableFile(f"{path} {verb} more than {limit}; if that is right, raise {option('max_file_gb')}.")
+
+
+def _empty(path: Path) -> UnreadableFile:
+    return UnreadableFile(f"{path} is empty; give a file that holds data.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from fairweight.data.groups import OTHER, crossed
 from fairweight.data.rows import Rows, read_column, to_codes
-from fairweight.data.texts import Texts, canonical
+from fairweight.data.texts import Texts, canonical, listing
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class New:
     groups: Tensor | None  # [N]
     notes: tuple[str, ...]
     files: Texts | None = None  # of images that are files
+    rows: Rows | None = None  # that they were read from
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -54,6 +56,28 @@ class Meaning:
         if OTHER in known:
             best = [text if text is None or text in known else OTHER for text in best]
         return to_codes(best, self.group_names)
+
+    def unknown_groups(self, rows: Rows) -> list[str]:
+        """Say which group values the model was not trained on, and how many rows have each kind of none."""
+        codes = self.groups(rows)
+        if codes is None:
+            return []
+        found = [texts for column in self.group if (texts := read_column(rows, column)) is not None]
+        lost = [text for text, code in zip(crossed(found), codes.tolist(), strict=True) if code < 0]
+        strange = Counter(text for text in lost if text is not None)
+        title = ",".join(self.group)
+        notes = []
+        if strange:
+            most = [text for text, _ in strange.most_common()]
+            count = strange.total()
+            rows_have = f"{count:,} row{'s have' if count > 1 else ' has'}"
+            notes.append(
+                f"Warning: {rows_have} a group {title!r} that the model does not know ({listing(most)}; it knows "
+                f"{listing(self.group_names)}): predicted, and counted in no group."
+            )
+        if missing := len(lost) - strange.total():
+            notes.append(f"{missing:,} of {len(codes):,} rows have no group {title!r}: counted in no group.")
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

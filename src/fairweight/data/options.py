@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fairweight.data.corrupt import Corruption
+from fairweight.data.files import MAX_FILE_GB
 from fairweight.errors import BadInput, option
 
 # Where each type stands in Options, for the names of its fields in sentences.
@@ -74,6 +75,8 @@ class TableOptions(_Checked):
 
     delimiter: str | None = None  # None: comma for .csv, tab for .tsv
     encoding: str = "utf-8"
+    decimal: str | None = None  # "." or ",": what stands before the fraction of a number; None: by looking
+    thousands: str | None = None  # ",", ".", " " or "'": what parts groups of three digits; None: the other one
     numeric: tuple[str, ...] = ()  # read as numbers, whatever they look like
     categorical: tuple[str, ...] = ()  # read as categories, whatever they look like
     drop: tuple[str, ...] = ()  # kept out of the inputs
@@ -88,6 +91,15 @@ class TableOptions(_Checked):
             object.__setattr__(self, name, tuple(str(column) for column in getattr(self, name)))
         if self.max_categories < 1:
             raise BadInput(f"{option('table.max_categories')} is {self.max_categories}; give at least 1.")
+        if self.decimal not in (None, ".", ","):
+            raise BadInput(f"{option('table.decimal')} is {self.decimal!r}; give '.' or ','.")
+        if self.thousands not in (None, ",", ".", " ", "'"):
+            raise BadInput(f"""{option("table.thousands")} is {self.thousands!r}; give ',', '.', ' ' or "'".""")
+        if self.thousands is not None and self.thousands == self.decimal:
+            both = f"{option('table.decimal')} and {option('table.thousands')}"
+            raise BadInput(f"{both} are both {self.decimal!r}; give two different marks.")
+        if self.thousands in (" ", "'") and self.decimal is None:
+            raise BadInput(f"{option('table.thousands')} is {self.thousands!r}; give {option('table.decimal')}, too.")
 
 
 @dataclass(frozen=True)
@@ -104,9 +116,12 @@ class ImageOptions(_Checked):
     cache: bool = True  # keep the decoded pixels on disk, so that the next load is quick
     cache_dir: str | None = None  # None: FAIRWEIGHT_CACHE, otherwise the user's cache folder
     workers: int | None = None  # decoding threads; None: one per core, or one where images are small
+    max_megapixels: float = 50.0  # of an image; a larger one is not decoded
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.max_megapixels > 0:
+            raise BadInput(f"{option('image.max_megapixels')} is {self.max_megapixels}; give a number above 0.")
         if self.file_column is not None:
             object.__setattr__(self, "file_column", str(self.file_column))
         if not self.memory_gb > 0:
@@ -169,8 +184,11 @@ class Options(_Checked):
     corruptions: tuple[Corruption, ...] = ()
     corrupt_parts: tuple[Literal["train", "validation", "exemplar"], ...] = ("train",)  # test is never corrupted
     limit: int | None = None  # at most so many rows of each given part, stratified: for a quick look
+    max_file_gb: float = MAX_FILE_GB  # of a file, unpacked; a larger one is not read
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.limit is not None and self.limit < 1:
             raise BadInput(f"{option('limit')} is {self.limit}; give at least 1 row.")
+        if not self.max_file_gb > 0:
+            raise BadInput(f"{option('max_file_gb')} is {self.max_file_gb}; give a number above 0.")

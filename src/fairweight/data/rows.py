@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairweight.data.texts import Texts, threshold
+from fairweight.errors import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,4 +152,4 @@ def coded(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.0f}" if value.is_integer() else repr(float(value))
-    return str(value).strip()
+    return printable(str(value).strip())

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from fairweight import catalog
+from fairweight.data.files import is_there
 from fairweight.data.image.folder import class_folders, file_column, folder_parts, list_in, listed_files
 from fairweight.data.image.parquet import holds_images, parquet_rows, shards
 from fairweight.data.options import Exemplar, GroupOptions, ImageOptions, Options, Split
 from fairweight.data.rows import Rows
 from fairweight.data.table.read import check_frame, is_table, read_frame, table_files
 from fairweight.data.texts import listing
-from fairweight.errors import BadInput, MissingColumn, MissingData, option
+from fairweight.errors import BadInput, MissingColumn, MissingData, option, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,11 +105,11 @@ def _from_path(source: str, request: Request) -> Found:
     image = request.options.image or ImageOptions()
     notes: list[str] = []
     path = Path(source)
-    if not path.exists() and not any(mark in source for mark in "*?["):
+    if not is_there(path) and not any(mark in source for mark in "*?["):
         close = difflib.get_close_matches(source, catalog.names(SETS), n=1)
         hint = f"did you mean {close[0]!r}" if close else f"named sets are {', '.join(catalog.names(SETS))}"
         raise MissingData(f"there is no file or folder {source!r}; check the path, or {hint}.")
-    if not path.is_dir():
+    if not (is_there(path) and path.is_dir()):
         parts = {"train": _file_rows(table_files(source), request, image, notes)}
     elif (listed := list_in(path)) is not None:
         parts = {"train": _file_rows([listed], request, image, notes)}
@@ -118,7 +119,7 @@ def _from_path(source: str, request: Request) -> Found:
         parts = {name: _file_rows(files, request, image, notes) for name, files in found.items()}
     else:
         parts = {name: class_folders(sub, image) for name, sub in folder_parts(path).items()}
-    return _found(path.name, parts, request, notes, image)
+    return _found(printable(path.name), parts, request, notes, image)
 
 
 def _file_rows(paths: Sequence[Path], request: Request, image: ImageOptions, notes: list[str]) -> Rows:
@@ -146,13 +147,13 @@ def _with_own_files(found: Found, request: Request) -> Found:
     parts, notes = dict(found.parts), list(found.notes)
     for name, file in files.items():
         path = Path(file)
-        if path.is_dir():
+        if is_there(path) and path.is_dir():
             parts[name] = class_folders(path, found.image)
-        elif path.exists() and not is_table(path) and request.options.table.delimiter is None:
+        elif is_there(path) and not is_table(path) and request.options.table.delimiter is None:
             raise BadInput(f"the {name} rows are to come from {file!r}, which is not a table or a folder of images.")
         else:
             parts[name] = _file_rows(table_files(file), request, found.image, notes)
         if (parts[name].pixels is None) != (parts["train"].pixels is None):
             raise BadInput(f"the {name} rows of {file!r} are of another kind than the train rows; give both alike.")
-        notes.append(f"{name.capitalize()} rows come from {path.name}.")
+        notes.append(f"{name.capitalize()} rows come from {printable(path.name)}.")
     return replace(found, parts=parts, notes=tuple(notes))

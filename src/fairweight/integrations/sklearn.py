@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
 from fairweight.data import Dataset, Exemplar
 from fairweight.errors import BadInput
 from fairweight.integrations._estimator_data import Array, Given, dataset_of
@@ -31,6 +32,21 @@ from fairweight.training.callbacks import Progress
 from fairweight.training.history import Dynamics
 from fairweight.training.predict import logits
 from fairweight.types import Batch, Cells
+
+# scikit-learn makes an estimator with anything and checks it when it is fitted.
+_CONSTRAINTS: Mapping[str, Constraint] = {
+    "lr": above(0),
+    "weight_decay": between(0),
+    "epochs": either(whole(1)),
+    "batch_size": either(whole(1)),
+    "per_cell": either(whole(1)),
+    "exemplar_size": either(whole(1)),
+    "exemplar_inside": FLAG,
+    "exemplar_fraction": either(above(0, 1)),
+    "validation_fraction": between(0, 1, below=True),
+    "patience": either(whole(0)),
+    "standardize": FLAG,
+}
 
 
 class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -116,6 +132,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Without sensitive_features the label stands for the group. A missing entry means that the group is not known.
         exemplar: a trusted set of its own, (X, y) or (X, y, sensitive_features); without it, part of the samples.
         """
+        check(type(self).__name__, self.get_params(deep=False), _CONSTRAINTS)
         self._table = self.standardize and hasattr(X, "iloc") and hasattr(X, "columns")
         X, y = self._checked(X, y)
         check_classification_targets(y)
@@ -176,8 +193,6 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Fields of a Spec that the user has set."""
         if self.hidden is not None and (not isinstance(self.hidden, Iterable) or min(self.hidden, default=1) < 1):
             raise BadInput(f"hidden={self.hidden!r}: give the layers' widths, each from 1, such as (64, 64).")
-        if self.patience is not None and self.patience < 0:
-            raise BadInput(f"patience={self.patience}: give a number of epochs from 1, or 0 to never stop early.")
         names = ("optimizer", "lr", "weight_decay", "epochs", "batch_size", "per_cell")
         asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         objective = {} if self.objective is None else {"objective": self.objective}
@@ -242,8 +257,6 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _exemplar(self, train: Given) -> Exemplar:
         if self.exemplar_fraction is None:
             return Exemplar(size=self.exemplar_size, inside=self.exemplar_inside)
-        if not 0 < self.exemplar_fraction <= 1:
-            raise BadInput(f"exemplar_fraction={self.exemplar_fraction}: give a share above 0 and at most 1.")
         warnings.warn("exemplar_fraction will go; give exemplar_size, exemplars of each cell.", FutureWarning, 3)
         counts = Cells.of(train.labels, train.group_codes).counts
         even = round(self.exemplar_fraction * len(train.labels) / len(counts))

@@ -7,13 +7,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput
+from fairweight.constraints import between, constrained, whole
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import By, Through
 from fairweight.methods._strata import StratumWeights
 from fairweight.types import Loss
 
 
+@constrained(num_samples=whole(1), beta=between(0, 1))
 class ClassBalanced(StratumWeights):
     """Weighs each class by the inverse of its effective number of samples, (1 − β^n) / (1 − β).
 
@@ -33,8 +34,6 @@ class ClassBalanced(StratumWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, by=by, through=through, loss=loss)
-        if not 0 <= beta <= 1:
-            raise BadInput(f"ClassBalanced(beta={beta}): give a number from 0 (all alike) to 1 (inverse frequency).")
         self.beta = beta
 
     def rule(self, sizes: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, MissingExemplar, UnknownName
+from fairweight.constraints import between, constrained, either, one_of, whole
+from fairweight.errors import MissingExemplar
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
 from fairweight.methods._cells import Through, check_within, count_cells, look_up
@@ -15,6 +16,7 @@ from fairweight.methods._fixed_weights import KnownWeights
 from fairweight.types import Batch, Loss, Samples
 
 
+@constrained(num_samples=whole(1), tau=either(between(0)), measured_on=one_of("exemplar", "train"))
 class ClassDifficulty(KnownWeights):
     """Weighs each class by (1 − its accuracy)^τ, measured after every epoch (CDB-W); all alike in the first.
 
@@ -36,10 +38,6 @@ class ClassDifficulty(KnownWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        if measured_on not in ("exemplar", "train"):
-            raise UnknownName(f"ClassDifficulty(measured_on={measured_on!r}): choose 'exemplar' or 'train'.")
-        if tau is not None and tau < 0:
-            raise BadInput(f"ClassDifficulty(tau={tau}): give 0 (all alike) or more, or None.")
         self.tau = tau
         self.measured_on = measured_on
         self.needs = frozenset({"exemplar set"}) if measured_on == "exemplar" else frozenset()

@@ -6,12 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput
+from fairweight.constraints import FLAG, between, constrained, whole
 from fairweight.metagradient.passes import ForwardPass, classification_loss, in_full
 from fairweight.methods import Reweighter, shares
 from fairweight.types import Batch, Loss, Weighing
 
 
+@constrained(num_samples=whole(1), gamma=between(0), normalised=FLAG)
 class Focal(Reweighter):
     """Multiplies each loss by (1 − p)^γ, p the probability of the true label: what is easy counts less.
 
@@ -31,8 +32,6 @@ class Focal(Reweighter):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, loss=loss)
-        if gamma < 0:
-            raise BadInput(f"Focal(gamma={gamma}): give 0 (plain training) or more.")
         self.gamma = gamma
         self.normalised = normalised
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairweight.constraints import FLAG, Kind, constrained, either, one_of, whole
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.fast.traced import Backend, TracedSteps
 from fairweight.metagradient import (
@@ -40,6 +41,15 @@ from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 _log = logging.getLogger("fairweight")
 
 
+@constrained(
+    num_samples=whole(1),
+    look_ahead=either(Kind((LookAhead,), "a LookAhead")),
+    score_step=either(Kind((ScoreStep,), "an AdaptiveStep or a PlainStep")),
+    tie=one_of(None, "label", "group", "cell"),
+    own=FLAG,
+    agreement_every=whole(0),
+    every=whole(1),
+)
 class FORML(ExemplarMethod):
     """Learns one score per training sample from the gradient of an objective on the exemplar set.
 
@@ -80,8 +90,6 @@ class FORML(ExemplarMethod):
         )
         if not own and tie is None:
             raise BadInput("own=False leaves no score to learn without a tie; give tie='label' or tie='group'.")
-        if every < 1:
-            raise BadInput(f"every={every}: scores move at every step (1), every second (2), and so on.")
         if score_step is not None and score_step.heeds and agreement_every < 1:
             raise BadInput("A score step that heeds agreement needs looks at it; give agreement_every=100 or so.")
         if tie in ("group", "cell"):
@@ -252,6 +260,9 @@ class FORML(ExemplarMethod):
                 f"The saved scores are of {len(state.get('own', ()))} samples and this FORML is for "
                 f"{self.num_samples}: resume with the training set of that run, or start a new one."
             )
+        saved = [state["own"], *([state["ties"]["scores"]] if "scores" in state.get("ties", {}) else [])]
+        if not all(bool(torch.as_tensor(scores).isfinite().all()) for scores in saved):
+            raise ScoresMismatch("The saved scores are not all finite numbers; take a checkpoint from before that.")
         here = self.state_dict()
         for key, same in (
             ("form", here["form"] == state["form"]),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairweight.constraints import constrained, whole
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import Through
@@ -18,6 +19,7 @@ from fairweight.types import Batch, Loss, Samples
 _log = logging.getLogger("fairweight")
 
 
+@constrained(num_samples=whole(1))
 class Given(KnownWeights):
     """Weighs each sample by a number that is given, such as what another run learned, and learns nothing itself.
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, MissingGroups, NotBegun, UnknownName, option
+from fairweight.constraints import FLAG, above, between, constrained, one_of, whole
+from fairweight.errors import MissingGroups, NotBegun, option
 from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.methods import Reweighter
 from fairweight.methods._cells import By, check_by, check_within, count_cells, grown, look_up
@@ -16,6 +17,9 @@ from fairweight.methods.proportion import proportion_weights
 from fairweight.types import Batch, Loss, Samples, Weighing
 
 
+@constrained(
+    num_samples=whole(1), rate=above(0), adjustment=between(0), normalised=FLAG, draws=one_of("shuffled", "balanced")
+)
 class GroupDRO(Reweighter):
     """Moves weight to the group with the larger loss: q_g ← q_g exp(η L_g) at every step, loss Σ q_g L_g.
 
@@ -42,12 +46,6 @@ class GroupDRO(Reweighter):
     ) -> None:
         super().__init__(model, num_samples, loss=loss)
         check_by(type(self).__name__, by)
-        if not rate > 0 or adjustment < 0:
-            raise BadInput(
-                f"GroupDRO(rate={rate}, adjustment={adjustment}): rate must be positive, adjustment 0 or more."
-            )
-        if draws not in ("shuffled", "balanced"):
-            raise UnknownName(f"GroupDRO(draws={draws!r}): choose 'shuffled' or 'balanced'.")
         self.by, self.rate, self.adjustment, self.normalised, self.draws = by, rate, adjustment, normalised, draws
         self.needs = frozenset() if by == "label" else frozenset({"train groups"})
         self.device = device_of(model)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, RowsOutOfRange, ScoresMismatch
+from fairweight.constraints import above, constrained, whole
+from fairweight.errors import RowsOutOfRange, ScoresMismatch
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
 from fairweight.methods._cells import Through
@@ -16,6 +17,7 @@ from fairweight.methods._fixed_weights import KnownWeights, rows_of
 from fairweight.types import Batch, Loss
 
 
+@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0))
 class JTT(KnownWeights):
     """Trains plainly for some epochs, then weighs up what the model still gets wrong.
 
@@ -38,10 +40,6 @@ class JTT(KnownWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        if identify_epochs < 1:
-            raise BadInput(f"JTT(identify_epochs={identify_epochs}): train at least 1 epoch before taking the errors.")
-        if not upweight > 0:
-            raise BadInput(f"JTT(upweight={upweight}): give a positive number, more than 1 to weigh errors up.")
         self.identify_epochs = identify_epochs
         self.upweight = upweight
         self.given = errors is not None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from fairweight.constraints import constrained, whole
 from fairweight.metagradient import ForwardPass, classification_loss, exemplar_point, pull
 from fairweight.methods import ExemplarMethod, shares
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 
 
+@constrained(num_samples=whole(1))
 class L2RW(ExemplarMethod):
     """Weighs each batch afresh by how far each sample's gradient descends the objective: the pull, rectified.
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, UnknownName, option
+from fairweight.constraints import FLAG, above, constrained, one_of, whole
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
 from fairweight.methods._cells import Through, check_within, count_cells, grown, look_up
@@ -17,6 +18,9 @@ from fairweight.methods._violation import BY_GROUP, Constraint, check_constraint
 from fairweight.types import Batch, Loss, Samples
 
 
+@constrained(
+    num_samples=whole(1), positive=whole(0), measured_on=one_of("train", "exemplar"), rate=above(0), online=FLAG
+)
 class LabelBias(KnownWeights):
     """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
 
@@ -46,10 +50,6 @@ class LabelBias(KnownWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        if measured_on not in ("train", "exemplar"):
-            raise UnknownName(f"LabelBias(measured_on={measured_on!r}): choose 'train' or 'exemplar'.")
-        if not rate > 0:
-            raise BadInput(f"LabelBias(rate={rate}): give a positive number; the paper's is 1.")
         self.target = check_constraint("LabelBias", constraint, target, positive)
         self.constraint = constraint
         self.positive, self.measured_on, self.rate, self.online = positive, measured_on, rate, online

@@ -7,11 +7,13 @@ from typing import Literal
 
 import torch
 
+from fairweight.constraints import FLAG, above, constrained, either, one_of
 from fairweight.errors import BadInput
 from fairweight.metagradient.passes import Parameters
 from fairweight.metagradient.solve import Rates
 
 
+@constrained(lr=either(above(0)), reverse=FLAG, statistics=one_of("batch", "running"))
 @dataclass(frozen=True)
 class LookAhead:
     """The virtual step θ → θ̃: bare gradient descent.
@@ -23,12 +25,6 @@ class LookAhead:
     lr: float | None = None
     reverse: bool = False
     statistics: Literal["batch", "running"] = "batch"
-
-    def __post_init__(self) -> None:
-        if self.lr is not None and not self.lr > 0:
-            raise BadInput(f"LookAhead(lr={self.lr}): give a positive rate, or None for the optimizer's own.")
-        if self.statistics not in ("batch", "running"):
-            raise BadInput(f"LookAhead(statistics={self.statistics!r}): choose 'batch' or 'running'.")
 
     def rates(self, parameters: Parameters, optimizer: torch.optim.Optimizer) -> Rates:
         """The virtual step's rate of every parameter that the optimizer moves."""

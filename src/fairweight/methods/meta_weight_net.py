@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from fairweight.constraints import FLAG, SEED, Kind, above, between, constrained, either, whole
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metagradient import ForwardPass, Solution, WeightForm, classification_loss, solve
 from fairweight.metagradient.passes import trainable, unwrap
@@ -17,6 +18,16 @@ from fairweight.methods.look_ahead import LookAhead
 from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 
 
+@constrained(
+    num_samples=whole(1),
+    look_ahead=Kind((LookAhead,), "a LookAhead"),
+    hidden=whole(1),
+    normalised=FLAG,
+    detached=FLAG,
+    net_lr=above(0),
+    net_decay=either(between(0)),
+    seed=either(SEED),
+)
 class MetaWeightNet(ExemplarMethod):
     """Learns a small net from a sample's loss to its weight, by the gradient of an objective on the exemplar set.
 
@@ -47,8 +58,6 @@ class MetaWeightNet(ExemplarMethod):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, objective, gradient, loss=loss)
-        if hidden < 1 or not net_lr > 0:
-            raise BadInput(f"MetaWeightNet(hidden={hidden}, net_lr={net_lr}): both must be positive.")
         self.look_ahead = look_ahead
         self.form: _LossNet = _LossNet(hidden, normalised, detached)
         parameter = next(iter(trainable(unwrap(model)).values()))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from fairweight.constraints import SEED, constrained, either, whole
 from fairweight.errors import BadInput, NotBegun, ScoresMismatch, UnknownName
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._autoencoder import autoencode
@@ -19,6 +20,7 @@ from fairweight.types import Batch, Loss, Samples
 _log = logging.getLogger("fairweight")
 
 
+@constrained(num_samples=whole(1), dimension=whole(1), embedding_steps=whole(1), seed=either(SEED))
 class MOEW(KnownWeights):
     """Weighs each sample by σ(α·z), z its one-hot label or an embedding of (x, y), for one α in a run.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from fairweight.constraints import constrained, whole
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import By, Through
 from fairweight.methods._strata import StratumWeights
 from fairweight.types import Loss
 
 
+@constrained(num_samples=whole(1))
 class Proportion(StratumWeights):
     """Weighs each sample by the inverse size of its group, class or cell: over the training set each counts alike.
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, UnknownName
+from fairweight.constraints import SEED, constrained, either, one_of, whole
+from fairweight.errors import BadInput
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import Through
 from fairweight.methods._fixed_weights import KnownWeights
@@ -17,6 +18,7 @@ from fairweight.types import Batch, Loss
 Kind = Literal["fixed", "redrawn", "uniform"]
 
 
+@constrained(num_samples=whole(1), kind=one_of("fixed", "redrawn", "uniform"), seed=either(SEED))
 class Random(KnownWeights):
     """Weighs samples by chance: what any gain must be compared with.
 
@@ -38,8 +40,6 @@ class Random(KnownWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        if kind not in ("fixed", "redrawn", "uniform"):
-            raise UnknownName(f"Random(kind={kind!r}): choose 'fixed', 'redrawn' or 'uniform'.")
         if kind == "redrawn" and through == "sampling":
             raise BadInput("Random(kind='redrawn') has no weights to draw rows by; use kind='fixed' or through='loss'.")
         self.kind = kind

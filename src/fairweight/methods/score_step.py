@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput
+from fairweight.constraints import FLAG, above, between, constrained
 
 LOOKS = 0.9  # of what was heard of agreement before, per look
 
@@ -45,6 +45,7 @@ class ScoreStep:
         """Put the memory back."""
 
 
+@constrained(scale=between(0), reverse=FLAG)
 @dataclass
 class PlainStep(ScoreStep):
     """The paper's: w ← w − scale · lr · gradient; reverse: plus."""
@@ -60,6 +61,14 @@ class PlainStep(ScoreStep):
         return PlainStep(self.scale, self.reverse)
 
 
+@constrained(
+    rate=above(0),
+    fall=above(0),
+    rise=above(0),
+    slowing=between(0),
+    memory=between(0, 1, below=True),
+    heed=between(0),
+)
 class AdaptiveStep(ScoreStep):
     """Scale-free: the gradient per unit of weight over its running magnitude, times rate; scores stay within bounds.
 
@@ -82,11 +91,6 @@ class AdaptiveStep(ScoreStep):
         memory: float = 0.99,
         heed: float = 0.0,
     ) -> None:
-        if not rate > 0 or not fall > 0 or not rise > 0 or not 0 <= memory < 1 or not slowing >= 0 or not heed >= 0:
-            raise BadInput(
-                f"AdaptiveStep(rate={rate}, fall={fall}, rise={rise}, slowing={slowing}, memory={memory}, heed={heed}):"
-                " rate, fall and rise must be positive, slowing and heed 0 or more, memory from 0 to below 1."
-            )
         self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed = rate, fall, rise, slowing, memory, heed
         self._running: Tensor | None = None  # [2]: decayed sums of the mean square and of 1
         self._heard: Tensor | None = None  # [2]: decayed sums of the agreements and of 1

@@ -187,6 +187,8 @@ def _label_columns(labels: object, predictions: object, names: Names | None) -> 
         codes, values = factorise(array, what)
         if absent := int((codes < 0).sum()):
             raise BadInput(f"{absent} of {len(codes)} {what} are missing; drop or fill them first.")
+        if bad := [value for value in values if isinstance(value, int) and value < 0 and set(values) - {-1, 1}]:
+            raise BadInput(f"{what} holds {bad[0]}, which is no class; drop those samples, or number classes from 0.")
         columns.append((codes, values))
     (truth, known), (said, claimed) = columns
     if len(truth) != len(said):

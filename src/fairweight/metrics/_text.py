@@ -84,7 +84,7 @@ def _notes(table: GroupTable) -> list[str]:
     if not math.isnan(floor.value):
         notes.append(f"Equal groups of these sizes would show a TPRD of {floor} by sampling alone.")
     if table.n_missing:
-        notes.append(f"{table.n_missing} samples are left out: their group is missing.")
+        notes.append(f"{table.n_missing} samples are left out: their group is missing or not known.")
     if not table.by_label and not table.has_cells:
         notes.append(f"Positive label: {_shortened(name_of(table.targets[0]))}.")
     trials = table.numbers["tpr"].trials.T.ravel().tolist()

@@ -11,6 +11,7 @@ from typing import Any, Literal, TextIO
 import torch
 from torch import Tensor
 
+from fairweight.constraints import constrained, one_of, whole
 from fairweight.errors import UnknownName
 from fairweight.types import StepRecord
 
@@ -104,12 +105,11 @@ def _line(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
+@constrained(patience=whole(1), mode=one_of("min", "max", "auto"))
 class EarlyStopping(Observer):
     """Stops when a validation metric has not improved for `patience` epochs, and keeps the best epoch's model."""
 
     def __init__(self, metric: str = "loss", patience: int = 10, mode: Literal["min", "max", "auto"] = "auto") -> None:
-        if mode not in ("min", "max", "auto"):
-            raise UnknownName(f"EarlyStopping(mode={mode!r}): choose 'min', 'max' or 'auto'.")
         self.metric, self.patience = metric, patience
         self.largest = mode == "max" or (mode == "auto" and "accuracy" in metric)
         self.best: float | None = None

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from fairweight.constraints import FLAG, SEED, constrained, either, whole
 from fairweight.errors import BadInput
 from fairweight.metagradient.passes import RandomState
 from fairweight.methods import Reweighter
@@ -22,6 +23,13 @@ from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.types import RunRecord, Samples
 
 
+@constrained(
+    epochs=whole(1),
+    resume=FLAG,
+    batch_size=either(whole(1)),
+    per_cell=either(whole(1)),
+    seed=either(SEED),
+)
 def fit(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,

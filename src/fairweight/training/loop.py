@@ -217,6 +217,9 @@ class Training:
         bad = self.sums.bad_step()
         if bad is not None:
             raise self._not_finite(bad, "The loss is not finite. Lower the learning rate or clip the gradient.")
+        if not self._finite():
+            what = "The model is not finite after this step's update. Lower the learning rate or clip the gradient."
+            raise self._not_finite(self.step - 1, what)
         self._share_buffers()
         summary = self._summary(epoch)
         self.history.append(summary)
@@ -239,6 +242,11 @@ class Training:
                 self.log.add("warning", self.step, text=warning)
             self._logged_warnings = len(self.watch.warnings)
         self._save()
+
+    def _finite(self) -> bool:
+        """True if every parameter is a number: the update of an epoch's last step shows in no loss of it."""
+        learned = [p.detach() for p in unwrap(self.model).parameters() if p.requires_grad and p.is_floating_point()]
+        return not learned or bool(torch.stack([p.isfinite().all() for p in learned]).all())
 
     def _summary(self, epoch: int) -> dict[str, Any]:
         summary = {"epoch": epoch, "lr": current_lr(self.optimizer), **self.sums.summary()}

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from fairweight.errors import BadInput
+from fairweight.constraints import FLAG, SEED, Kind, above, between, constrained, either, whole
 
 # Changes inputs at random: (inputs, generator) -> inputs.
 Augment: TypeAlias = Callable[[Any, torch.Generator], Any]
@@ -24,6 +24,20 @@ class Scheduler(Protocol):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
+@constrained(
+    batch_size=whole(1),
+    per_cell=whole(1),
+    exemplar_batch=whole(0),
+    augment_exemplars=FLAG,
+    seed=SEED,
+    drop_last=FLAG,
+    clip_norm=either(above(0)),
+    accumulate=whole(1),
+    autocast=either(Kind((torch.dtype,), "a torch dtype such as torch.bfloat16")),
+    capture=FLAG,
+    compile=FLAG,
+    checkpoint_every=between(0),
+)
 @dataclass(frozen=True)
 class FitOptions:
     """How a run is carried out; what it learns from is given to fit itself.
@@ -48,9 +62,3 @@ class FitOptions:
     capture: bool = True
     compile: bool = False
     checkpoint_every: float = 30.0
-
-    def __post_init__(self) -> None:
-        if self.accumulate < 1 or self.batch_size < 1:
-            raise BadInput("batch_size and accumulate must be at least 1.")
-        if self.exemplar_batch < 0:
-            raise BadInput(f"exemplar_batch={self.exemplar_batch}; give a number of exemplars, or 0.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from fairweight.data.files import open_regular
 from fairweight.data.image.normalize import Pixels
-from fairweight.errors import BadInput, UnreadableImage, option
+from fairweight.errors import BadInput, MissingData, UnreadableFile, UnreadableImage, option
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 Allocate: TypeAlias = Callable[[tuple[int, int, int, int]], Pixels]  # memory of a shape [N, C, H, W]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 _STARTS = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"RIFF": "WEBP", b"GIF8": "GIF", b"BM": "BMP"}
+# Those that the suffixes name; Pillow knows others, and hands EPS to another program.
+_FORMATS = ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"]
+_BYTES_PER_PIXEL = 8  # no usual encoding takes more
 _GREY = frozenset({"1", "L", "LA"})
 DROP = f"leave such images out with {option('image.unreadable', 'drop')}"
 _COLOUR = frozenset({"P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"})
@@ -57,6 +62,10 @@ class Picture:
     name: str
 
 
+# What Pillow's readers of headers raise besides, where a file is damaged in an odd place.
+_ODD = (struct.error, KeyError, IndexError, TypeError, OverflowError, ZeroDivisionError, NotImplementedError)
+
+
 class _MixedError(Exception):
     """Grey and coloured images in one set."""
 
@@ -68,6 +77,7 @@ class Decoder:
     form: Form
     workers: int | None = None  # threads; None: one per core, or one where images are small
     drop: bool = False  # whether images that cannot be decoded are left out or refused
+    max_megapixels: float = 50.0  # a larger image is not decoded
     deep: set[str] = field(
         default_factory=set
     )  # names of the images that had 16 bits per pixel; their upper 8 are read
@@ -76,16 +86,18 @@ class Decoder:
         from PIL import Image, ImageOps
 
         try:
-            with _open_image(picture.content) as image:
+            with _open_image(picture, self.max_megapixels) as image:
                 image.load()
                 turned = ImageOps.exif_transpose(image)
                 # Pillow has the 16 bits of these formats in integers of 32, over the same range.
                 has_16_bits = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
-        except FileNotFoundError as error:
+        except MissingData as error:
             raise UnreadableImage(absent(picture.name)) from error
-        except PermissionError as error:
-            raise UnreadableImage(f"{picture.name} may not be read by this user; change its permissions.") from error
-        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        except UnreadableFile as error:
+            raise UnreadableImage(error.sentence.marked) from error
+        except UnreadableImage:
+            raise
+        except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError, *_ODD) as error:
             raise UnreadableImage(f"{picture.name} cannot be decoded; replace it, or {DROP}.") from error
         if has_16_bits:
             turned = Image.fromarray((np.asarray(turned).astype(np.uint16) >> 8).astype(np.uint8))
@@ -158,13 +170,33 @@ def absent(name: str) -> str:
     return f"there is no image {name}; check the list of files and its folder, or {DROP}."
 
 
-def _open_image(source: bytes | Path) -> Image.Image:
+def _open_image(picture: Picture, max_megapixels: float) -> Image.Image:
+    """Open an image of a known format and of a size that may be decoded; its pixels are not read yet."""
     from PIL import Image
 
-    content = source if isinstance(source, bytes) else source.read_bytes()
+    most = max_megapixels * 1e6
+    content = picture.content
+    if not isinstance(content, bytes):
+        with open_regular(content) as file:
+            content = file.read(int(min(most * _BYTES_PER_PIXEL, 2**62)) + 1)
+    if len(content) > most * _BYTES_PER_PIXEL:
+        raise _too_large(picture.name, max_megapixels)
     # Told its format by the first bytes, Pillow need not try them all.
-    formats = next(([name] for start, name in _STARTS.items() if content.startswith(start)), None)
-    return Image.open(io.BytesIO(content), formats=formats)
+    formats = next(([name] for start, name in _STARTS.items() if content.startswith(start)), _FORMATS)
+    try:
+        image = Image.open(io.BytesIO(content), formats=formats)
+    except Image.DecompressionBombError as error:
+        if max_megapixels < 2e-6 * (Image.MAX_IMAGE_PIXELS or 0):
+            raise _too_large(picture.name, max_megapixels) from error
+        raise UnreadableImage(f"{picture.name} is larger than Pillow opens; make it smaller, or {DROP}.") from error
+    if image.width * image.height > most:
+        raise _too_large(picture.name, max_megapixels)
+    return image
+
+
+def _too_large(name: str, max_megapixels: float) -> UnreadableImage:
+    limit = f"{max_megapixels:g} megapixels"
+    return UnreadableImage(f"{name} has more than {limit}; raise {option('image.max_megapixels')}, or {DROP}.")
 
 
 def _bring(image: Image.Image, form: Form, name: str) -> Image.Image:

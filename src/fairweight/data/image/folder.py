@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairweight.data.files import file_digest
+from fairweight.data.files import file_digest, is_there
 from fairweight.data.image.decode import DROP, SUFFIXES, Picture, absent
 from fairweight.data.image.parquet import parquet_rows
 from fairweight.data.image.pixels import EncodedPixels
@@ -17,7 +17,15 @@ from fairweight.data.parts import PART_NAMES
 from fairweight.data.rows import Rows, as_texts
 from fairweight.data.table.read import PARQUET, read_frame
 from fairweight.data.texts import listing
-from fairweight.errors import MissingColumn, MissingData, UnreadableFile, UnreadableImage, option
+from fairweight.errors import (
+    FairweightError,
+    MissingColumn,
+    MissingData,
+    UnreadableFile,
+    UnreadableImage,
+    option,
+    printable,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +40,7 @@ def files_rows(
     """Make rows of image files."""
     import pandas as pd
 
-    version = [f"{path.absolute()} {_state(path, options.unreadable == 'drop')}" for path in paths]
+    version = [f"{printable(str(path.absolute()))} {_state(path, options.unreadable == 'drop')}" for path in paths]
 
     def content() -> list[str]:
         # Names and sizes are not enough: uncompressed images have one size, whatever they show.
@@ -40,26 +48,26 @@ def files_rows(
         for path in paths:
             try:
                 found.update(file_digest(path).encode())
-            except OSError:
+            except (OSError, FairweightError):
                 found.update(b"unreadable")  # decoding says so, or drops it
-        return [*(os.path.relpath(path, root) for path in paths), found.hexdigest()]
+        return [*(printable(os.path.relpath(path, root)) for path in paths), found.hexdigest()]
 
     def pictures() -> list[Picture]:
-        return [Picture(path, str(path)) for path in paths]
+        return [Picture(path, printable(str(path))) for path in paths]
 
     return Rows(pd.DataFrame(columns), EncodedPixels(len(paths), pictures, version, content, options))
 
 
 def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> Rows:
     """Read the images of a path, labelled or not; text: how a list of files is written."""
-    if not path.exists():
+    if not is_there(path):
         raise MissingData(f"there is no file or folder {str(path)!r}; check the path.")
     if path.suffix.lower() in PARQUET:
         return parquet_rows([path], options)
     listed = list_in(path) if path.is_dir() else path
     loose = _listed(path) if listed is None else [path]
     if images := [entry for entry in loose if entry.suffix.lower() in SUFFIXES]:
-        return files_rows(images, images[0].parent, {"file": [image.name for image in images]}, options)
+        return files_rows(images, images[0].parent, {"file": [printable(image.name) for image in images]}, options)
     if listed is None:
         return class_folders(path, options)
     frame, more = read_frame([listed], text)
@@ -87,7 +95,7 @@ def class_folders(folder: Path, options: ImageOptions) -> Rows:
             continue
         images = sorted(path for path in sub.rglob("*") if path.suffix.lower() in SUFFIXES)
         paths += images
-        labels += [sub.name] * len(images)
+        labels += [printable(sub.name)] * len(images)
     if not paths:
         loose = sum(path.suffix.lower() in SUFFIXES for path in _listed(folder))
         raise UnreadableFile(
@@ -96,7 +104,7 @@ def class_folders(folder: Path, options: ImageOptions) -> Rows:
             if loose
             else f"{folder} holds no images; give a folder with a subfolder per class, or a table."
         )
-    files = [str(path.relative_to(folder)) for path in paths]
+    files = [printable(str(path.relative_to(folder))) for path in paths]
     return files_rows(paths, folder, {"label": labels, "file": files}, options)
 
 

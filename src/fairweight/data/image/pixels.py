@@ -76,7 +76,9 @@ class EncodedPixels(PixelSource):
 
     def __post_init__(self) -> None:
         self._form = Form.of(self.options.size, self.options.crop, self.options.channels)
-        self._decoder = Decoder(self._form, self.options.workers, self.options.unreadable == "drop")
+        self._decoder = Decoder(
+            self._form, self.options.workers, self.options.unreadable == "drop", self.options.max_megapixels
+        )
         self._folder = cache.cache_folder(self.options.cache_dir)
         self._key = cache.key_of(self.version, [asdict(self._form), self.options.unreadable])
         self._held: tuple[Pixels, list[int]] | None = None  # where there is no cache

@@ -61,7 +61,8 @@ class ImagePreprocessing:
         known = (file_column,) if file_column is not None else FILE_COLUMNS
         files = next((rows.texts(name) for name in rows.names() if name in known or name.lower() in known), None)
         labels, groups = self.meaning.labels(rows), self.meaning.groups(rows)
-        return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files)
+        notes += self.meaning.unknown_groups(rows)
+        return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files, rows)
 
     def input_module(self) -> nn.Module:
         """Make what a model puts before its first layer: uint8 to normalised floats, on the device."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairweight.data.files import read_bytes
+from fairweight.data.files import read_bytes, read_text
 from fairweight.data.image.normalize import Pixels
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
@@ -28,6 +28,9 @@ _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode"),
 }  # fmt: skip
+
+
+_TOO_MUCH = (MemoryError, OverflowError, RecursionError)
 
 
 class CifarSet(ImageSet):
@@ -64,13 +67,24 @@ def _rows(batches: Sequence[tuple[Pixels, dict[str, list[int]]]], names: Mapping
 def _names_beside(folder: Path) -> dict[str, list[str]]:
     """Read class names from the files that lie beside the images, where they do."""
     names = {
-        column: (folder / file).read_text(encoding="utf-8").split()
-        for column, file in _NAME_FILES.items()
-        if (folder / file).is_file()
+        column: read_text(folder / file).split() for column, file in _NAME_FILES.items() if (folder / file).is_file()
     }
     if (folder / "labels.json").is_file():
-        found = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
-        names |= {f"{key}_label": value for key, value in found.items() if key in ("fine", "coarse")}
+        names |= _names_in(folder / "labels.json")
+    return names
+
+
+def _names_in(path: Path) -> dict[str, list[str]]:
+    wrong = UnreadableFile(f"{path} does not hold lists of names under 'fine' and 'coarse'; copy it again.")
+    try:
+        found = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise wrong from error
+    if not isinstance(found, dict):
+        raise wrong
+    names = {f"{key}_label": value for key, value in found.items() if key in ("fine", "coarse")}
+    if not all(isinstance(value, list) and all(isinstance(name, str) for name in value) for value in names.values()):
+        raise wrong
     return names
 
 
@@ -105,13 +119,15 @@ def read_pickle(path: Path) -> dict[str, Any]:
     """Read the dictionary in a CIFAR batch; anything but arrays, numbers, text and containers is refused."""
     try:
         found = _ArraysOnly(io.BytesIO(read_bytes(path)), encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, *_TOO_MUCH) as error:
         raise UnreadableFile(
             f"{path} is not a CIFAR batch that can be read safely ({error}); copy it again from the published archive."
         ) from error
     if not isinstance(found, dict):
         raise UnreadableFile(f"{path} is not a CIFAR batch; copy it again from the published archive.")
-    return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in found.items()}
+    return {
+        key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key): value for key, value in found.items()
+    }
 
 
 class _ArraysOnly(pickle.Unpickler):
@@ -122,7 +138,11 @@ class _ArraysOnly(pickle.Unpickler):
             raise pickle.UnpicklingError(f"it names {module}.{name}")
         if module == "_codecs":
             return _encode
-        return {"_reconstruct": _reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}[name]
+        return {"_reconstruct": _reconstruct, "ndarray": _ArrayName, "dtype": np.dtype}[name]
+
+
+class _ArrayName:
+    """Stands for numpy's array, which a file could otherwise make of any size."""
 
 
 def _encode(text: str, encoding: str) -> bytes:
@@ -134,6 +154,6 @@ def _encode(text: str, encoding: str) -> bytes:
 
 def _reconstruct(kind: Any, shape: Any, code: Any) -> Any:
     """Make an empty array, to be filled by the state that follows in the file."""
-    if kind is not np.ndarray:
-        raise pickle.UnpicklingError("it makes something that is no array")
+    if kind is not _ArrayName or shape != (0,):
+        raise pickle.UnpicklingError("it makes something that is no pickled array")
     return np.ndarray.__new__(np.ndarray, shape, code)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairweight.data.files import read_bytes
 from fairweight.data.rows import Rows
 from fairweight.data.sets._local_set import LocalSet
 from fairweight.data.source import Found, Request
@@ -43,11 +45,12 @@ def _read(folder: Path) -> dict[str, Rows] | None:
 def _frame(path: Path) -> pd.DataFrame:
     import pandas as pd
 
+    content = read_bytes(path)
     try:
         # adult.test begins with a remark ("|1x3 Cross validator") and ends its labels with a dot.
         frame = pd.read_csv(
-            path, header=None, names=list(_COLUMNS), comment="|", skipinitialspace=True, na_values=["?"], dtype=str,
-            index_col=False,
+            io.BytesIO(content), header=None, names=list(_COLUMNS), comment="|", skipinitialspace=True,
+            na_values=["?"], dtype=str, index_col=False,
         )  # fmt: skip
     except (pd.errors.ParserError, UnicodeDecodeError, pd.errors.EmptyDataError) as error:
         raise UnreadableFile(f"{path} is not the published file of UCI Adult; copy it again.") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairweight.data.files import read_text
 from fairweight.data.image.folder import files_rows
 from fairweight.data.options import Exemplar, ImageOptions
 from fairweight.data.rows import Rows
@@ -57,16 +59,14 @@ class Celeba(LocalSet):
         images, attributes, partition = (_anywhere(folder, name.rstrip("/")) for name in self.needs)
         if images is None or attributes is None or partition is None:
             return None
-        with attributes.open(encoding="utf-8") as file:
-            names = [file.readline() for _ in range(2)][1].split()
+        lists = [io.StringIO(read_text(path)) for path in (attributes, partition)]
+        names = [lists[0].readline() for _ in range(2)][1].split()
         if sorted(names) != sorted(ATTRIBUTES):
             raise UnreadableFile(f"{attributes} does not name the forty attributes in its second line; copy it again.")
         used = {"file", *wanted, names[-1]}  # the last one tells whether a line is whole
         try:
-            frame = pd.read_csv(
-                attributes, sep=r"\s+", skiprows=2, names=["file", *names], usecols=list(used), dtype=str
-            )
-            listed = pd.read_csv(partition, sep=r"\s+", names=["file", "part"], dtype=str)
+            frame = pd.read_csv(lists[0], sep=r"\s+", names=["file", *names], usecols=list(used), dtype=str)
+            listed = pd.read_csv(lists[1], sep=r"\s+", names=["file", "part"], dtype=str)
         except ValueError as error:  # pandas' errors of parsing are
             raise UnreadableFile(f"{attributes} or {partition} is not the published file; copy it again.") from error
         part_of = dict(zip(listed["file"], listed["part"].map(_PARTS), strict=True))

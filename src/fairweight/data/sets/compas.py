@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+from fairweight.data.files import read_bytes
 from fairweight.data.options import GroupOptions
 from fairweight.data.rows import Rows
 from fairweight.data.sets._local_set import LocalSet
@@ -39,8 +41,9 @@ def _read(folder: Path) -> tuple[Rows, str] | None:
     path = folder / _FILE
     if not path.is_file():
         return None
+    content = read_bytes(path)
     try:
-        frame = pd.read_csv(path, dtype=str)
+        frame = pd.read_csv(io.BytesIO(content), dtype=str)
         days = pd.to_numeric(frame["days_b_screening_arrest"])
         # ProPublica's filter: the charge belongs to this screening, the outcome is known, and it is no traffic offence.
         usual = (

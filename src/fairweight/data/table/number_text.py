@@ -1,4 +1,4 @@
-"""Numbers as people write them: 12.5%, $1,234.00, (0.5) for a negative, 1,234,567."""
+"""Numbers as people write them: 12.5%, $1,234.00, (0.5) for a negative, 1,234,567, 1.169,63."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ _GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
 _DECIMAL = re.compile(r"\d+,\d+")
 _DOTTED = re.compile(r"\d{1,3}(\.\d{3})+")  # of an amount, more likely thousands than a fraction
 _BRACKETS = "()"
+_MARKS = "marks:"
+_THOUSANDS = {",": "commas", ".": "dots", "_": "blanks", "'": "apostrophes"}
+_SPACED = re.compile("(?<=\\d)[ \u00a0\u2009\u202f](?=\\d{3})")
 
 
 class _Entry(NamedTuple):
@@ -48,6 +51,7 @@ def written_form(texts: Iterable[str]) -> str:
 
 def read_written(text: str, form: str) -> float:
     """Read a number of this form, NaN where it is none; an amount may lack its sign."""
+    text, form = in_english(text, marks_of(form)), without_marks(form)
     entry, mark = _apart(text), _mark(form)
     if entry is None or (entry.mark != mark and (entry.mark or mark == "%")):
         return float("nan")
@@ -60,12 +64,41 @@ def read_written(text: str, form: str) -> float:
 
 def in_words(form: str) -> str:
     """Say in words how numbers of this form are read."""
-    mark = _mark(form)
+    mark, marks = _mark(without_marks(form)), marks_of(form)
     said = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
     said += ["brackets as a minus sign"] if _BRACKETS in form else []
     said += ["the comma as a decimal point"] if "decimal" in form else []
     said += ["commas as marks of thousands"] if "thousands" in form else []
+    if marks:
+        said += [f"{marks[0]!r} as the decimal point, {_THOUSANDS[marks[1]]} as marks of thousands"]
     return ", ".join(said)
+
+
+def marks_of(form: str) -> str:
+    """The marks that a form was given for fractions and thousands, such as ",."; "" where it was given none."""
+    return next((word.removeprefix(_MARKS) for word in form.split() if word.startswith(_MARKS)), "")
+
+
+def without_marks(form: str) -> str:
+    """The form of such numbers once they are written in English."""
+    return " ".join(word for word in form.split() if not word.startswith(_MARKS))
+
+
+def with_marks(form: str, decimal: str, thousands: str) -> str:
+    """A form whose numbers have these marks."""
+    return f"{_MARKS}{decimal}{thousands.replace(' ', '_')} {form}".strip()
+
+
+def in_english(text: str, marks: str) -> str:
+    """Write a number with these marks as 1,234.5; "" where another mark stands in it."""
+    if not marks:
+        return text
+    decimal, thousands = marks[0], marks[1]
+    if thousands == "_":
+        text = _SPACED.sub("_", text)
+    if any(other in text for other in ".,'" if other not in marks):
+        return ""
+    return text.translate({ord(decimal): ".", ord(thousands): ","})
 
 
 def _mark(form: str) -> str:

@@ -16,6 +16,7 @@ from fairweight.data.options import TableOptions
 from fairweight.data.parts import Parts
 from fairweight.data.rows import Rows
 from fairweight.data.table.column import Column, fit_columns
+from fairweight.data.table.decimal_marks import settle_marks
 from fairweight.data.table.leaks import find_leaks
 from fairweight.data.table.read import check_frame, read_frame, table_files
 from fairweight.data.table.values import Seen
@@ -69,7 +70,8 @@ class TablePreprocessing:
         used = {column.name for column in self.columns}
         if extra := [name for name in rows.names() if name not in used | {self.meaning.label, *self.meaning.group}]:
             notes.append(f"Columns that the model does not use: {listing(extra)}.")
-        return New(inputs, self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes))
+        notes += self.meaning.unknown_groups(rows)
+        return New(inputs, self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes), rows=rows)
 
     def input_module(self) -> nn.Module:
         """Make what a model puts before its first layer: nothing, as the inputs are ready."""
@@ -102,6 +104,7 @@ def table_samples(
     seen = {str(name): Seen(frames["train"][name]) for name in frames["train"].columns}
     train = parts.marked["train"]
     never = list(exclude)
+    settle_marks(seen, options, never)
     if leaks := find_leaks(seen, train.labels, meaning.label_names, never):
         named = "; ".join(f"{name!r} ({how})" for name, how in leaks.items())
         done = "they were dropped" if options.drop_leaks else "drop them unless they are known when you predict"

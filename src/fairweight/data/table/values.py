@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairweight.data.rows import Codes, coded, factors
-from fairweight.data.table.number_text import read_written, written_form
+from fairweight.data.table.number_text import in_english, read_written, with_marks, written_form
 from fairweight.data.texts import canonical
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Seen:
 
     def __init__(self, values: pd.Series[Any]) -> None:
         self.values = values
+        self.marks = ""  # of fractions and thousands, such as ",.", where they are settled
 
     @cached_property
     def numbers(self) -> Numbers:
@@ -42,7 +43,10 @@ class Seen:
         """How numbers are written: "" for plainly, "decimal" or "thousands" commas, or a form of number_text."""
         if self.values.dtype.kind in "biufcmM":
             return ""
-        texts = [str(value) for value in self.factors[1]]
+        texts = self.texts
+        if self.marks and any(letter in text for text in texts for letter in self.marks.replace("_", " ")):
+            written = [in_english(text, self.marks) for text in texts]
+            return with_marks(written_form(written), *self.marks)
         if any(_DECORATED.search(text) for text in texts) and (form := written_form(texts)):
             return form
         with_comma = [text for text in texts if "," in text]
@@ -54,6 +58,11 @@ class Seen:
     @cached_property
     def factors(self) -> tuple[Codes, Any]:
         return factors(self.values)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The distinct entries as text, in the order of `factors`."""
+        return [str(value) for value in self.factors[1].tolist()]
 
     @cached_property
     def kind(self) -> tuple[str, str]:
@@ -68,9 +77,10 @@ class Seen:
         there = self.values.dropna()
         if isinstance(kind, pd.CategoricalDtype) or len(there) == 0:
             return "category", ""
-        codes, distinct = self.factors
-        infinite = np.array([str(value).strip().lower().lstrip("+-") in _INFINITE for value in distinct], dtype=bool)
-        spelled = int(np.isfinite(self.numbers).sum()) + int(np.append(infinite, False)[codes].sum())
+        finite = np.isfinite(self.numbers)
+        strange = self.factors[0][~finite]
+        infinite = {code for code in np.unique(strange).tolist() if code >= 0 and _is_infinite(self.texts[code])}
+        spelled = int(finite.sum()) + int(np.isin(strange, list(infinite)).sum())
         if spelled >= _MOST * len(there) and bool(np.isfinite(self.numbers).any()):
             return "number", self.number_form
         some = there.iloc[np.unique(np.linspace(0, len(there) - 1, 200).astype(int))]
@@ -79,6 +89,10 @@ class Seen:
         counts = {form: int(np.isfinite(days(there, form)).sum()) for form in DATE_FORMATS}
         best = max(counts, key=lambda form: counts[form])
         return ("date", best) if counts[best] >= _MOST * len(there) else ("category", "")
+
+
+def _is_infinite(text: str) -> bool:
+    return text.strip().lower().lstrip("+-") in _INFINITE
 
 
 def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
