@@ -16,7 +16,8 @@ from fairweight.data.meaning import Meaning
 from fairweight.errors import BadInput, NoSpace, UnreadableImage, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
-from fairweight.runs.folder import METRICS, MODEL, RunFolder
+from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run import probabilities
 from fairweight.training import state
 from fairweight.training.predict import logits
@@ -62,7 +63,7 @@ class Predictions:
         if path.is_dir():
             raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / 'predictions.csv'}.")
         if path.suffix.lower() in (".parquet", ".pq"):
-            frame.to_parquet(out, index=False)
+            frame.to_parquet(out, index=False, write_page_checksum=True)
         else:
             frame.to_csv(out, index=False, float_format="%.6f")
         try:
@@ -80,22 +81,21 @@ def predict_rows(
     delimiter: str | None = None,
     encoding: str | None = None,
     file_column: str | None = None,
+    network: str | None = None,
+    trust_code: bool = False,
 ) -> Predictions:
     """Predict every row of a file, a folder of images or an image with a finished run.
 
     delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
-    images, the column that names them.
+    images, the column that names them. network: the run's own model, repeated; without it, or trust_code, a model that
+    is code is not imported.
     """
     folder = RunFolder(run)
-    spec = folder.read_spec()
+    spec = with_trusted_network(folder, network, trust_code)
     folder.read(METRICS)  # a run without them is not finished
     preprocessing = folder.read_preprocessing()
     model = network_for(preprocessing, spec.network)
-    try:
-        folder.read_model(model)
-    except (OSError, RuntimeError, ValueError) as error:
-        what = str(error).strip().split("\n")[0]
-        raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
+    folder.read_model(model)
     new = _read(preprocessing, source, delimiter, encoding, file_column)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
     chances = probabilities(logits(model.to(device), samples).cpu().double())

@@ -20,6 +20,8 @@ def predict(
     delimiter: Annotated[str | None, opt.flag("Column separator of a text file; default: as in training.")] = None,
     encoding: Annotated[str | None, opt.flag("Encoding of a text file; default: as in training.")] = None,
     file_column: Annotated[str | None, opt.flag("Column of file names, in a list of image files.")] = None,
+    network: opt.Network = None,
+    trust_code: opt.TrustCode = False,
     device: opt.Device = "auto",
     json: opt.Json = False,
 ) -> None:
@@ -27,6 +29,7 @@ def predict(
     from fairweight.apps.predict import predict_rows
     from fairweight.cli import in_flags
 
+    opt.introduce(run)
     found = predict_rows(
         run,
         file,
@@ -34,6 +37,8 @@ def predict(
         delimiter=None if delimiter is None else delimiter_of(delimiter),
         encoding=encoding,
         file_column=file_column,
+        network=network,
+        trust_code=trust_code,
     )
     if out is not None:
         found.write(out)

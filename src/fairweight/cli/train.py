@@ -51,6 +51,7 @@ def train(
     wanted = app.Wanted(source, label, group, method, seed, wanted_data, wanted_training)
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
     folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
+    opt.hold(folder)
     app.check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
     if sweep is not None:
         strength_specs(prepared, sweep)  # refuse now what cannot be swept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fairweight.metagradient.passes import RandomState
 from fairweight.methods import Reweighter
 from fairweight.training.callbacks import Observer
 from fairweight.training.history import Dynamics
+from fairweight.training.lock import claimed
 from fairweight.training.loop import Training
 from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.types import RunRecord, Samples
@@ -51,27 +53,28 @@ def fit(
         raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
     given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
     chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
-    training = Training(
-        model,
-        optimizer,
-        reweighter,
-        train,
-        exemplar,
-        epochs,
-        tuple(observers),
-        validation,
-        scheduler,
-        augment,
-        dynamics,
-        None if out is None else Path(out),
-        resume,
-        chosen,
-    )
-    random = RandomState.now(training.device)
-    try:
-        return training.go()
-    finally:
-        for observer in training.observers:
-            observer.on_end(training.stopped)
-        if random is not None:
-            random.restore()
+    with nullcontext() if out is None else claimed(out):
+        training = Training(
+            model,
+            optimizer,
+            reweighter,
+            train,
+            exemplar,
+            epochs,
+            tuple(observers),
+            validation,
+            scheduler,
+            augment,
+            dynamics,
+            None if out is None else Path(out),
+            resume,
+            chosen,
+        )
+        random = RandomState.now(training.device)
+        try:
+            return training.go()
+        finally:
+            for observer in training.observers:
+                observer.on_end(training.stopped)
+            if random is not None:
+                random.restore()
