@@ -1,5 +1,21 @@
-"""python -m fairweight."""
+"""python -m fairweight, and the program `fairweight`: signals are minded before anything else is imported."""
 
-from fairweight.cli import main
+from fairweight import signals
 
-main()
+signals.mind()
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from fairweight.cli import main as run
+
+        run()
+    except BaseException:
+        if signals.received() is None:
+            raise
+        signals.stop()  # whatever a library made of the interrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -130,6 +130,18 @@ class FolderRefused(BadInput):
     """A folder cannot be made, or takes no files."""
 
 
+class FolderBusy(BadInput):
+    """Another process is writing into the folder."""
+
+
+class Damaged(BadInput):
+    """A file of a run is not as the run wrote it."""
+
+
+class UntrustedCode(BadInput):
+    """A run folder names code that the user has not named."""
+
+
 class UnknownName(BadInput):
     """No plug-in, table or option has that name."""
 

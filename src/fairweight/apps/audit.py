@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from fairweight.report.suspects import detection, suspicion
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
-from fairweight.training.state import write_atomically
+from fairweight.training.lock import claimed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,11 +67,14 @@ def write_audit(audit: Audit, out: str | Path) -> Audited:
         card = model_card(audit, data=facts["source"], name=f"{facts['method']} on {facts['source']}")
     folder = RunFolder(out)
     folder.make()
-    write_atomically(folder.path / PAGE, page.encode())
+    files = {PAGE: page.encode()}
     if card is None:
-        folder.write(METRICS, dict(audit.metrics))
+        files[METRICS] = (json.dumps(dict(audit.metrics), indent=2) + "\n").encode()
     else:
-        write_atomically(folder.path / CARD, card.encode())
+        files[CARD] = card.encode()
+    with claimed(folder.path):
+        folder.tidy()
+        folder.put(files)
     return Audited(audit, findings(audit), folder.path / PAGE, None if card is None else folder.path / CARD)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform
 from fairweight.models.mlp import MLP
+from fairweight.training.state import write_atomically
 from fairweight.types import Batch
 
 Make = Callable[[nn.Module, int], Reweighter]
@@ -252,7 +254,8 @@ def draw_growth(found: dict[str, list[dict[str, Any]]], path: Path) -> Path:
         axes.set_ylim(0, 1.1 * max(f["median_ms"] for f in found[key]))
         axes.spines[["top", "right"]].set_visible(False)
     left.set_xscale("log")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    out = io.BytesIO()
+    figure.savefig(out, dpi=150, format="png")
     plt.close(figure)
+    write_atomically(path, out.getvalue())
     return path

@@ -23,9 +23,11 @@ from fairweight.errors import MissingData, RunsFailed
 from fairweight.metagradient.passes import predicted
 from fairweight.runs._job import Watcher
 from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.pool import run_all
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean
+from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:
@@ -99,12 +101,14 @@ def condense_run(
     where = Path(run) / f"condensed_{rule}_{drop.strip().replace('%', 'pct')}" if out is None else Path(out)
     frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
     content = io.BytesIO()
-    frame.to_parquet(content, index=False)
-    RunFolder(where).make()
-    write_atomically(where / KEPT, content.getvalue())
-    _write_list(where / KEPT_LIST, weights, condensed.kept)
+    frame.to_parquet(content, index=False, write_page_checksum=True)
     written = Written(folder, where, condensed, correlation_with_recall(condensed, folder.read(METRICS)))
-    RunFolder(where).write(SUMMARY, written.to_dict())
+    RunFolder(where).make()
+    with claimed(where):
+        RunFolder(where).tidy(KEPT, KEPT_LIST, SUMMARY)
+        write_atomically(where / KEPT, content.getvalue())
+        _write_list(where / KEPT_LIST, weights, condensed.kept)
+        RunFolder(where).write(SUMMARY, written.to_dict())
     return written
 
 
@@ -177,14 +181,32 @@ def retrain(
     jobs: int | None = None,
     device: str = "cpu",
     data_dir: str | Path | None = None,
+    network: str | None = None,
+    trust_code: bool = False,
     watching: Callable[[dict[str, str]], Watcher] | None = None,
 ) -> Retrained:
     """Train Uniform on each set over seeds, with everything else as in the run that chose.
 
-    watching: makes who is told of the runs, given what each is called, by fingerprint.
+    watching: makes who is told of the runs, given what each is called, by fingerprint. network: the run's own model,
+    repeated; without it, or trust_code, a model that is code is not imported.
     """
+    with claimed(written.out):
+        return _retrain(written, seeds, first_seed, jobs, device, data_dir, network, trust_code, watching)
+
+
+def _retrain(
+    written: Written,
+    seeds: int,
+    first_seed: int,
+    jobs: int | None,
+    device: str,
+    data_dir: str | Path | None,
+    network: str | None,
+    trust_code: bool,
+    watching: Callable[[dict[str, str]], Watcher] | None,
+) -> Retrained:
     weights = written.run.read_weights()
-    chooser = written.run.read_spec()
+    chooser = with_trusted_network(written.run, network, trust_code)
     base = chooser.with_(
         method="uniform",
         method_options={},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, one_thread, run
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean
+from fairweight.training.state import write_atomically
 
 CORRUPTION = "one-class:label=2,fraction=0.2"
 ROWS = (
@@ -110,6 +112,8 @@ def draw_scores(folder: RunFolder, path: Path) -> Path:
     axes.set_title("What each training sample is worth: median score, and the middle four fifths", fontsize=10)
     axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.35))
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    out = io.BytesIO()
+    figure.savefig(out, dpi=150, format="png")
     plt.close(figure)
+    write_atomically(path, out.getvalue())
     return path

@@ -20,7 +20,8 @@ from fairweight.data.texts import columns_are
 from fairweight.errors import BadInput, MissingColumn, NoSpace, UnreadableImage, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
-from fairweight.runs.folder import METRICS, MODEL, RunFolder
+from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run import probabilities
 from fairweight.training import state
 from fairweight.training.predict import logits
@@ -68,7 +69,7 @@ class Predictions:
         if path.is_dir():
             raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / 'predictions.csv'}.")
         if path.suffix.lower() in (".parquet", ".pq"):
-            frame.to_parquet(out, index=False)
+            frame.to_parquet(out, index=False, write_page_checksum=True)
         else:
             write_csv(frame, out, "%.6f")
         try:
@@ -88,23 +89,22 @@ def predict_rows(
     file_column: str | None = None,
     keep_columns: Sequence[str] = (),
     max_file_gb: float | None = None,
+    network: str | None = None,
+    trust_code: bool = False,
 ) -> Predictions:
     """Predict every row of a file, a folder of images or an image with a finished run.
 
     delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
     images, the column that names them; keep_columns: columns of the source to carry along, such as an id;
-    max_file_gb: largest file to read, unpacked.
+    max_file_gb: largest file to read, unpacked. network: the run's own model, repeated; without it, or trust_code, a
+    model that is code is not imported.
     """
     folder = RunFolder(run)
-    spec = folder.read_spec()
+    spec = with_trusted_network(folder, network, trust_code)
     folder.read(METRICS)  # a run without them is not finished
     preprocessing = folder.read_preprocessing()
     model = network_for(preprocessing, spec.network)
-    try:
-        folder.read_model(model)
-    except (OSError, RuntimeError, ValueError) as error:
-        what = str(error).strip().split("\n")[0]
-        raise BadInput(f"{folder.path / MODEL} does not fit the run ({what}); run the training again.") from error
+    folder.read_model(model)
     with bounded(max_file_gb):
         new = _read(preprocessing, source, delimiter, encoding, file_column)
     kept = _kept(new, keep_columns, preprocessing.meaning.label_names)

@@ -19,6 +19,7 @@ from fairweight.errors import BadInput, MissingData, option
 from fairweight.runs.build import build
 from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
+from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 
@@ -34,15 +35,17 @@ def prepare_refit(
     device: str = "cpu",
     data_dir: str | Path | None = None,
     download: bool = False,
+    network: str | None = None,
+    trust_code: bool = False,
 ) -> tuple[Prepared, Path]:
     """What `fairweight refit` would train, and where; nothing is written.
 
-    seed: of the second training; None is the run's. Splits stay as they were.
+    seed: of the second training; None is the run's. Splits stay as they were. network: the run's own model, repeated;
+    without it, or trust_code, a model that is code is not imported.
     """
     folder = finished(run)
-    about, first = folder.read(RUN), folder.read_spec()
-    if not {"tprd", "accuracy"} <= set(folder.read(METRICS)):
-        raise BadInput(f"{folder.path / METRICS} is not as a run writes it; train that run again.")
+    about, first = folder.read(RUN), with_trusted_network(folder, network, trust_code)
+    folder.read(METRICS)  # refused where it is not as a run writes it
     where = folder.path / REFIT if out is None else Path(out)
     if where.resolve() in (folder.path.resolve(), *folder.path.resolve().parents):
         # To start over there would delete the weights.

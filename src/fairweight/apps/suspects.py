@@ -12,7 +12,9 @@ from fairweight.apps._csv import write_csv
 from fairweight.apps.audit import finished, ranked_of
 from fairweight.errors import BadInput, NoSpace, option
 from fairweight.report.suspects import RULE, Detection, detection
-from fairweight.runs.folder import METRICS
+from fairweight.runs.folder import METRICS, SEALED, RunFolder
+from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:
@@ -68,13 +70,17 @@ class Suspects:
         """Write all labels as .csv or .parquet, by the file's name."""
         where, content = Path(path), io.BytesIO()
         if where.suffix == ".parquet":
-            self.ranked.to_parquet(content, index=False)
+            self.ranked.to_parquet(content, index=False, write_page_checksum=True)
         elif where.suffix == ".csv":
             write_csv(self.ranked, content)
         else:
             raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
         try:
-            write_atomically(where, content.getvalue())
+            if where.name in SEALED and (where.parent / MANIFEST).is_file():
+                with claimed(where.parent):
+                    RunFolder(where.parent).put({where.name: content.getvalue()})
+            else:
+                write_atomically(where, content.getvalue())
         except OSError as error:
             raise NoSpace(
                 f"{where} cannot be written ({error.strerror}); choose another file with {option('out')}."

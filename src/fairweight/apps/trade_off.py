@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,8 @@ from fairweight.data import Dataset
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.defaults import comparing_term
-from fairweight.runs.folder import FILES, RunFolder
+from fairweight.runs.folder import METRICS, SEALED, RunFolder
+from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import Result
 from fairweight.runs.spec import Spec
 from fairweight.training import state
@@ -118,6 +118,7 @@ def trade_off(
     specs = strength_specs(prepared, strengths)
     whole = RunFolder(folder)
     whole.make()
+    whole.tidy(SWEEP, PICTURE)
     if not (folder / SWEEP).is_file():
         whole.write(SWEEP, {"of": prepared.spec.fingerprint})  # a sweep that is stopped goes on from here
     points = []
@@ -130,6 +131,7 @@ def trade_off(
     found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, dataset), folder / PICTURE)
     draw(found)
     whole.write(SWEEP, {"of": prepared.spec.fingerprint, **found.to_dict()})
+    whole.seal(SWEEP, PICTURE)
     return found
 
 
@@ -191,13 +193,12 @@ def _beats(one: Point, other: Point) -> bool:
 
 def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Trained:
     """Copy the chosen run into the folder itself, and compare it on test with plain training."""
-    for name in FILES:
-        source = chosen.result.folder.path / name
-        if source.is_file():
-            shutil.copyfile(source, folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
-    done = Result(chosen.result.spec, RunFolder(folder), chosen.result.metrics, chosen.result.reused)
+    whole = RunFolder(folder)
+    for name in (MANIFEST, METRICS):
+        (folder / name).unlink(missing_ok=True)
+    whole.copy(chosen.result.folder, [*(name for name in SEALED if name != METRICS), METRICS])
+    whole.seal()
+    done = Result(chosen.result.spec, whole, chosen.result.metrics, chosen.result.reused)
     table = table_of(done.folder, dataset)
     if chosen is plain:
         return Trained(done, table, None, None)

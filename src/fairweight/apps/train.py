@@ -21,6 +21,7 @@ from fairweight.runs.run_search import CANDIDATES, STATE, search_for, search_of,
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
+from fairweight.training.lock import FILE as LOCK
 
 BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
 REFIT = "refit"  # a second training with the weights of the first, and the name of its folder inside
@@ -148,6 +149,23 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
 
     Only files that a run writes are ever deleted.
     """
+    check_place(out)
+    if not out.exists():
+        return
+    folder = RunFolder(out)
+    for inside in (folder, *(RunFolder(path) for path in _inner(out))):
+        inside.tidy(SWEEP, PICTURE, STATE)  # what a kill in the first write of all has left
+    swept = (out / SWEEP).is_file()
+    if not folder.started and not swept:
+        _drop_empty(out)  # what an earlier sweep has left
+        if any(path.name != LOCK for path in out.iterdir()):
+            raise BadInput(f"{option('out', out)} holds files that are no run; give a new or an empty folder.")
+        return
+    _check_run(out, folder, spec, dataset, sweep, fresh)
+
+
+def check_place(out: Path) -> None:
+    """Refuse a place where no folder can be written."""
     nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
     if not nearest.is_dir():
         raise BadInput(
@@ -155,23 +173,20 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise NoSpace(f"{option('out', out)}: {nearest} may not be written to; give another folder.")
-    if not out.exists():
-        return
-    folder = RunFolder(out)
+
+
+def _check_run(out: Path, folder: RunFolder, spec: Spec, dataset: Dataset, sweep: bool, fresh: bool) -> None:
     swept = (out / SWEEP).is_file()
-    if not folder.started and not swept:
-        _drop_empty(out)  # what an earlier sweep has left
-        if any(out.iterdir()):
-            raise BadInput(f"{option('out', out)} holds files that are no run; give a new or an empty folder.")
-        return
     if fresh:
-        for inner in (folder, *(RunFolder(path) for path in _inner(out))):
+        for inner in (RunFolder(path) for path in _inner(out)):
             inner.clear()
         if (out / STATE).is_file():
             shutil.rmtree(out / CANDIDATES, ignore_errors=True)  # of a search that was stopped
-        for name in (SWEEP, PICTURE, STATE):
-            (out / name).unlink(missing_ok=True)
         _drop_empty(out)
+        for name in (PICTURE, STATE):
+            (out / name).unlink(missing_ok=True)
+        folder.clear()
+        (out / SWEEP).unlink(missing_ok=True)
         return
     same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
     if swept != sweep or not same:

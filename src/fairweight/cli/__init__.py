@@ -15,7 +15,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from fairweight import signals
 from fairweight.cli._flags import PANELS
+from fairweight.cli._options import HELD
 from fairweight.errors import FairweightError, Sentence, printable_lines
 
 INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
@@ -101,20 +103,23 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a letter shows its number, as stderr does
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        with HELD:
+            app()
     except FairweightError as error:
         _stop(in_flags(error.sentence))
     except SystemExit as end:
-        if end.code == INTERRUPTED:  # typer has caught the keyboard's interrupt, and says nothing
-            print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        if end.code == INTERRUPTED:  # typer has caught the interrupt, and says nothing
+            signals.stop()
         raise
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has left
         sys.exit(1)
     except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ):
+            _stop(f"{error.strerror}{where}; give a shorter or plainer name.")
         if error.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT):
             raise
-        where = f" ({error.filename})" if error.filename else ""
         _stop(printable_lines(f"{error.strerror}{where}") + "; free some space or choose another folder with --out.")
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fairweight.apps.train import Watching
     from fairweight.runs.pool import EngineName
 
+HELD = ExitStack()  # what the command holds until it ends
 SMALL = 500_000  # parameters of a network that one thread serves best
 
 
@@ -41,6 +43,8 @@ DataDir = Annotated[Path | None, flag("Folder of named sets; default: FAIRWEIGHT
 Download = Annotated[bool, flag("Fetch a named set that is not there.", "--download", panel=DATA)]
 NoBaseline = Annotated[bool, flag("Do not train a plain model beside it.", "--no-baseline", panel=OUTPUT)]
 Fresh = Annotated[bool, flag("Start over where --out holds a run, or go on.", "--fresh/--resume", panel=OUTPUT)]
+Network = Annotated[str | None, flag("The run's own model, MODULE:MODEL, repeated: it is code, and is then imported.")]
+TrustCode = Annotated[bool, flag("Import whatever model the run names.", "--trust-code")]
 Records = Annotated[Path | None, flag("Folder to keep a record in.", panel=OUTPUT)]
 
 
@@ -54,9 +58,36 @@ def device_of(asked: str) -> str:
         found = torch.device(asked)
     except RuntimeError:
         raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.") from None
-    if found.type == "cuda" and (not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count()):
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if found.type not in there:
+        raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.")
+    if (found.index or 0) >= there[found.type]:
         raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
     return asked
+
+
+def hold(folder: Path) -> None:
+    """Keep other writers out of the folder until the command ends."""
+    from fairweight.apps.train import check_place
+    from fairweight.training.lock import claimed
+
+    check_place(folder)
+    HELD.enter_context(claimed(folder))
+
+
+def introduce(run: Path, *, source: bool = False) -> None:
+    """Say on stderr what a run's folder is about to make us read, and whether its files can be verified."""
+    from fairweight.runs.folder import RunFolder
+    from fairweight.runs.spec_data import files_named
+
+    folder = RunFolder(run)
+    if not folder.finished:
+        return  # refused in a moment, with a better sentence
+    if not folder.verified:
+        print(f"Note: {run} has no manifest.json, so its files are not verified.", file=sys.stderr)
+    if source:
+        named = ", ".join(files_named(folder.read_spec()))
+        print(f"Reading what {run} was trained on: {named}.", file=sys.stderr, flush=True)
 
 
 def engine_of(name: str) -> EngineName:

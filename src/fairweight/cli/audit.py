@@ -52,6 +52,7 @@ def audit(
         )
         where = Path("runs") / f"audit_{predictions.stem}"
     elif run is not None and predictions is None:
+        opt.introduce(run, source=True)
         made, where = audit_of(run, baseline=baseline, data_dir=data_dir, images=images), run
     else:
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")

@@ -20,15 +20,23 @@ def condense(
     jobs: opt.Jobs = None,
     device: opt.Device = "cpu",
     data_dir: opt.DataDir = None,
+    network: opt.Network = None,
+    trust_code: opt.TrustCode = False,
     json: opt.Json = False,
 ) -> None:
     """Drop the samples that count least, and write the rest; --retrain compares it with random sets of its size."""
     from fairweight.apps.condense import condense_run
     from fairweight.apps.condense import retrain as train_again
     from fairweight.cli._progress import RunsProgress
+    from fairweight.runs.folder import RunFolder
+    from fairweight.runs.own_model import with_trusted_network
 
     opt.quiet()
+    opt.introduce(run, source=retrain)
+    if retrain:
+        with_trusted_network(RunFolder(run), network, trust_code)  # before anything is written
     written = condense_run(run, drop, rule, floor, out, seed=seed)
+    opt.hold(written.out)
     if not json:
         print(written.text())
     found = None
@@ -40,6 +48,8 @@ def condense(
             jobs=jobs,
             device=opt.device_of(device),
             data_dir=data_dir,
+            network=network,
+            trust_code=trust_code,
             watching=RunsProgress,
         )
     if json:

@@ -23,6 +23,8 @@ def predict(
     file_column: Annotated[str | None, opt.flag("Column of file names, in a list of image files.")] = None,
     keep_columns: Annotated[str | None, opt.flag("Columns of the file to carry along, such as an id: A,B.")] = None,
     max_file_gb: Annotated[float | None, opt.flag("Largest file to read, unpacked, in GB; default 2.")] = None,
+    network: opt.Network = None,
+    trust_code: opt.TrustCode = False,
     device: opt.Device = "auto",
     json: opt.Json = False,
 ) -> None:
@@ -32,6 +34,7 @@ def predict(
     from fairweight.cli import in_flags
 
     opt.show_log()
+    opt.introduce(run)
     found = predict_rows(
         run,
         file,
@@ -41,6 +44,8 @@ def predict(
         file_column=file_column,
         keep_columns=[] if keep_columns is None else listed(keep_columns, "--keep-columns"),
         max_file_gb=max_file_gb,
+        network=network,
+        trust_code=trust_code,
     )
     if out is not None:
         found.write(out)

@@ -18,6 +18,8 @@ def refit(
     fresh: opt.Fresh = False,
     device: opt.Device = "auto",
     data_dir: opt.DataDir = None,
+    network: opt.Network = None,
+    trust_code: opt.TrustCode = False,
     json: opt.Json = False,
 ) -> None:
     """Train once more with the weights that a run has learned; the exemplars that it held out are trained on too."""
@@ -30,8 +32,12 @@ def refit(
 
     started = time.monotonic()
     where_to = opt.device_of(device)
-    prepared, folder = prepare_refit(run, out, seed=seed, device=where_to, data_dir=data_dir)
+    opt.introduce(run, source=True)
+    prepared, folder = prepare_refit(
+        run, out, seed=seed, device=where_to, data_dir=data_dir, network=network, trust_code=trust_code
+    )
     before = RunFolder(run).read(METRICS)
+    opt.hold(folder)
     check_folder(folder, prepared.spec, prepared.dataset, fresh=fresh)
     opt.spare_threads(prepared.parameters, where_to)
     opt.show_log()

@@ -17,6 +17,7 @@ def suspects(
     """Rank the training labels that are probably wrong; where the truth is known, say how well that finds them."""
     from fairweight.apps.suspects import suspects_of
 
+    opt.introduce(run)
     found = suspects_of(run)
     path = found.write(out if out is not None else run / "suspects.csv")
     if json:

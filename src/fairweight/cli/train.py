@@ -57,6 +57,7 @@ def train(
         prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
         folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
         folder = stack.enter_context(ranks.own_folder(all_ranks, folder))
+        opt.hold(folder)
         ranks.refuse_search(all_ranks, bool(prepared.spec.search))
         app.check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
         if sweep is not None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, FairweightError, Sentence, option
+from fairweight.errors import FairweightError, Sentence
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import run
 from fairweight.runs.run_search import search_for, searched
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
+from fairweight.training.lock import claimed
 
 ERROR = "error.txt"  # in a run's folder: the trace of an unforeseen failure
 Tell = Callable[[str, int, int], None]  # fingerprint, epoch, epochs
@@ -127,22 +127,3 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | 
         cause = type(found).__name__
         error = Sentence(f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})")
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
-
-
-@contextmanager
-def claimed(place: Path) -> Iterator[None]:
-    """Keep a second process out of the folder; the system lifts the lock when the holder ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: two commands on one folder are then the user's to avoid
-        yield
-        return
-    with (place / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BadInput(
-                f"another process is at work in {place}; wait for it to end and run this again, or choose another "
-                f"{option('out')}."
-            ) from None
-        yield

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from fairweight import signals
 from fairweight.runs._job import DatasetMemory, Outcome, Settings, Tell, perform
 from fairweight.runs.spec import Spec
 
@@ -96,7 +97,10 @@ def _device(asked: str, number: int) -> str:
 
 def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
     """Take runs until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when Ctrl-C comes
+    for number in signals.MINDED:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)  # the parent decides when Ctrl-C comes
+    signals.mind(signal.SIGTERM)  # that is how it says so
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
     import torch
@@ -106,9 +110,11 @@ def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
     while True:
         try:
             spec = Spec.from_dict(pipe.recv())
+            pipe.send(perform(spec, settings, lambda *progress: pipe.send(progress), memory).plain())
         except EOFError:
             return
-        pipe.send(perform(spec, settings, lambda *progress: pipe.send(progress), memory).plain())
+        except KeyboardInterrupt:
+            return
 
 
 def _end_with_parent() -> None:

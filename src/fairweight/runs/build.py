@@ -78,9 +78,22 @@ def build(
 
 def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.Module:
     """Make the named network, or the default one; a name with a colon, MODULE:MODEL, is the user's own."""
-    shape, classes = preprocessing.input_shape, len(preprocessing.meaning.label_names)
     rest = {key: value for key, value in options.items() if key != "name"}
     name = str(options.get("name") or default_network(preprocessing))
+    try:
+        body = _body(name, rest, preprocessing)
+    except (MemoryError, OverflowError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, BadInput):
+            raise
+        what = str(error).strip().split("\n")[0]
+        raise BadInput(f"the network {name} cannot be made ({what}); give it other widths.") from error
+    if isinstance(preprocessing, ImagePreprocessing):
+        return nn.Sequential(Normalize(preprocessing.mean, preprocessing.std), body)
+    return body
+
+
+def _body(name: str, rest: dict[str, Any], preprocessing: Preprocessing) -> nn.Module:
+    shape, classes = preprocessing.input_shape, len(preprocessing.meaning.label_names)
     body: nn.Module
     if name == "mlp":
         hidden = tuple(rest.pop("hidden", default_widths(preprocessing)))
@@ -97,8 +110,6 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
         check_outputs(body, name, shape, classes)
     else:
         raise UnknownName(f"{name!r} is no network of fairweight; choose mlp, resnet18, or your own as MODULE:MODEL.")
-    if isinstance(preprocessing, ImagePreprocessing):
-        return nn.Sequential(Normalize(preprocessing.mean, preprocessing.std), body)
     return body
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, option
+from fairweight.errors import BadInput, UntrustedCode, option
 from fairweight.metagradient.passes import call
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.spec import Spec
 from fairweight.training.predict import evaluating
 from fairweight.types import Batch
 
@@ -25,9 +28,11 @@ def named_object(words: str) -> Any:
         raise BadInput(f"{words!r} names no model; write MODULE:MODEL, such as my_package.models:Net or net.py:Net.")
     try:
         found = _from_file(Path(module)) if module.endswith(".py") else _from_here(module)
-    except (ImportError, OSError, SyntaxError) as error:
+    except (Exception, SystemExit) as error:  # a module may do anything while it is imported
+        what = str(error).strip().split("\n")[0]
+        said = what if isinstance(error, ImportError | OSError | SyntaxError) else f"{type(error).__name__}: {what}"
         raise BadInput(
-            f"{module} cannot be imported ({error}); run from its folder, or give the path of its file."
+            f"{module} cannot be imported ({said}); run from its folder, or give the path of its file."
         ) from error
     for part in name.split("."):
         if not hasattr(found, part):
@@ -56,14 +61,42 @@ def model_from(words: str) -> nn.Module:
     found = named_object(words)
     if isinstance(found, nn.Module):
         return copy.deepcopy(found)
+    if not callable(found) or inspect.isbuiltin(found) or (inspect.isclass(found) and not issubclass(found, nn.Module)):
+        raise BadInput(
+            f"{words} is no torch.nn.Module, and no function that makes one; name a model, or what makes one."
+        )
     try:
         made = found()
     except TypeError as error:
         raise BadInput(f"{words} cannot be made without arguments ({error}); name a function that makes it.") from error
+    except (Exception, SystemExit) as error:
+        what = str(error).strip().split("\n")[0]
+        raise BadInput(f"{words} cannot be made ({type(error).__name__}: {what}); mend it, or name another.") from error
     if not isinstance(made, nn.Module):
         kind = type(made).__name__
         raise BadInput(f"{words} gives a {kind}, not a torch.nn.Module; name a model, or what makes one.")
     return made
+
+
+def with_trusted_network(folder: RunFolder, network: str | None, trust_code: bool = False) -> Spec:
+    """A run's Spec, with the network that the user has named; code that the run's folder alone names is refused.
+
+    A run folder may come from anywhere: what it names as MODULE:MODEL would be imported, and so run.
+    """
+    spec = folder.read_spec()
+    own = str(spec.network.get("name") or "")
+    if network is not None and ":" in network and ":" in own:
+        return spec.with_(network={**spec.network, "name": network})
+    if network is not None and network != own:
+        raise BadInput(
+            f"the run in {folder.path} has the network {own or 'of its data'}; leave {option('network')} out, or repeat it."
+        )
+    if ":" in own and not trust_code:
+        raise UntrustedCode(
+            f"the run in {folder.path} names a model of its own, {own}: importing {own.rpartition(':')[0]} would run "
+            f"its code; if you trust it, repeat {option('network', own)}, or say {option('trust_code')}."
+        )
+    return spec
 
 
 def check_outputs(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:

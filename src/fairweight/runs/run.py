@@ -18,12 +18,14 @@ from fairweight.metrics import group_table
 from fairweight.runs.build import Built, build, compiles
 from fairweight.runs.fixed_weights import learned_weights
 from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
+from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import EarlyStopping, Observer
 from fairweight.training.fit import fit
 from fairweight.training.history import Dynamics
+from fairweight.training.lock import claimed
 from fairweight.training.options import FitOptions
 from fairweight.training.predict import logits
 from fairweight.types import Batch, RunRecord, Samples
@@ -59,12 +61,30 @@ def run(
     """
     folder = RunFolder(out)
     folder.make()
+    with claimed(folder.path):
+        return _run(spec, folder, device, data_dir, download, observers, dataset, built)
+
+
+def _run(
+    spec: Spec,
+    folder: RunFolder,
+    device: str,
+    data_dir: str | Path | None,
+    download: bool,
+    observers: Sequence[Observer],
+    dataset: Dataset | None,
+    built: Built | None,
+) -> Result:
+    folder.tidy()
     same = folder.holds(spec, dataset)
     if folder.finished and same:
+        folder.verify_all()
+        folder.drop_checkpoint()  # a kill after the manifest has left it
         return Result(spec, folder, folder.read(METRICS), reused=True)
-    (folder.path / METRICS).unlink(missing_ok=True)
     if not same:
-        folder.drop_checkpoint()  # of another run that stood here
+        folder.clear()  # of another run that stood here
+    for name in (MANIFEST, METRICS):
+        (folder.path / name).unlink(missing_ok=True)
     dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
     folder.write_run(spec, dataset, provenance(device))
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
@@ -96,6 +116,7 @@ def run(
     folder.write_weights(dataset, reweighter, dynamics, final_predictions(model, placed(dataset.train, device)))
     folder.write_predictions(dataset, final_predictions(model, test))
     folder.write(METRICS, metrics)
+    folder.seal()
     folder.drop_checkpoint()
     return Result(spec, folder, folder.read(METRICS), reused=False)
 

@@ -32,12 +32,14 @@ from fairweight.methods.label_bias import LabelBias
 from fairweight.methods.moew import MOEW
 from fairweight.metrics import group_table
 from fairweight.runs.build import method_from
-from fairweight.runs.folder import METRICS, RUN, RunFolder
+from fairweight.runs.folder import METRICS, RUN, SEALED, RunFolder
+from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import Result, run
 from fairweight.runs.search import Candidate, Finished, Search, drive
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
+from fairweight.training.lock import claimed
 
 STATE, CANDIDATES = "search.json", "candidates"
 LOSSES = ("max_fnr", "tprd")  # what a candidate's loss may be, the usual one first
@@ -58,12 +60,29 @@ def searched(
     """Train every candidate of the Spec's search; the folder becomes that of the one that the search chose."""
     folder = RunFolder(out)
     folder.make()
+    with claimed(folder.path):
+        return _searched(spec, folder, device, data_dir, download, observers, dataset, report)
+
+
+def _searched(
+    spec: Spec,
+    folder: RunFolder,
+    device: str,
+    data_dir: str | Path | None,
+    download: bool,
+    observers: Sequence[Observer],
+    dataset: Dataset | None,
+    report: Callable[[int, int], None] | None,
+) -> Result:
+    folder.tidy(STATE)
     if folder.finished and folder.holds(spec, dataset):
+        folder.verify_all()
+        shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)  # a kill after the manifest has left them
         return Result(spec, folder, folder.read(METRICS), reused=True)
     dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
     search = search_for(spec, dataset)
     if folder.finished or not folder.holds(spec, dataset):  # of another search, or other data, that stood here
-        for name in (METRICS, STATE):
+        for name in (MANIFEST, METRICS, STATE):
             (folder.path / name).unlink(missing_ok=True)
         shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
 
@@ -176,9 +195,7 @@ def _train_predictions(folder: RunFolder) -> Tensor:
 
 def _adopted(spec: Spec, folder: RunFolder, best: Result, search: Search) -> Result:
     """Copy the chosen training's files into the folder of the whole run; its numbers last, with the search's costs."""
-    for path in best.folder.path.iterdir():
-        if path.name not in (METRICS, RUN):
-            shutil.copy2(path, folder.path / path.name)
+    folder.copy(best.folder, [name for name in SEALED if name not in (METRICS, RUN)])
     seconds = sum(float(f.result["seconds"]) for f in search.finished)
     folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
     metrics = {
@@ -187,5 +204,6 @@ def _adopted(spec: Spec, folder: RunFolder, best: Result, search: Search) -> Res
         "search": {"trainings": len(search.finished), "chosen": best.folder.path.name},
     }
     folder.write(METRICS, metrics)
+    folder.seal(STATE)
     shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
     return Result(spec, folder, folder.read(METRICS), reused=False)

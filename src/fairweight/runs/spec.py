@@ -15,6 +15,7 @@ from fairweight.errors import BadInput, option
 
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
 GENERATION = 1
+AUTOCAST = ("bfloat16", "float16")  # the names that torch is asked for; a run folder may name nothing else
 # Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
 LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}}
 
@@ -59,6 +60,11 @@ class Spec:
             raise BadInput(f"{', '.join(said)}: each must be positive.")
         if not 0 <= self.weight_decay < math.inf:
             raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
+        for name in ("seed", "data_seed"):
+            if not -(2**63) <= (getattr(self, name) or 0) < 2**63:
+                raise BadInput(f"{option(name, getattr(self, name))}; give a whole number below 2 ** 63.")
+        if self.autocast not in (None, *AUTOCAST):
+            raise BadInput(f"{option('autocast', self.autocast)}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
         if self.weights and self.method != "given":
             raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 
@@ -75,6 +81,10 @@ class Spec:
         strange = sorted(set(values) - known)
         if strange:
             raise BadInput(f"{strange[0]!r} is no field of a run; it was written by another version of fairweight.")
+        from fairweight.runs.schema import SPEC, problem
+
+        if found := problem(values, SPEC):
+            raise BadInput(f"a run's settings are not as a run writes them: {found}; train that run again.")
         return cls(**values)
 
     @property

@@ -35,6 +35,14 @@ def _filled(kind: type, values: Mapping[str, Any], where: str) -> Any:
     return kind(**given)
 
 
+def files_named(spec: Spec) -> list[str]:
+    """The source, and every file that the options of the data name beside it."""
+    split, exemplar = (dict(spec.data.get(key) or {}) for key in ("split", "exemplar"))
+    others = [split.get("test"), split.get("validation"), exemplar.get("source")]
+    known = ("train", "validation")
+    return [spec.source, *(name for name in others if isinstance(name, str) and name not in known)]
+
+
 def dataset_for(
     spec: Spec, data_dir: str | Path | None = None, download: bool = False, *, beside: Path | None = None
 ) -> Dataset:

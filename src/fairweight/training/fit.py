@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ from fairweight.methods import Reweighter
 from fairweight.training.callbacks import Observer
 from fairweight.training.history import Dynamics
 from fairweight.training.loader import as_samples
+from fairweight.training.lock import claimed
 from fairweight.training.loop import Training
 from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.types import RunRecord, Samples
@@ -62,27 +64,30 @@ def fit(
         raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
     given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
     chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
-    training = Training(
-        model,
-        optimizer,
-        reweighter,
-        as_samples(train, reweighter),
-        as_samples(exemplar, reweighter),
-        epochs,
-        tuple(observers),
-        validation,
-        scheduler,
-        augment,
-        dynamics,
-        None if out is None else Path(out),
-        resume,
-        chosen,
-    )
-    random = RandomState.now(training.device)
-    try:
-        return training.go()
-    finally:
-        for observer in training.observers:
-            observer.on_end(training.stopped)
-        if random is not None:
-            random.restore()
+    ranks = reweighter.ranks
+    alone = out is None or (ranks is not None and not ranks.first)  # the first rank alone writes
+    with nullcontext() if alone else claimed(cast(str, out)):
+        training = Training(
+            model,
+            optimizer,
+            reweighter,
+            as_samples(train, reweighter),
+            as_samples(exemplar, reweighter),
+            epochs,
+            tuple(observers),
+            validation,
+            scheduler,
+            augment,
+            dynamics,
+            None if out is None else Path(out),
+            resume,
+            chosen,
+        )
+        random = RandomState.now(training.device)
+        try:
+            return training.go()
+        finally:
+            for observer in training.observers:
+                observer.on_end(training.stopped)
+            if random is not None:
+                random.restore()

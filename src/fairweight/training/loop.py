@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from fairweight import signals
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import RandomState, trainable, unwrap
@@ -121,7 +122,8 @@ class Training:
         started -= self.seconds  # of the run before it was stopped
         take_step = self._step_taker()
         self.model.train()
-        with closing(self.batches), nullcontext() if self.checkpoint is None else closing(self.checkpoint):
+        kept = nullcontext() if self.checkpoint is None else closing(self.checkpoint)
+        with closing(self.batches), kept, signals.safe_points() as asked_to_stop:
             while self.step < self.epochs * len(self.batches) and self.stopped == "interrupted":
                 batch, exemplar = self.batches.train(self.step), self.batches.exemplar(self.step)
                 try:
@@ -134,8 +136,10 @@ class Training:
                 self.seconds = time.monotonic() - started
                 if self.step % len(self.batches) == 0:
                     self._end_epoch(self.step // len(self.batches))
-                elif self.checkpoint is not None and self._due(self.checkpoint):
+                elif self.checkpoint is not None and self._due(self.checkpoint, asked_to_stop()):
                     self._save()
+                if asked_to_stop():
+                    raise KeyboardInterrupt
         return self._end()
 
     def _start(self) -> None:
@@ -276,9 +280,11 @@ class Training:
 
     # -- what a resumed run needs -----------------------------------------------------------------
 
-    def _due(self, checkpoint: Checkpoint) -> bool:
-        due = checkpoint.due()
-        return due if self.ranks is None else bool(self.ranks.largest([due and self.ranks.first])[0])
+    def _due(self, checkpoint: Checkpoint, asked: bool) -> bool:
+        """Whether to save now; ranks agree on it, since saving takes all of them."""
+        if self.ranks is None:
+            return checkpoint.due() or asked
+        return bool(self.ranks.largest([(checkpoint.due() and self.ranks.first) or asked])[0])
 
     def _save(self) -> None:
         if self.checkpoint is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import stat
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +98,7 @@ def write(tree: Copied, path: Path) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    _refuse_odd(path)
     folder = _beside(path)
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -108,6 +112,7 @@ def write(tree: Copied, path: Path) -> None:
         with file.open("rb") as written:
             os.fsync(written.fileno())
         file.replace(path)
+        _settle(path.parent)
     except SafetensorError as error:  # also of a full disk, instead of an OSError
         raise NoSpace(
             f"{path} cannot be written ({error}); what was there before still is. Make room, then resume the run."
@@ -127,7 +132,7 @@ def load(path: Path) -> Any:
         if "crc32" in about and about["crc32"] != _checksum(about["tree"], tensors):  # older files have none
             raise ValueError("its content is not what was written")
         return unflatten(tensors, json.loads(about["tree"]))
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+    except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RecursionError, OSError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it and start the run again.") from error
 
 
@@ -140,8 +145,10 @@ def _checksum(skeleton: str, tensors: dict[str, Tensor]) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside, flush to the disk, then rename over."""
+    """Write beside, flush to the disk, then rename over; only a regular file, or nothing, is ever replaced."""
+    _refuse_odd(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    clear(path, dead=True)
     beside = _beside(path)
     try:
         with beside.open("wb") as file:
@@ -149,15 +156,58 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+        _settle(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 
 
+def _refuse_odd(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    if not stat.S_ISREG(mode):
+        kind = kinds.get(stat.S_IFMT(mode), "a device")
+        raise BadInput(f"{path} is {kind}, and only a regular file is ever replaced; name another file.")
+
+
+def _settle(folder: Path) -> None:
+    """Flush the folder: a rename is on the disk when its folder is."""
+    with suppress(OSError):  # some file systems have no folders to flush
+        entry = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(entry)
+        finally:
+            os.close(entry)
+
+
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    return path.with_name(f".{_short(path.name)}.{os.getpid()}.part")
 
 
-def clear(path: Path) -> None:
-    """Delete what killed writers of this file left beside it."""
-    for left in path.parent.glob(f".{path.name}.*.part"):
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+def _short(name: str) -> str:
+    """The name, or where it leaves no room for an ending, another that is its own."""
+    return name if len(os.fsencode(name)) <= 200 else hashlib.sha256(os.fsencode(name)).hexdigest()
+
+
+def clear(path: Path, *, dead: bool = False) -> None:
+    """Delete what killed writers of this file left beside it; dead: only of processes that are no more."""
+    start = f".{_short(path.name)}."
+    for left in path.parent.iterdir():
+        if left.name.startswith(start) and left.name.endswith(".part"):
+            process = left.name[len(start) : -len(".part")]
+            if process.isdecimal() and not (dead and _alive(int(process))):
+                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    if os.name == "nt":
+        return True  # there the question itself would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's, or no process's number
+        return True
+    return True

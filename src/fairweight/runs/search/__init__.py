@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fairweight.errors import BadCheckpoint, BadInput
+from fairweight.runs.schema import SEARCH, problem
 
 Result = Mapping[str, Any]
 
@@ -155,9 +156,12 @@ def drive(
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        strange = problem(found, SEARCH)
+    except (OSError, ValueError, RecursionError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it to start the search anew.") from error
-    return found if isinstance(found, dict) else {}
+    if strange is not None:
+        raise BadCheckpoint(f"{path} is not as a search writes it: {strange}; delete it to start the search anew.")
+    return dict(found)
 
 
 def _plain(values: dict[str, Any], number: int) -> dict[str, Any]:

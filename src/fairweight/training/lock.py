@@ -1,0 +1,156 @@
+"""One writer at a time in a folder: a lock that names its owner, and that nobody's death leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from fairweight.errors import FolderBusy, FolderRefused, option
+
+FILE = ".lock"
+BEAT = 10.0  # seconds between the owner's signs of life
+SILENCE = 6 * BEAT  # without one for so long, an owner on another machine is taken for dead
+_held: dict[Path, tuple[int, int]] = {}  # what this process holds: the thread, and how often it has asked
+_guard = threading.Lock()
+
+
+@contextmanager
+def claimed(folder: str | Path) -> Iterator[None]:
+    """Keep every other writer out of the folder; the thread that holds it may ask again.
+
+    The folder is made where it is not there, and taken away if nothing was written into it.
+    """
+    path = Path(folder)
+    made = _make(path)
+    key, me = path.resolve(), threading.get_ident()
+    with _guard:
+        thread, times = _held.get(key, (me, 0))
+        if thread != me:
+            raise _busy(path, {"process": os.getpid(), "host": socket.gethostname()})
+        _held[key] = (me, times + 1)
+    try:
+        if times:
+            yield
+        else:
+            with _locked(path):
+                yield
+    finally:
+        with _guard:
+            if times:
+                _held[key] = (me, times)
+            else:
+                _held.pop(key, None)
+        for empty in reversed(made):
+            with suppress(OSError):  # something was written, and it stays
+                empty.rmdir()
+
+
+def owner(folder: str | Path) -> dict[str, Any] | None:
+    """Who the lock says is at work in the folder, dead or alive: process, host, since; None where there is no lock."""
+    try:
+        found = json.loads((Path(folder) / FILE).read_text(encoding="utf-8") or "{}")
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _make(path: Path) -> list[Path]:
+    """Make the folder; those that were not there, the outermost first."""
+    missing = [place for place in (*reversed(path.parents), path) if not place.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FolderRefused(
+            f"{path} cannot be made ({error.strerror}); choose another folder with {option('out')}."
+        ) from error
+    return missing
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    file = _taken(path)
+    over = threading.Event()
+    heart = threading.Thread(target=_beat, args=(file, over), daemon=True)
+    heart.start()
+    try:
+        yield
+    finally:
+        over.set()
+        heart.join()
+        with suppress(OSError):
+            (path / FILE).unlink()  # while it is still ours
+        file.close()
+
+
+def _taken(path: Path) -> IO[str]:
+    """The lock file, open and ours; the system lifts the lock when the process ends, however it ends."""
+    place = path / FILE
+    while True:
+        try:
+            file = place.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise FolderRefused(
+                f"{path} cannot be written to ({error.strerror}); choose another folder with {option('out')}."
+            ) from error
+        seen = owner(path) or {}
+        if not _lock(file) or _alive_elsewhere(file, seen):
+            file.close()
+            raise _busy(path, owner(path) or seen)
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file.fileno()), place.stat()):
+                break
+        file.close()  # the last owner has taken this file away between our opening and our locking it
+    file.truncate(0)
+    since = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    file.write(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
+    file.flush()
+    return file
+
+
+def _lock(file: IO[str]) -> bool:
+    """Ask the system for the lock; where it has none to give, the words in the file alone count."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks
+    return True
+
+
+def _alive_elsewhere(file: IO[str], seen: dict[str, Any]) -> bool:
+    """Whether an owner on another machine gave a sign of life lately: its lock may not be seen from here."""
+    if not seen or seen.get("host") == socket.gethostname():
+        return False  # the system has said that nobody here holds it
+    last = os.fstat(file.fileno()).st_mtime
+    os.utime(file.fileno())  # the file system's own clock, which both machines share
+    now = os.fstat(file.fileno()).st_mtime
+    if now - last < SILENCE:
+        os.utime(file.fileno(), (last, last))
+        return True
+    return False
+
+
+def _beat(file: IO[str], over: threading.Event) -> None:
+    while not over.wait(BEAT):
+        with suppress(OSError):
+            os.utime(file.fileno())
+
+
+def _busy(path: Path, who: dict[str, Any]) -> FolderBusy:
+    named = f" (process {who['process']} on {who.get('host')})" if "process" in who else ""
+    return FolderBusy(
+        f"another process is at work in {path}{named}; wait for it to end and run this again, or choose another "
+        f"{option('out')}."
+    )
