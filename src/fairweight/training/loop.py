@@ -70,6 +70,7 @@ class Training:
         self.step = 0  # steps taken
         self.history: list[dict[str, Any]] = []  # one summary per epoch
         self.best: dict[str, Tensor] | None = None  # the model that EarlyStopping keeps
+        self.best_method: dict[str, Any] | None = None  # what the method had learned by then
         self.stopped = "interrupted"  # until the run ends in another way
         self.seconds = 0.0
         self._logged_warnings = 0
@@ -182,6 +183,8 @@ class Training:
             self.stopped = "finished"
         if self.best is not None:
             unwrap(self.model).load_state_dict(self.best)
+        if self.best_method is not None:  # the weights that made this model, not those of a later epoch
+            self.reweighter.load_state_dict(self.best_method)
         if self.log is not None:
             self.log.add("end", self.step, stopped=self.stopped, seconds=self.seconds)
         return RunRecord(
@@ -203,6 +206,7 @@ class Training:
         summary = self._summary(epoch)
         self.history.append(summary)
         self.sums.clear()
+        learned = None if self.early is None else state.cloned(self.reweighter.state_dict())
         with self._autocast():
             self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples))
         if self.captured is not None and (failure := self.captured.failure) is not None:
@@ -212,6 +216,7 @@ class Training:
             self.stopped = reasons[0]
         if self.early is not None and self.early.improved:
             self.best = {k: v.detach().clone() for k, v in unwrap(self.model).state_dict().items()}
+            self.best_method = learned
         self._advance_schedule(summary)
         if self.log is not None:
             self.log.add("epoch", self.step, **summary)
@@ -269,6 +274,7 @@ class Training:
             "observers": [observer.state_dict() for observer in self.observers],
             "batches": self.batches.state_dict(),
             "best": self.best,
+            "best_method": self.best_method,
             "history": self.history,
             "stopped": self.stopped,
             "seconds": self.seconds,
@@ -295,5 +301,6 @@ class Training:
                 observer.load_state_dict(kept)
         self.batches.load_state_dict(saved["batches"])
         self.step, self.best, self.history = int(saved["step"]), saved["best"], saved["history"]
+        self.best_method = saved.get("best_method")
         self.stopped, self.seconds = saved["stopped"], float(saved["seconds"])
         RandomState(cpu, cuda, self.device).restore()
