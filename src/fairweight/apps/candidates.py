@@ -348,8 +348,8 @@ class _Candidates:
         """
         if self.by_label:
             return cells
-        total = (self.counts * cells).sum(axis=0)  # [K]
-        return cells * self.counts.sum(axis=0) / np.where(total > 0, total, 1.0)
+        total: Floats = (self.counts * cells).sum(axis=0)  # [K]
+        return np.asarray(cells * self.counts.sum(axis=0) / np.where(total > 0, total, 1.0))
 
     def _forml(self, strength: float) -> dict[str, Any]:
         if self.by_label:

@@ -96,6 +96,8 @@ def gap_change(
     rows: Rows, plain: Ints, other: Ints, criterion: Criterion, *, seed: int = 0, level: float = LEVEL
 ) -> tuple[float, float, float]:
     """Gap of other predictions minus that of plain training's, with a paired bootstrap interval."""
+    from scipy import sparse
+
     groups = np.zeros_like(rows.labels) if rows.groups is None else rows.groups
     known = groups >= 0
     size, k = int(groups.max(initial=0)) + 1, rows.classes
@@ -103,13 +105,13 @@ def gap_change(
     found, counts = np.unique(codes[known], return_counts=True)  # a row's two predictions stay together
     cell, last = np.divmod(found, k)
     place, first = np.divmod(cell, k)  # group and label, then plain's prediction
-    drawn = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), size=DRAWS)
+    draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table
+    drawn = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), size=draws)
     drawn = np.concatenate([counts[None], drawn])  # [D + 1, M], the rows themselves first
     gaps = []
     for said in (first, last):
-        table = np.zeros((len(drawn), size * k * k))
-        np.add.at(table, (slice(None), place * k + said), drawn)
-        gaps.append(criterion.gap_of(table.reshape(-1, size, k, k), by_label=rows.by_label))
+        where = sparse.csr_array((np.ones(len(found)), (np.arange(len(found)), place * k + said)), (len(found), size * k * k))
+        gaps.append(criterion.gap_of((drawn @ where).reshape(-1, size, k, k), by_label=rows.by_label))
     change = gaps[1] - gaps[0]
     if np.isnan(change[0]):
         return math.nan, math.nan, math.nan

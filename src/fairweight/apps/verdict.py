@@ -123,8 +123,8 @@ class Verdict:
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
         said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
         return (
-            f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points ({100 * change:+.2f}, "
-            f"95 % interval {100 * low:+.1f} to {100 * high:+.1f}), {cost} "
+            f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
+            f"({100 * change:+.2f}, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}), {cost} "
             f"({100 * self.accuracy.value:+.2f}), by {self.chosen} beside {self.plain}, on {self.before.n:,} test rows."
         )
 

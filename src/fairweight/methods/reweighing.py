@@ -60,7 +60,7 @@ class Reweighing(KnownWeights):
 
 
 def independent(counts: Tensor, strength: float = 1.0) -> Tensor:
-    """Weights of cells from their sizes [K, G]; with a first column of 1 for groups that are not known."""  # [K, G + 1]
+    """Weights of cells from their sizes [K, G]; a first column of 1 for groups that are not known."""  # [K, G + 1]
     expected = counts.sum(dim=1, keepdim=True) * counts.sum(dim=0, keepdim=True) / counts.sum().clamp_min(1)
     weights = torch.where(counts > 0, expected / counts.clamp_min(1), torch.ones_like(counts)) ** strength
     return torch.cat([torch.ones(len(counts), 1, dtype=counts.dtype), weights], dim=1)
