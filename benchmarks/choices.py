@@ -24,6 +24,11 @@ PAGE = ROOT / "docs" / "choices.md"
 MEASURES = ("accuracy", "tprd", "max_fnr")
 
 
+def rule() -> str:
+    """The rule that chooses among models, written before its numbers."""
+    return Path(__file__).with_name("judgement_words.md").read_text().rstrip("\n")
+
+
 def grouped(files: list[Path], per_seed: bool) -> list[dict[str, Any]]:
     """One entry per configuration, with means and standard errors over seeds."""
     runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -149,7 +154,7 @@ def whole() -> str:
     """The page from the records as they are."""
     first = page(json.loads((ROOT / "records" / RECORD / "record.json").read_text()))
     name, record = newest(ROOT / "records", "class_fairness")
-    return "\n".join([first, *section(record, name), *refit_section(ROOT / "records")])
+    return "\n".join([first, *section(record, name), *refit_section(ROOT / "records"), rule()])
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ def main() -> dict[str, fw.GroupTable]:
     checked = people(400, seed=2)
     test_features, test_labels, test_groups = people(4_000, seed=3)
 
-    learner = fw.FairweightClassifier(epochs=20, random_state=0)
+    learner = fw.FairweightClassifier("forml", epochs=20, random_state=0)
     learner.fit(features, recorded, sensitive_features=groups, exemplar=checked)
     weights = learner.sample_weights_  # one per training sample, mean 1
 

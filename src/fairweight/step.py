@@ -133,7 +133,7 @@ def take_step(
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    if _needs_closure(type(optimizer)):
+    if _needs_closure(type(optimizer)):  # type: ignore[arg-type]
         raise BadInput(
             f"{type(optimizer).__name__} evaluates the loss many times a step; choose another optimizer, such as SGD "
             "or Adam."

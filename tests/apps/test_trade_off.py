@@ -14,7 +14,7 @@ from fairweight.errors import BadInput
 from fairweight.metrics import Estimate
 from fairweight.objectives._from_text import objective_from
 
-TABLE = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "3")
+TABLE = ("people.csv", "--label", "income", "--group", "sex", "--method", "forml", "--epochs", "3")
 
 
 @pytest.mark.parametrize(

@@ -91,14 +91,14 @@ def test_a_cpu_gets_a_narrow_network_for_images(tmp_path):
 
 def test_nothing_is_selected_without_validation(tmp_path):
     people().to_csv(tmp_path / "p.csv", index=False)
-    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", data={"split": {"validation": 0.0}})
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", data={"split": {"validation": 0.0}})
     prepared = prepare(wanted)
     assert prepared.spec.early_stopping == {}
     assert prepared.baseline.with_(method="forml", method_options=prepared.spec.method_options) == prepared.spec
     with pytest.raises(UnknownName):
-        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", training={"optimizer": "adamm"}))
+        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"optimizer": "adamm"}))
     with pytest.raises(BadInput):
-        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", training={"network": {"name": "resnet18"}}))
+        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"network": {"name": "resnet18"}}))
 
 
 def differences(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Differences:

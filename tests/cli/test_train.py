@@ -14,7 +14,7 @@ from tests.tables import people
 from fairweight.runs.folder import RunFolder
 
 FILES = {"run.json", "log.jsonl", "metrics.json", "weights.parquet", "model.safetensors", "preprocessing.json"}
-TABLE = ("people.csv", "--label", "income", "--group", "sex", "--positive", "high")
+TABLE = ("people.csv", "--label", "income", "--group", "sex", "--positive", "high", "--method", "forml")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,10 @@ import pandas as pd
 import pytest
 from tests.tables import people
 
-WORDS = ("people.csv", "--label", "income", "--group", "sex", "--epochs", "12", "--patience", "0", "--device", "cpu")
+WORDS = (
+    "people.csv", "--label", "income", "--group", "sex", "--method", "forml", "--epochs", "12", "--patience", "0",
+    "--device", "cpu",
+)  # fmt: skip
 
 
 def command(folder, out, *more):

@@ -10,10 +10,10 @@ from tests.command import fairweight
 from tests.tables import real
 
 LINES = {
-    "adult": ("--limit", "1500", "--epochs", "3"),
-    "compas": ("--limit", "1500", "--epochs", "5"),
-    "fairface": ("--limit", "120", "--epochs", "1", "--batch-size", "32"),
-    "mnist": ("--limit", "600", "--epochs", "2", "--corrupt", "one-class:label=2,fraction=0.2"),
+    "adult": ("--method", "forml", "--limit", "1500", "--epochs", "3"),
+    "compas": ("--method", "forml", "--limit", "1500", "--epochs", "5"),
+    "fairface": ("--method", "forml", "--limit", "120", "--epochs", "1", "--batch-size", "32"),
+    "mnist": ("--method", "forml", "--limit", "600", "--epochs", "2", "--corrupt", "one-class:label=2,fraction=0.2"),
 }
 
 

@@ -39,7 +39,7 @@ def pictures(folder: Path, sizes=((8, 8),), broken: bool = False) -> str:
 
 
 def given(*words: str, label: str = "income", group: str = "sex") -> Made:
-    return (*words, "--label", label, "--group", group)
+    return (*words, "--label", label, "--group", group, "--method", "forml")
 
 
 def changed(folder: Path, **columns) -> str:

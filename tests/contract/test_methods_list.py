@@ -25,4 +25,4 @@ def test_what_each_needs_is_said(tmp_path):
         assert entry.keys() == {"summary", "paper", "needs"}
         assert set(entry["needs"]) == set(catalog.load("methods", name).needs)
     said = fairweight(tmp_path, "list", "methods").stdout
-    assert said.count("needs: the group of each training sample") == 2
+    assert said.count("needs: the group of each training sample") == 3

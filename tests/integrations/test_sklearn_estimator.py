@@ -45,7 +45,7 @@ def people(size: int = 300, seed: int = 0):
 
 
 def quick(**options) -> fw.FairweightClassifier:
-    return fw.FairweightClassifier(**{"epochs": 5, "random_state": 0, **options})
+    return fw.FairweightClassifier(**{"method": "forml", "epochs": 5, "random_state": 0, **options})
 
 
 def test_fitted_attributes():

@@ -56,7 +56,7 @@ def test_the_same_rows_and_seed_give_the_same_model(way, seed, table, tmp_path):
         said, rows = ("--test", "test.csv"), np.arange((~test).sum())
     found, weights = trained(tmp_path, "people.csv", "--group", "sex", "--seed", str(seed), *said)
     given = table[~test]
-    model = fw.FairweightClassifier(epochs=6, random_state=seed)
+    model = fw.FairweightClassifier("forml", epochs=6, random_state=seed)
     model.fit(given.drop(columns=["income", "sex", "part"]), given["income"], sensitive_features=given["sex"])
     new = people(50, seed=9).drop(columns=["income", "sex"])
     compare(found, weights, model, new, rows)
@@ -71,7 +71,7 @@ def test_several_groups_are_crossed_alike_and_labels_alone_are_groups_alike(tabl
         words = ("--group", ",".join(group) or "none", "--split-column", "part", "--method", "forml", "--fresh")
         found, weights = trained(tmp_path, "people.csv", *words)
         drop = ["income", *group]
-        model = fw.FairweightClassifier(epochs=6, random_state=0)
+        model = fw.FairweightClassifier("forml", epochs=6, random_state=0)
         model.fit(
             given.drop(columns=[*drop, "part"]), given["income"], sensitive_features=given[group] if group else None
         )
@@ -83,7 +83,7 @@ def test_an_array_is_a_frame_of_numbers():
     x, y, group = rng.normal(size=(400, 3)), rng.integers(2, size=400), rng.choice(["a", "b"], 400)
     frame = pd.DataFrame(x, columns=["one", "two", "three"])
     array, table = (
-        fw.FairweightClassifier(epochs=4, random_state=0).fit(given, y, sensitive_features=group)
+        fw.FairweightClassifier("forml", epochs=4, random_state=0).fit(given, y, sensitive_features=group)
         for given in (x, frame)
     )
     np.testing.assert_array_equal(array.predict_proba(x), table.predict_proba(frame))
@@ -93,7 +93,7 @@ def test_an_array_is_a_frame_of_numbers():
 def test_a_frame_with_text_takes_sample_weights_and_a_trusted_frame(table):
     inputs, rows = ["age", "hours", "job", "joined"], table["part"] != "test"
     given, trusted = table[rows], table[~rows]
-    model = fw.FairweightClassifier(epochs=3, random_state=0)
+    model = fw.FairweightClassifier("forml", epochs=3, random_state=0)
     model.fit(
         given[inputs],
         given["income"],
@@ -105,3 +105,23 @@ def test_a_frame_with_text_takes_sample_weights_and_a_trusted_frame(table):
     assert 0.05 < np.isnan(model.scores_).mean() < 0.15, "validation alone is kept out"
     assert model.predict_proba(trusted[inputs]).shape == (len(trusted), 2)
     assert model.feature_names_in_.tolist() == inputs
+
+
+@pytest.mark.slow
+def test_the_judged_model_is_the_same_through_both_doors(table, tmp_path):
+    table.to_csv(tmp_path / "people.csv", index=False)
+    people(50, seed=9).to_csv(tmp_path / "new.csv", index=False)
+    words = ("--label", "income", "--group", "sex", "--split-column", "part", "--epochs", "4", "--seed", "3")
+    done = fairweight(tmp_path, "train", "people.csv", *words, "--budget", "2", "--out", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    assert fairweight(tmp_path, "predict", "run", "new.csv", "--out", "new.parquet").returncode == 0
+    found = pd.read_parquet(tmp_path / "new.parquet")
+    given = table[table["part"] != "test"]
+    model = fw.FairweightClassifier(epochs=4, budget=2, random_state=3)
+    model.fit(given.drop(columns=["income", "sex", "part"]), given["income"], sensitive_features=given["sex"])
+    chances = model.predict_proba(people(50, seed=9).drop(columns=["income", "sex"]))
+    for k, name in enumerate(model.classes_):
+        np.testing.assert_array_equal(chances[:, k], found[f"probability_{name}"].to_numpy())
+    assert model.chosen_ == RunFolder(tmp_path / "run").read("metrics.json")["chosen"]
+    weights = RunFolder(tmp_path / "run").read_weights().set_index("row").reindex(given.index)["weight"]
+    np.testing.assert_allclose(model.sample_weights_, weights / weights.mean(), rtol=1e-6)

@@ -16,6 +16,7 @@ from fairweight.types import Cells
 if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff
     from fairweight.apps.train import Prepared, Trained
+    from fairweight.apps.verdict import Verdict
 
 
 Spelling = Callable[[str], str]  # how a sentence spells the options that it names
@@ -27,16 +28,37 @@ def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     notes = sorted(dataset.notes, key=lambda note: not note.startswith("Warning: "))
     lines = [f"Data: {dataset.name}", *(_wrapped(spelled(note), "  ") for note in notes), "Settings"]
     settings = {**in_words(prepared.spec, dataset), "device": device}
-    settings["network"] += f" ({prepared.parameters:,} parameters)"
+    if prepared.asked is not None:
+        settings = _search_in_words(prepared, device)
+    else:
+        settings["network"] += f" ({prepared.parameters:,} parameters)"
     lines += [_wrapped(f"{name:10s} {value}", "  ", hang=11) for name, value in settings.items()]
     return "\n".join(lines) + "\n"
 
 
+def _search_in_words(prepared: Prepared, device: str) -> dict[str, str]:
+    asked = prepared.asked
+    assert asked is not None
+    wish = asked.wish
+    limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
+    limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
+    return {
+        "criterion": f"{wish.criterion.name}: {wish.criterion.sentence}",
+        "within": ", ".join(limits),
+        "candidates": ", ".join(asked.families) + f", by {asked.learner or 'trees, linear and mlp'}",
+        "judged": "on rows that they were not trained on (5 folds), then trained on all rows that are not for test",
+        "seed": str(prepared.spec.seed),
+        "device": device,
+    }
+
+
 def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     """The last screen: the table by group, plain training beside it, and what changed in words."""
-    parts = [f"{done.result.spec.title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
+    parts = [] if done.verdict is None else [_verdict(done.verdict)]
+    title = done.result.spec.title if done.verdict is None else done.verdict.chosen
+    parts += [f"{title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
     if done.differences is not None:
-        heads = ("points [95 %]", "uniform", done.result.spec.title, "difference")
+        heads = ("points [95 %]", "uniform", title, "difference")
         parts.append(_columns([heads, *done.differences.rows()]))
         sentences = (done.differences.sentence(), *done.differences.notes())
         parts.append("\n".join(_wrapped(spelled(sentence)) for sentence in sentences))
@@ -50,6 +72,11 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
         f"Done in {seconds:.0f} seconds."
     )
     return "\n" + "\n\n".join(parts)
+
+
+def _verdict(found: Verdict) -> str:
+    lines = [found.sentence(), *(line for line in (found.together(),) if line), *found.notes]
+    return "\n".join(_wrapped(line) for line in lines)
 
 
 def front(found: TradeOff) -> str:

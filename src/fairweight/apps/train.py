@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fairweight.apps.before_after import Differences, table_of
+from fairweight.apps.candidates import FAMILIES, Asked, Tell
+from fairweight.apps.deliver import deliver
+from fairweight.apps.judge import BUDGET, Rows, Wish, judged
+from fairweight.apps.verdict import Verdict, fields_of
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, FairweightError, NoSpace, option
+from fairweight.errors import BadInput, FairweightError, MissingData, NoSpace, option
+from fairweight.metagradient.passes import predicted
 from fairweight.metrics import GroupTable
+from fairweight.metrics.criterion import Criterion, criterion, default_criterion
 from fairweight.runs.build import Built, build
-from fairweight.runs.defaults import with_defaults
-from fairweight.runs.folder import RunFolder
+from fairweight.runs.defaults import STRENGTH, with_defaults
+from fairweight.runs.folder import METRICS, RUN, RunFolder
 from fairweight.runs.run import Result, run
 from fairweight.runs.run_search import CANDIDATES, STATE, search_for, search_of, searched
 from fairweight.runs.spec import Spec
@@ -23,6 +29,7 @@ from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
 from fairweight.training.lock import FILE as LOCK
 
+FORML = "forml"  # what is trained where something is said of a method, and on images
 BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
 REFIT = "refit"  # a second training with the weights of the first, and the name of its folder inside
 SWEEP, PICTURE = "trade_off.json", "trade_off.png"  # of a sweep of strength
@@ -37,10 +44,17 @@ class Wanted:
     source: str
     label: str | None = None
     group: str | None = None
-    method: str = "forml"
+    method: str | None = None  # None: the best of many, judged beside plain training
     seed: int = 0
     data: Mapping[str, Any] = field(default_factory=dict)  # options of data.load, as plain values
     training: Mapping[str, Any] = field(default_factory=dict)  # fields of a Spec
+    criterion: str | None = None  # None: by the data
+    bound: float | None = None  # largest gap, in points
+    budget: float | None = None  # largest loss of accuracy, in points
+    learner: str | None = None
+    candidates: tuple[str, ...] | None = None
+    seconds: float | None = None
+    groups_at_prediction: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,16 @@ class Prepared:
     dataset: Dataset
     spec: Spec
     built: Built
+    wish: Wish | None = None
+    asked: Asked | None = None  # of a table: the best of many is searched for
+
+    @property
+    def criterion(self) -> Criterion:
+        """What is meant by fair."""
+        if self.wish is not None:
+            return self.wish.criterion
+        classes, groups = len(self.dataset.label_names), bool(self.dataset.group_names)
+        return default_criterion(classes, groups=groups)
 
     @property
     def parameters(self) -> int:
@@ -59,7 +83,7 @@ class Prepared:
     @property
     def baseline(self) -> Spec:
         """Plain training, in every other respect the same."""
-        return self.spec.with_(method=BASELINE, method_options={}, search={}, weights={})
+        return self.spec.with_(method=BASELINE, method_options={}, search={}, weights={}, judge={})
 
 
 @dataclass(frozen=True)
@@ -70,9 +94,10 @@ class Trained:
     table: GroupTable
     baseline: Result | None
     differences: Differences | None
+    verdict: Verdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        found = {**_about(self.result), "spec": self.result.spec.to_dict()}
+        found = {**_about(self.result), "spec": self.result.spec.to_dict(), **fields_of(self.verdict)}
         if self.baseline is not None and self.differences is not None:
             found |= {"baseline": _about(self.baseline), "differences": self.differences.to_dict()}
         return found
@@ -86,16 +111,70 @@ def prepare(
     wanted: Wanted, *, device: str = "cpu", data_dir: str | Path | None = None, download: bool = False
 ) -> Prepared:
     """Read the data, choose what was left open, and build it: what would be refused is refused here."""
+    method = wanted.method or (FORML if names_method(wanted.training) else None)
     first = Spec(
-        wanted.source, wanted.label, wanted.group, data=wanted.data, method=wanted.method, seed=wanted.seed
+        wanted.source, wanted.label, wanted.group, data=wanted.data, method=method or FORML, seed=wanted.seed
     )  # fmt: skip
     dataset = dataset_for(first, data_dir, download)
-    spec = with_defaults(first, dataset, wanted.training, device)
-    spec = spec.with_(search=search_of(spec.method, spec.method_options, wanted.training.get("search")))
-    built = build(spec, dataset, device)
+    wish = wish_for(dataset, wanted.criterion, wanted.bound, wanted.budget)
+    training = dict(wanted.training)
+    table = dataset.kind == "table" and ":" not in (wanted.learner or "")
+    if wanted.learner is not None and (wanted.learner == "mlp" or ":" in wanted.learner):
+        training["network"] = {**training.get("network", {}), "name": wanted.learner}
+    own = ":" in str(training.get("network", {}).get("name", ""))
+    asked = None
+    if method is None and table and not own:
+        learner = wanted.learner or ("mlp" if training.get("network") else None)
+        families = tuple(FAMILIES) if wanted.candidates is None else ("plain", *wanted.candidates)
+        asked = Asked(wish, learner, families, wanted.seconds, wanted.groups_at_prediction, training)
+    elif wanted.learner == "trees":
+        training["network"] = {"name": "trees"}
+        training.setdefault("epochs", 100)
+    judge = {} if method is not None else _judging(wanted, wish)
+    if method is None and table:
+        first = first.with_(method=BASELINE)
+    elif wish.criterion.name != default_criterion(len(dataset.label_names), groups=bool(dataset.group_names)).name:
+        training = _with_objective(first.method, training, wish.criterion, dataset)
+    spec = with_defaults(first, dataset, training, device)
+    spec = spec.with_(search=search_of(spec.method, spec.method_options, training.get("search")), judge=judge)
+    built = build(spec.with_(judge={}), dataset, device)
     if spec.search:
         search_for(spec, dataset)
-    return Prepared(dataset, spec, built)
+    return Prepared(dataset, spec, built, wish, asked)
+
+
+def names_method(training: Mapping[str, Any]) -> bool:
+    """True if what was said speaks of one method: its options, its objective, or a search over it."""
+    return bool(training.get("method_options") or training.get("search"))
+
+
+def wish_for(dataset: Dataset, name: str | None, bound: float | None, budget: float | None) -> Wish:
+    """What is meant by fair on this data, and what it may cost."""
+    classes, groups = len(dataset.label_names), bool(dataset.group_names)
+    fair = default_criterion(classes, groups=groups) if name is None else criterion(name)
+    return Wish(fair.check(classes, groups), bound, budget)
+
+
+def _judging(wanted: Wanted, wish: Wish) -> dict[str, Any]:
+    """What determines the choice, as plain values."""
+    said = {
+        "bound": wish.bound,
+        "budget": wish.budget,
+        "learner": wanted.learner,
+        "candidates": None if wanted.candidates is None else list(wanted.candidates),
+        "seconds": wanted.seconds,
+        "groups_at_prediction": wanted.groups_at_prediction or None,
+    }
+    return {"criterion": wish.criterion.name, **{key: value for key, value in said.items() if value is not None}}
+
+
+def _with_objective(method: str, training: Mapping[str, Any], fair: Criterion, dataset: Dataset) -> dict[str, Any]:
+    """FORML's objective for a criterion that is not the usual one, unless another was asked for."""
+    if method != FORML or "objective" in training.get("method_options", {}):
+        return dict(training)
+    term = fair.objective(len(dataset.label_names), groups=bool(dataset.group_names))
+    options = {"objective": f"mean + {STRENGTH:g} * {term}", **training.get("method_options", {})}
+    return {**training, "method_options": options}
 
 
 def train(
@@ -105,16 +184,95 @@ def train(
     device: str = "cpu",
     baseline: bool = True,
     watching: Watching = lambda title: (),
+    tell: Tell | None = None,
 ) -> Trained:
-    """Train the method into the folder `out` and plain training into a folder inside it, and compare them."""
+    """Train into the folder `out` and plain training into a folder inside it, and compare them.
+
+    Where no method was named, what is written is the best of many on rows that they were not trained on, or plain
+    training where nothing beats it.
+    """
     spec, dataset = prepared.spec, prepared.dataset
-    done = run_into(spec, out, dataset, device, watching, prepared.built)
+    if prepared.asked is not None:
+        return _searched(prepared, Path(out), device, tell)
+    method = spec.with_(judge={}) if spec.judge else spec
+    done = run_into(method, out, dataset, device, watching, prepared.built)
     table = table_of(done.folder, dataset)
     if not baseline or spec.method == BASELINE:
         return Trained(done, table, None, None)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
-    differences = Differences(spec.title, table_of(plain.folder, dataset), table, dataset)
-    return Trained(done, table, plain, differences)
+    before = table_of(plain.folder, dataset)
+    kept_plain = bool(spec.judge) and not _beats(done, plain, prepared)
+    if kept_plain:
+        done = _adopted(done, plain)
+        table = before
+    differences = Differences(spec.title, before, table, dataset)
+    verdict = verdict_between(prepared, done, before, table, kept_plain)
+    done.folder.write(METRICS, {**done.folder.read(METRICS), **verdict.to_dict()})
+    done = replace(done, metrics=done.folder.read(METRICS))
+    return Trained(done, table, plain, differences, verdict)
+
+
+def verdict_between(
+    prepared: Prepared, done: Result, before: GroupTable, after: GroupTable, kept_plain: bool = False
+) -> Verdict:
+    """The verdict on a method's run beside plain training."""
+    run = done.metrics.get("run", {})
+    wish = prepared.wish
+    budget = wish.budget if wish is not None and wish.budget is not None else BUDGET
+    chosen = BASELINE if kept_plain else done.spec.title
+    kept = run.get("best_epoch") or run.get("epochs")
+    return Verdict(prepared.criterion, before, after, chosen, "plain training", kept, kept_plain, budget)
+
+
+def _beats(done: Result, plain: Result, prepared: Prepared) -> bool:
+    """True if the method is to be preferred by the held-out part; without one there is no evidence for it."""
+    try:
+        found, labels, groups = done.folder.read_logits("validation")
+    except MissingData:
+        return False
+    other, _, _ = plain.folder.read_logits("validation")
+    known = None if groups is None or not prepared.dataset.group_names else groups.numpy()
+    rows = Rows(labels.numpy(), known, len(prepared.dataset.label_names))
+    wish = prepared.wish or Wish(prepared.criterion)
+    one = judged(rows, predicted(other).numpy(), predicted(found).numpy(), wish, prepared.spec.seed)
+    return one.allowed
+
+
+def _adopted(done: Result, plain: Result) -> Result:
+    """Put plain training's files into the run's folder."""
+    for path in plain.folder.path.iterdir():
+        if path.is_file() and path.name not in (METRICS, RUN):
+            shutil.copy2(path, done.folder.path / path.name)
+    about = {**plain.folder.read(RUN), "fingerprint": done.folder.read(RUN)["fingerprint"]}
+    done.folder.write(RUN, about)
+    done.folder.write(METRICS, plain.folder.read(METRICS))
+    return Result(plain.spec, done.folder, done.folder.read(METRICS), reused=False)
+
+
+def _searched(prepared: Prepared, out: Path, device: str, tell: Tell | None) -> Trained:
+    assert prepared.asked is not None
+    spec, dataset, folder = prepared.spec, prepared.dataset, RunFolder(out)
+    if folder.finished and folder.holds(spec, dataset):
+        metrics = folder.read(METRICS)
+        done: Result = Result(folder.read_spec(), folder, metrics, reused=True)
+        beside = RunFolder(out / BASELINE)
+        plain = Result(beside.read_spec(), beside, beside.read(METRICS), reused=True) if beside.finished else None
+        after = table_of(folder, dataset)
+        before = after if plain is None else table_of(beside, dataset)
+        verdict = Verdict(
+            prepared.criterion, before, after, str(metrics["chosen"]), str(metrics["judged"]["reference"]),
+            metrics["kept_epoch"], plain is None, BUDGET if spec.judge.get("budget") is None else spec.judge["budget"],
+        )  # fmt: skip
+    else:
+        existed = next((p for p in [out, *out.parents] if p.exists()), out)
+        try:
+            done, plain, verdict = deliver(spec, prepared.asked, dataset, out, device=device, tell=tell)
+        except (FairweightError, OSError):
+            if out.is_dir() and not RunFolder(out).finished:
+                _remove(out, existed)
+            raise
+    differences = None if plain is None else Differences(verdict.chosen, verdict.before, verdict.after, dataset)
+    return Trained(done, verdict.after, plain, differences, verdict)
 
 
 def run_into(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from fairweight.cli._flags import DATA, OUTPUT, TRAINING
+from fairweight.cli._flags import DATA, FAIRNESS, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ Run = Annotated[Path, typer.Argument(help="Folder of a finished run.")]
 Source = Annotated[str, typer.Argument(help="A CSV, TSV or parquet file, a glob, a folder of images, or a named set.")]
 Label = Annotated[str | None, flag("Label column, or a threshold such as age>=30.", panel=DATA)]
 Group = Annotated[str | None, flag("Sensitive column, or several to cross: sex,race; default: the label.", panel=DATA)]
+Criterion = Annotated[str | None, flag("What is fair; see `fairweight list criteria`.", panel=FAIRNESS)]
+Bound = Annotated[float | None, flag("Largest gap, in points.", panel=FAIRNESS)]
+Budget = Annotated[float | None, flag("Largest loss of accuracy, in points; default 0.3.", panel=FAIRNESS)]
 Out = Annotated[Path, flag("Output folder.", panel=OUTPUT)]
 Seed = Annotated[int, flag("Random seed.", panel=TRAINING)]
 Device = Annotated[str, flag("cpu, cuda, cuda:1 ..., or auto.", panel=TRAINING)]
@@ -131,6 +134,11 @@ def epochs_shown(json: bool) -> Watching:
     from fairweight.training.callbacks import Progress
 
     return lambda title: () if json else (Progress(title),)
+
+
+def candidate_shown(title: str, done: int, total: int) -> None:
+    """A line for each model that was trained and judged."""
+    print(f"  {done:2d} {title}", file=sys.stderr, flush=True)
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -25,6 +25,19 @@ def numbers(text: str, flag: str) -> list[float]:
     return found
 
 
+def seconds(text: str, flag: str) -> float:
+    """The seconds in "90", "90s", "5m" or "1h"."""
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
+    try:
+        found = float(number) * units[unit]
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise BadInput(f"{flag} {text}: give a time such as {flag} 90s, {flag} 5m or {flag} 1h.")
+    return found
+
+
 def whole_numbers(text: str, flag: str) -> list[int]:
     """The numbers from 1 in "64,64", "64-64" or "3x32x32"."""
     try:

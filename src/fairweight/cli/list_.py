@@ -15,6 +15,7 @@ class _Kind(StrEnum):
     objectives = "objectives"
     datasets = "datasets"
     tables = "tables"
+    criteria = "criteria"
 
 
 _FOLDERS = {"methods": "methods", "objectives": "objectives", "datasets": "data.sets", "tables": "paper.tables"}
@@ -29,7 +30,10 @@ _NEEDS = {
 
 
 def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: opt.Json = False) -> None:
-    """List methods, objectives, data sets or published tables: each with one sentence."""
+    """List methods, objectives, data sets, published tables or criteria: each with one sentence."""
+    if kind == "criteria":
+        _show(_criteria(), json)
+        return
     from fairweight import catalog
 
     folder = _FOLDERS[kind]
@@ -41,12 +45,24 @@ def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: op
             entries[name]["paper"] = paper
         if kind == "methods":
             entries[name]["needs"] = sorted(getattr(plug_in, "needs", ()))
+    _show(entries, json)
+
+
+def _criteria() -> dict[str, dict[str, Any]]:
+    from fairweight.metrics.criterion import CRITERIA
+
+    return {name: {"summary": one.sentence, "wanted_by": one.wanted_by} for name, one in CRITERIA.items()}
+
+
+def _show(entries: dict[str, dict[str, Any]], json: bool) -> None:
     if json:
         opt.print_json(entries)
         return
     width = max(map(len, entries), default=0) + 2
     for name, entry in entries.items():
         print(f"{name:{width}s}{entry['summary']}")
+        if "wanted_by" in entry:
+            print(f"{'':{width}s}for {entry['wanted_by']}")
         if "paper" in entry:
             print(f"{'':{width}s}{entry['paper']}")
         if entry.get("needs"):

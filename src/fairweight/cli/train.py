@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, TRAINING_FLAGS, options_said, takes
-from fairweight.cli._parse import numbers
+from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, MODEL, OUTPUT, TRAINING, TRAINING_FLAGS, options_said, takes
+from fairweight.cli._parse import listed, numbers, seconds
 from fairweight.errors import BadInput
 
 
@@ -21,7 +21,15 @@ def train(
     group: opt.Group = None,
     data_dir: opt.DataDir = None,
     download: opt.Download = False,
-    method: Annotated[str, opt.flag("See `fairweight list methods`.", panel=FAIRNESS)] = "forml",
+    criterion: opt.Criterion = None,
+    bound: opt.Bound = None,
+    budget: opt.Budget = None,
+    learner: Annotated[str | None, opt.flag("trees, linear, mlp or MODULE:MODEL; default: all.", panel=MODEL)] = None,
+    candidates: Annotated[
+        str | None, opt.flag("Of reweighing, positives, multipliers, forml-cells, forml.", panel=FAIRNESS)
+    ] = None,
+    time_: Annotated[str | None, opt.flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)] = None,
+    method: Annotated[str | None, opt.flag("Train this alone; see `fairweight list methods`.", panel=FAIRNESS)] = None,
     trade_off: Annotated[
         bool, opt.flag("Train at several strengths; choose one on validation.", "--trade-off", panel=FAIRNESS)
     ] = False,
@@ -35,7 +43,7 @@ def train(
     json: opt.Json = False,
     **said: Any,
 ) -> None:
-    """Train on a file, a folder or a named set: a model, a table by group, and a weight for every sample."""
+    """Train on a file, a folder or a named set: the best model beside plain training, and a weight for every sample."""
     wanted_data, wanted_training = options_said(DATA_FLAGS, said), options_said(TRAINING_FLAGS, said)
     if not 0 <= give_up <= 100:
         raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
@@ -50,12 +58,29 @@ def train(
 
     started = time.monotonic()
     where = ranks.device_of_rank(opt.device_of(device))
-    wanted = app.Wanted(source, label, group, method, seed, wanted_data, wanted_training)
+    if method is None and (sweep is not None or no_baseline or ranks.started_by_torchrun()):
+        # a sweep is of one method, without plain training there is nothing to judge by, and ranks train one model
+        method = "forml"
+    wanted = app.Wanted(
+        source,
+        label,
+        group,
+        method,
+        seed,
+        wanted_data,
+        wanted_training,
+        criterion=criterion,
+        bound=bound,
+        budget=budget,
+        learner=learner,
+        candidates=None if candidates is None else tuple(listed(candidates)),
+        seconds=None if time_ is None else seconds(time_, "--time"),
+    )
     opt.show_log()
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
         prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-        folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
+        folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.title}_{prepared.spec.fingerprint[:6]}"
         folder = stack.enter_context(ranks.own_folder(all_ranks, folder))
         opt.hold(folder)
         ranks.refuse_search(all_ranks, bool(prepared.spec.search))
@@ -66,7 +91,9 @@ def train(
         if not json:
             print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
         if sweep is None:
-            done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=opt.epochs_shown(json))
+            shown = opt.epochs_shown(json)
+            tell = None if json else opt.candidate_shown
+            done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
             values = done.to_dict()
         else:
             found = run_sweep(prepared, folder, sweep, give_up / 100, device=where, watching=opt.epochs_shown(json))

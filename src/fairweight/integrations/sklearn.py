@@ -19,10 +19,14 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from fairweight.apps.candidates import Asked, search
+from fairweight.apps.judge import Wish
+from fairweight.apps.train import FORML, wish_for
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
 from fairweight.data import Dataset, Exemplar
 from fairweight.errors import BadInput
 from fairweight.integrations._estimator_data import Array, Given, dataset_of
+from fairweight.methods import Reweighter
 from fairweight.runs.build import Built, build
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.fixed_weights import filled_by_cell
@@ -55,7 +59,10 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     The same samples and seed give the model that `fairweight train` gives: what is None is chosen as it chooses, part
     of the samples is kept out for validation and as exemplars, and a frame may hold text, dates and missing values.
 
-    method: a name of `fairweight list methods`; a search over many trainings is left to the command line. module: None
+    method: None takes the best of several models, judged on samples that they were not trained on, or plain training
+    where nothing beats it; a name of `fairweight list methods` trains that alone. criterion: what is fair, a name of
+    `fairweight list criteria`. bound: the largest gap, budget: the largest loss of accuracy, in points. learner:
+    "trees", "linear" or "mlp". pos_label: the positive one of two classes; None takes the larger. A search over many trainings is left to the command line. module: None
     for an MLP; a class or function, called with the number of features and of classes (or with nothing where it takes
     nothing); or a model, which is copied and never changed. objective: what the weights are learned for, such as
     "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
@@ -75,9 +82,14 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def __init__(
         self,
-        method: str = "forml",
+        method: str | None = None,
         module: nn.Module | Callable[..., nn.Module] | None = None,
         *,
+        criterion: str | None = None,
+        bound: float | None = None,
+        budget: float | None = None,
+        learner: str | None = None,
+        pos_label: Any = None,
         objective: Any = None,
         method_options: Mapping[str, Any] | None = None,
         hidden: Sequence[int] | None = None,
@@ -99,6 +111,11 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     ) -> None:
         self.method = method
         self.module = module
+        self.criterion = criterion
+        self.bound = bound
+        self.budget = budget
+        self.learner = learner
+        self.pos_label = pos_label
         self.objective = objective
         self.method_options = method_options
         self.hidden = hidden
@@ -137,6 +154,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         X, y = self._checked(X, y)
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
+        if self.pos_label is not None and len(self.classes_) == 2 and self.pos_label not in self.classes_.tolist():
+            raise BadInput(f"pos_label={self.pos_label!r} is no class of y; choose from {self.classes_.tolist()}.")
         if len(self.classes_) < 2:
             raise ValueError("FairweightClassifier needs samples of at least two classes; y holds one class only.")
         given = [self._given(X, y, sensitive_features, "train")]
@@ -153,9 +172,14 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.groups_, self.notes_ = dataset.group_names, dataset.notes
         self._preprocessing: Any = dataset.preprocessing
         weights = None if sample_weight is None else _sample_weights(sample_weight, X)[dataset.rows["train"]]
+        wish = wish_for(dataset, self.criterion, self.bound, self.budget)
+        if self.method is None and weights is None and self._searches(dataset):
+            self._search(dataset, wish, int(seed), given[0])
+            return self
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             built, dynamics = self._train(dataset, int(seed), weights)
-        self._keep_weights(built, dynamics, dataset.rows["train"], given[0])
+        self.chosen_, self.search_ = self.method or FORML, None
+        self._keep_weights(built.reweighter, dynamics, dataset.rows["train"], given[0])
         return self
 
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
@@ -166,7 +190,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         with one_thread(sum(p.numel() for p in self.module_.parameters())):
             found = logits(self.module_, Batch(inputs, torch.zeros(len(inputs), dtype=torch.int64)))
         chances: Array = probabilities(found.double().cpu()).numpy()
-        return chances
+        return chances[:, ::-1] if self._flipped() else chances
 
     def predict(self, X: Any) -> Array:  # noqa: N803
         """Most likely class of each sample."""  # [n_samples]
@@ -175,16 +199,42 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     # -- what is trained, and how -----------------------------------------------------------------
 
+    def _searches(self, dataset: Dataset) -> bool:
+        """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
+        said = (self.module, self.objective, self.method_options)
+        return len(dataset.input_shape) == 1 and all(one is None for one in said)
+
+    def _search(self, dataset: Dataset, wish: Wish, seed: int, given: Given) -> None:
+        """Take what `fairweight train` would write."""
+        asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
+        learner = self.learner or ("mlp" if "network" in asked else None)
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            found = search(dataset, Asked(wish, learner, training=asked), seed=seed, device=self._device())
+        self.search_, self.chosen_ = found, found.chosen.title
+        self.module_ = found.fitted.model.eval()
+        self.n_iter_, self.history_ = found.fitted.epoch, []
+        rows = found.dataset.rows["train"]
+        self._keep_weights(found.fitted.reweighter, found.fitted.dynamics, rows, given)
+
+    def _flipped(self) -> bool:
+        """True if the first of two classes is the positive one, whose code is 1 in training."""
+        return self.pos_label is not None and len(self.classes_) == 2 and bool(self.classes_[0] == self.pos_label)
+
+    def _device(self) -> str:
+        return "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
+
     def _train(self, dataset: Dataset, seed: int, weights: Tensor | None) -> tuple[Built, Dynamics]:
-        device = "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
+        device = self._device()
         network = None
         if self.module is not None:
             network = partial(_made, self.module, math.prod(dataset.input_shape), len(self.classes_))
-        spec = with_defaults(Spec("frame", method=self.method, seed=seed), dataset, self._asked(), device)
+        spec = with_defaults(Spec("frame", method=self.method or FORML, seed=seed), dataset, self._asked(), device)
         built = build(spec, dataset, device, network=network)
         built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
         with one_thread(built.parameters):
-            record, dynamics = train_built(built, spec, dataset, [Progress(self.method)] if self.verbose else [])
+            record, dynamics = train_built(
+                built, spec, dataset, [Progress(self.method or FORML)] if self.verbose else []
+            )
         self.module_ = built.model.eval()
         self.n_iter_, self.history_ = record.epochs, record.history
         return built, dynamics
@@ -205,9 +255,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             asked["network"] = {"hidden": list(self.hidden)}
         return asked
 
-    def _keep_weights(self, built: Built, dynamics: Dynamics, trained: Tensor, given: Given) -> None:
+    def _keep_weights(self, reweighter: Reweighter, dynamics: Dynamics, trained: Tensor, given: Given) -> None:
         """One entry for each sample that was given; trained: the places of those that were trained on."""
-        found, scores, rows = built.reweighter.weights(), built.reweighter.scores, dynamics.path_rows
+        found, scores, rows = reweighter.weights(), reweighter.scores, dynamics.path_rows
         weights = torch.full((len(given.labels),), torch.nan, dtype=torch.float64)
         weights[trained] = torch.ones(len(trained)).double() if found is None else found.detach().double().cpu()
         weights = filled_by_cell(weights, given.labels, given.group_codes)
@@ -249,6 +299,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if strange := sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str):
             raise BadInput(f"{part} holds the label {strange[0]!r}, which y does not; leave those samples out.")
         labels = torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
+        labels = 1 - labels if self._flipped() else labels
         if groups is not None:
             check_consistent_length(X, groups)
             groups = pd.DataFrame(groups)

@@ -20,6 +20,7 @@ from fairweight.methods.look_ahead import LookAhead
 from fairweight.methods.score_step import AdaptiveStep, PlainStep, ScoreStep
 from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
+from fairweight.models.trees import TreeEnsemble
 from fairweight.objectives import Objective
 from fairweight.objectives._among import Among
 from fairweight.objectives._from_text import objective_from
@@ -29,6 +30,8 @@ from fairweight.runs.spec import Spec
 # Steps from which compiling is won back, on an H200: FORML's takes a minute and saves 9 ms a step, a plain step's takes
 # half a minute and saves half a millisecond.
 LEARNED_FROM, PLAIN_FROM = 6_000, 50_000
+TREES = "trees"
+EMPTY_TREES = {"features": 1, "trees": 1, "nodes": 1, "depth": 0}  # the sizes of a run's are in its run.json
 _PARTS = {"look_ahead": "look_ahead.lr=0.1", "score_step": "score_step.rate=0.1"}  # each has options of its own
 
 
@@ -65,12 +68,25 @@ def build(
     weights: those of other runs, for the method given. network: makes the model instead of spec.network.
     """
     torch.manual_seed(spec.seed)
+    if spec.network.get("name") == TREES:
+        return _built_trees(spec, dataset, device, weights)
     model = network_for(dataset.preprocessing, spec.network) if network is None else network()
     model = laid_out(model, device)
     optimizer = optimizer_for(model, spec, device)
     options = spec.method_options if weights is None else {**spec.method_options, "weights": weights}
     reweighter = method_from(spec.method, options, model, len(dataset.train))
     return Built(device, model, optimizer, scheduler_for(optimizer, spec), reweighter)
+
+
+def _built_trees(spec: Spec, dataset: Dataset, device: str, weights: Tensor | None) -> Built:
+    """Weights that are known before training, beside trees that are not grown yet."""
+    stand_in = nn.Linear(1, 1)  # methods ask a model where it lives
+    options = spec.method_options if weights is None else {**spec.method_options, "weights": weights}
+    reweighter = method_from(spec.method, options, stand_in, len(dataset.train))
+    if reweighter.needs & {"exemplar", "exemplar groups"}:
+        raise BadInput(f"{spec.method} learns by a network's gradients, which trees have none of; choose mlp.")
+    model = network_for(dataset.preprocessing, {"name": TREES, **EMPTY_TREES})
+    return Built(device, model, optimizer_for(stand_in, spec, "cpu"), None, reweighter)
 
 
 # -- the network ----------------------------------------------------------------------------------
@@ -105,6 +121,10 @@ def _body(name: str, rest: dict[str, Any], preprocessing: Preprocessing) -> nn.M
         raise BadInput(
             f"resnet18 takes images, and these are rows of a table; choose mlp, or leave {option('network.name')} out."
         )
+    elif name == TREES and len(shape) == 1:
+        sizes = {key: int(rest.get(key, size)) for key, size in EMPTY_TREES.items()}
+        _known(rest, tuple(EMPTY_TREES), name)
+        return TreeEnsemble(shape[0], classes, **sizes)
     elif ":" in name:
         body = model_from(name)
         check_outputs(body, name, shape, classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,14 +15,16 @@ from torch import Tensor, nn
 from fairweight.data import Dataset, Part
 from fairweight.data.augment import Chain, Flip, Shift
 from fairweight.metagradient.passes import predicted
+from fairweight.methods import Reweighter
 from fairweight.metrics import group_table
-from fairweight.runs.build import Built, build, compiles
+from fairweight.runs.build import TREES, Built, build, compiles
 from fairweight.runs.fixed_weights import learned_weights
-from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
+from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.trees import columns_of, fit_trees, network_of
 from fairweight.training.callbacks import EarlyStopping, Observer
 from fairweight.training.fit import fit
 from fairweight.training.history import Dynamics
@@ -91,8 +94,13 @@ def _run(
     if built is None or not built.ready(device):
         weights = learned_weights(dataset, spec, folder.beside) if spec.weights else None
         built = build(spec, dataset, device, weights=weights)
-    record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
     model, reweighter = built.model, built.reweighter
+    if spec.network.get("name") == TREES:
+        model, record, dynamics = grown(reweighter, spec, dataset)
+        spec = spec.with_(network=network_of(model))
+        folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
+    else:
+        record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
     found = {}
     for name, part in parts.items():
@@ -119,6 +127,21 @@ def _run(
     folder.seal()
     folder.drop_checkpoint()
     return Result(spec, folder, folder.read(METRICS), reused=False)
+
+
+def grown(reweighter: Reweighter, spec: Spec, dataset: Dataset) -> tuple[nn.Module, RunRecord, Dynamics]:
+    """Grow trees with the weights that the method knows; as many as the Spec has epochs."""
+    start = time.monotonic()
+    train = dataset.train
+    assert isinstance(train, Batch)
+    assert isinstance(train.inputs, Tensor)
+    reweighter.begin(train, dataset.exemplar)
+    classes, columns = len(dataset.label_names), columns_of(dataset)
+    found = reweighter.weights()
+    weights = None if found is None else found.detach().cpu()
+    model, _ = fit_trees(train.inputs, train.labels, weights, columns, classes, spec.epochs, spec.seed).module()
+    record = RunRecord(spec.epochs, 0, "finished", spec.epochs, seconds=time.monotonic() - start)
+    return model, record, Dynamics(len(train))
 
 
 def train_built(

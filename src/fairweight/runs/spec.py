@@ -17,7 +17,7 @@ from fairweight.errors import BadInput, option
 GENERATION = 1
 AUTOCAST = ("bfloat16", "float16")  # the names that torch is asked for; a run folder may name nothing else
 # Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
-LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}}
+LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}, "judge": {}}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Spec:
     search: Mapping[str, Any] = field(default_factory=dict)  # many trainings in one run: run_search.py
     rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay: chosen_rows.py
     weights: Mapping[str, Any] = field(default_factory=dict)  # of other runs: fixed_weights.py
+    judge: Mapping[str, Any] = field(default_factory=dict)  # criterion, bound, budget ...: the best of many is kept
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
@@ -96,10 +97,10 @@ class Spec:
     @property
     def title(self) -> str:
         """Name of the run beside others, for people."""
-        return "refit" if self.weights else self.method
+        return "refit" if self.weights else "judged" if self.judge else self.method
 
     @property
     def folder_name(self) -> str:
         """Name of the run's folder among others: readable, and its own."""
         source = re.sub(r"[^\w.-]+", "-", PurePath(self.source).stem)[:40].strip("-") or "data"
-        return f"{source}_{self.method}_seed{self.seed}_{self.fingerprint}"
+        return f"{source}_{'judged' if self.judge else self.method}_seed{self.seed}_{self.fingerprint}"

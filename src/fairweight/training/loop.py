@@ -81,6 +81,7 @@ class Training:
         self.step = 0  # steps taken
         self.history: list[dict[str, Any]] = []  # one summary per epoch
         self.best: dict[str, Tensor] | None = None  # the model that EarlyStopping keeps
+        self.best_method: dict[str, Any] | None = None  # what the method had learned by then
         self.stopped = "interrupted"  # until the run ends in another way
         self.seconds = 0.0
         self._logged_warnings = 0
@@ -203,6 +204,8 @@ class Training:
             self.stopped = "finished"
         if self.best is not None:
             unwrap(self.model).load_state_dict(self.best)
+        if self.best_method is not None:  # the weights that made this model, not those of a later epoch
+            self.reweighter.load_state_dict(self.best_method)
         if self.log is not None:
             self.log.add("end", self.step, stopped=self.stopped, seconds=self.seconds)
         return RunRecord(
@@ -228,6 +231,7 @@ class Training:
         summary = self._summary(epoch)
         self.history.append(summary)
         self.sums.clear()
+        learned = None if self.early is None else state.cloned(self.reweighter.state_dict())
         with self._autocast():
             self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples, ranks=self.ranks))
         if self.captured is not None and (failure := self.captured.failure) is not None:
@@ -239,6 +243,7 @@ class Training:
             self.stopped = self.ranks.texts(self.stopped)[0]
         if self.early is not None and self.early.improved:
             self.best = {k: v.detach().clone() for k, v in unwrap(self.model).state_dict().items()}
+            self.best_method = learned
         self._advance_schedule(summary)
         if self.log is not None:
             self.log.add("epoch", self.step, **summary)
@@ -325,6 +330,7 @@ class Training:
             "batches": self.batches.state_dict(),
             **({} if self.ranks is None else {"random_of_ranks": self._random_of_ranks(random)}),
             "best": self.best,
+            "best_method": self.best_method,
             "history": self.history,
             "stopped": self.stopped,
             "seconds": self.seconds,
@@ -356,5 +362,6 @@ class Training:
                 observer.load_state_dict(kept)
         self.batches.load_state_dict(saved["batches"])
         self.step, self.best, self.history = int(saved["step"]), saved["best"], saved["history"]
+        self.best_method = saved.get("best_method")
         self.stopped, self.seconds = saved["stopped"], float(saved["seconds"])
         RandomState(cpu, cuda, self.device).restore()

@@ -60,6 +60,12 @@ def move(tree: Any, device: torch.device | str) -> Any:
     return unflatten({key: t.to(device) for key, t in tensors.items()}, skeleton)
 
 
+def cloned(tree: Any) -> Any:
+    """Return the tree with copies of its tensors."""
+    tensors, skeleton = flatten(tree)
+    return unflatten({key: t.detach().clone() for key, t in tensors.items()}, skeleton)
+
+
 class Copied(NamedTuple):
     """A tree as it stood at one moment, in memory of its own."""
 

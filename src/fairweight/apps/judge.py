@@ -1,0 +1,171 @@
+"""The rule that chooses among models by predictions on rows they were not trained on; docs/choices says why.
+
+The smallest gap within the budget of accuracy; plain training is left only where a paired bootstrap says that the gap
+is smaller, and never for a predictor that is close to constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairweight.errors import BadInput, option
+from fairweight.metrics.criterion import POSITIVE, Criterion, confusion
+
+BUDGET = 0.3  # points of accuracy that may be given up, where neither bound nor budget is said
+LEVEL = 0.95
+DRAWS = 2_000
+LEAST_BALANCED = 2.0  # points of balanced accuracy below plain training's: more is close to constant
+SHARES = (0.5, 2.0)  # of plain training's share of positives
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user means by fair, and what it may cost. bound, budget: in points."""
+
+    criterion: Criterion
+    bound: float | None = None
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("bound", "budget"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 100:
+                raise BadInput(f"{option(name, value)}: give points from 0 to 100, such as {option(name, 2)}.")
+
+    @property
+    def allowed(self) -> float:
+        """Points of accuracy that may be given up."""
+        if self.budget is not None:
+            return self.budget
+        return BUDGET if self.bound is None else math.inf
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Labels and groups of the rows that models are judged on."""
+
+    labels: Ints
+    groups: Ints | None
+    classes: int
+
+    @property
+    def by_label(self) -> bool:
+        """True if the label stands for the group."""
+        return self.groups is None
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a model's predictions on those rows amount to; fractions."""
+
+    accuracy: float
+    balanced: float
+    share: float  # predicted positive; NaN with more than two classes
+    gap: float
+
+    @classmethod
+    def of(cls, rows: Rows, predictions: Ints, criterion: Criterion) -> Score:
+        """Count the predictions."""
+        counts = confusion(rows.labels, predictions, rows.groups, classes=rows.classes)
+        overall = confusion(rows.labels, predictions, None, classes=rows.classes)[0]
+        with np.errstate(invalid="ignore"):
+            recall = np.diagonal(overall) / overall.sum(axis=1)
+        share = float((predictions == POSITIVE).mean()) if rows.classes == 2 else math.nan
+        gap = float(criterion.gap_of(counts, by_label=rows.by_label))
+        return cls(float((predictions == rows.labels).mean()), float(np.nanmean(recall)), share, gap)
+
+
+def near_constant(score: Score, plain: Score, margin: float = LEAST_BALANCED) -> bool:
+    """True if the predictor is much closer to constant than plain training."""
+    if 100 * (plain.balanced - score.balanced) > margin:
+        return True
+    if math.isnan(score.share):
+        return False
+    return not SHARES[0] * plain.share <= score.share <= SHARES[1] * plain.share
+
+
+def gap_change(
+    rows: Rows, plain: Ints, other: Ints, criterion: Criterion, *, seed: int = 0, level: float = LEVEL
+) -> tuple[float, float, float]:
+    """Gap of other predictions minus that of plain training's, with a paired bootstrap interval."""
+    from scipy import sparse
+
+    groups = np.zeros_like(rows.labels) if rows.groups is None else rows.groups
+    known = groups >= 0
+    size, k = int(groups.max(initial=0)) + 1, rows.classes
+    codes = ((groups * k + rows.labels) * k + plain) * k + other
+    found, counts = np.unique(codes[known], return_counts=True)  # a row's two predictions stay together
+    cell, last = np.divmod(found, k)
+    place, first = np.divmod(cell, k)  # group and label, then plain's prediction
+    draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table
+    drawn = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), size=draws)
+    drawn = np.concatenate([counts[None], drawn])  # [D + 1, M], the rows themselves first
+    gaps = []
+    for said in (first, last):
+        where = sparse.csr_array(
+            (np.ones(len(found)), (np.arange(len(found)), place * k + said)), (len(found), size * k * k)
+        )
+        gaps.append(criterion.gap_of((drawn @ where).reshape(-1, size, k, k), by_label=rows.by_label))
+    change = gaps[1] - gaps[0]
+    if np.isnan(change[0]):
+        return math.nan, math.nan, math.nan
+    low, high = np.nanquantile(change[1:], [(1 - level) / 2, (1 + level) / 2])
+    return float(change[0]), float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One model beside plain training."""
+
+    score: Score
+    change: tuple[float, float, float]  # of the gap, with its interval
+    constant: bool
+    within: bool  # the budget
+
+    @property
+    def clearly_smaller(self) -> bool:
+        """True if the whole interval of the change lies below 0."""
+        return self.change[2] < 0
+
+    @property
+    def allowed(self) -> bool:
+        """True if plain training may be left for it."""
+        return self.within and self.clearly_smaller and not self.constant
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        plain = {"accuracy": self.score.accuracy, "balanced_accuracy": self.score.balanced, "gap": self.score.gap}
+        change = dict(zip(("gap_change", "low", "high"), self.change, strict=True))
+        found = {key: None if math.isnan(value) else value for key, value in {**plain, **change}.items()}
+        return {**found, "near_constant": self.constant, "within_budget": self.within, "allowed": self.allowed}
+
+
+def judged(rows: Rows, plain: Ints, other: Ints, wish: Wish, seed: int = 0) -> Judgement:
+    """Set a model's predictions beside plain training's."""
+    before, after = (Score.of(rows, found, wish.criterion) for found in (plain, other))
+    within = 100 * (before.accuracy - after.accuracy) <= wish.allowed + 1e-9
+    change = gap_change(rows, plain, other, wish.criterion, seed=seed)
+    return Judgement(after, change, near_constant(after, before), within)
+
+
+def choose(plain: Score, found: Sequence[Judgement], wish: Wish) -> int | None:
+    """Place of the model to take; None for plain training.
+
+    With a bound: the most accurate that keeps it, and plain training where that does; if none does, the smallest gap.
+    """
+    allowed = [k for k, one in enumerate(found) if one.allowed]
+    if wish.bound is not None:
+        if 100 * plain.gap <= wish.bound:
+            return None
+        keep = [k for k in allowed if 100 * found[k].score.gap <= wish.bound]
+        if keep:
+            return max(keep, key=lambda k: (found[k].score.accuracy, -found[k].score.gap))
+    return min(allowed, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=None)

@@ -1,0 +1,66 @@
+"""Weights that make label and group independent."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, MissingGroups, option
+from fairweight.metagradient.passes import classification_loss
+from fairweight.methods._cells import Through, check_within, count_cells, look_up
+from fairweight.methods._fixed_weights import KnownWeights
+from fairweight.types import Batch, Loss, Samples
+
+
+class Reweighing(KnownWeights):
+    """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
+
+    strength: 0 weighs all alike, 1 is the paper's, more overshoots. A sample whose group is not known counts 1.
+    """
+
+    needs = frozenset({"train groups"})
+    paper = "Kamiran, Calders 2012, Data preprocessing techniques for classification without discrimination"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        num_samples: int,
+        *,
+        strength: float = 1.0,
+        through: Through = "loss",
+        loss: Loss = classification_loss,
+    ) -> None:
+        super().__init__(model, num_samples, through=through, loss=loss)
+        if not 0 <= strength < math.inf:
+            raise BadInput(f"Reweighing(strength={strength}): give a number from 0 (all alike); the paper's is 1.")
+        self.strength = strength
+        self._table: Tensor | None = None  # [K, G + 1], on the device
+
+    def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
+        super().begin(train, exemplar)
+        if train.groups is None:
+            raise MissingGroups(
+                f"Reweighing needs the group of each training sample; give {option('groups')}, or choose "
+                "class-balanced to weigh the classes."
+            )
+        counts = count_cells(train.labels, train.groups).double()
+        self._table = independent(counts[:, 1:], self.strength).float().to(self.device)
+
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
+    def relative(self, batch: Batch) -> Tensor:
+        """The table's entry for each sample; all alike before begin."""  # [B]
+        if self._table is None:
+            return torch.ones(len(batch), device=batch.labels.device)
+        return look_up(self._table, batch.labels, batch.groups)
+
+
+def independent(counts: Tensor, strength: float = 1.0) -> Tensor:
+    """Weights of cells from their sizes [K, G]; a first column of 1 for groups that are not known."""  # [K, G + 1]
+    expected = counts.sum(dim=1, keepdim=True) * counts.sum(dim=0, keepdim=True) / counts.sum().clamp_min(1)
+    weights = torch.where(counts > 0, expected / counts.clamp_min(1), torch.ones_like(counts)) ** strength
+    return torch.cat([torch.ones(len(counts), 1, dtype=counts.dtype), weights], dim=1)

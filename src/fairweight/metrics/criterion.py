@@ -1,0 +1,215 @@
+"""What is meant by fair: one value for objective, selection, table, verdict and page.
+
+fair = criterion("equal-opportunity")
+fair.gap(table)                     # of a GroupTable: 0 is even
+fair.estimate(table)                # with its interval
+fair.gap_of(confusion(labels, predictions, groups, classes=2))
+fair.objective(classes=2)           # the term that FORML's objective adds to the mean loss
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fairweight.errors import BadInput, UnknownName, option
+from fairweight.metrics.group_table import GroupTable
+from fairweight.metrics.intervals import Estimate
+from fairweight.metrics.rates import Floats, divide, mean
+
+Ints = npt.NDArray[Any]
+Rate = Literal["tpr", "fpr", "selection_rate", "precision", "accuracy"]
+POSITIVE = 1  # the code of the positive one of two labels
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A gap between groups that should be small.
+
+    rates: those that are to be even; the largest of their gaps counts. cells: whose weights move a rate, "positives",
+    "negatives" (fewer of them raise it), "both", "others" (more negatives raise it), "group" or "label".
+    number: what a GroupTable calls the gap, where it has it.
+    """
+
+    name: str
+    rates: tuple[Rate, ...]
+    cells: tuple[str, ...]
+    sentence: str
+    wanted_by: str
+    term: str  # objective that compares groups
+    number: str | None = None
+    worst: bool = False  # the worst group's error counts, not a difference
+    every_label: bool = False  # rates of every label, not of the positive one alone
+
+    def check(self, classes: int, groups: bool) -> Criterion:
+        """Refuse data that it says nothing about."""
+        if not groups and not (self.every_label or self.worst):
+            raise BadInput(
+                f"{option('criterion', self.name)} compares groups, and none are given; name a column with "
+                f"{option('group')}, or choose recall-parity to compare the classes."
+            )
+        return self
+
+    def objective(self, classes: int = 2, *, groups: bool = True) -> str:
+        """Objective that compares groups, as words; the mean loss stands beside it."""
+        if not groups:
+            return "worst-group" if self.worst else "variance"
+        return "equal-odds" if classes > 2 and self.term == "equal-opportunity-rate" else self.term
+
+    def gap(self, table: GroupTable) -> float:
+        """The gap of a table, as a fraction; NaN where it cannot be estimated."""
+        return float(self.gap_of(_confusion_of(table), by_label=table.by_label))
+
+    def estimate(self, table: GroupTable) -> Estimate:
+        """The gap with its interval."""
+        if self.number is not None and not (table.by_label and self.worst):
+            found = table.estimate(self.number)
+            flip = self.worst  # the table has the worst accuracy, and the gap is its error
+            return Estimate(1 - found.value, 1 - found.high, 1 - found.low, found.n) if flip else found
+        counts = _confusion_of(table)
+        drawn = np.random.default_rng(table.intervals.seed).multinomial(
+            int(counts.sum()), counts.ravel() / max(1, counts.sum()), size=DRAWS
+        )
+        gaps = self.gap_of(drawn.reshape(DRAWS, *counts.shape), by_label=table.by_label)
+        low, high = np.nanquantile(gaps, [0.025, 0.975]) if np.isfinite(gaps).any() else (np.nan, np.nan)
+        return Estimate(self.gap(table), float(low), float(high), table.n)
+
+    def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False) -> Floats:
+        """A rate by row and label [..., R, T]: rows are groups, or the labels where they stand for groups."""
+        counts = np.asarray(counts, dtype=np.float64)  # [..., G, K, K]: label, then prediction
+        classes = counts.shape[-1]
+        right = np.diagonal(counts, axis1=-2, axis2=-1)  # [..., G, K]
+        samples, predicted = counts.sum(axis=-1), counts.sum(axis=-2)
+        everyone = samples.sum(axis=-1, keepdims=True)
+        found = {
+            "tpr": lambda: divide(right, samples),
+            "fpr": lambda: divide(predicted - right, everyone - samples),
+            "selection_rate": lambda: divide(predicted, np.broadcast_to(everyone, predicted.shape)),
+            "precision": lambda: divide(right, predicted),
+            "accuracy": lambda: divide(right.sum(axis=-1, keepdims=True), everyone),
+        }
+        if by_label:
+            return found["tpr" if rate == "accuracy" else rate]().swapaxes(-1, -2)  # [..., K, 1]
+        values = found[rate]()
+        one = classes == 2 and not self.every_label and rate != "accuracy"
+        return values[..., POSITIVE : POSITIVE + 1] if one else values
+
+    def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
+        """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]
+        found = []
+        for rate in self.rates:
+            values = self.by_group(counts, rate, by_label=by_label)  # [..., R, T]
+            if self.worst:
+                found.append(1 - np.fmin.reduce(np.fmin.reduce(values, axis=-1), axis=-1))
+                continue
+            enough = (~np.isnan(values)).sum(axis=-2) > 1
+            spread = np.fmax.reduce(values, axis=-2) - np.fmin.reduce(values, axis=-2)  # [..., T]
+            found.append(np.fmax.reduce(np.where(enough, spread, np.nan), axis=-1))
+        return np.asarray(np.max(found, axis=0))
+
+    def pressure(self, counts: Ints, *, by_label: bool = False) -> Floats:
+        """By how much each group's rate lies below the mean, for the cells whose weight would raise it."""  # [G, K]
+        groups, classes = counts.shape[-3], counts.shape[-1]
+        push = np.zeros((groups, classes))
+        for rate, cells in zip(self.rates, self.cells, strict=True):
+            values = self.by_group(counts, rate, by_label=by_label)  # [R, T]
+            below = np.nan_to_num(mean(values, axis=0) - values)  # [R, T]
+            if by_label:
+                push[0] += below[:, 0]
+            elif cells == "group":
+                push += below.mean(axis=1, keepdims=True)
+            elif below.shape[1] > 1:
+                push += -below if cells in ("negatives", "others") else below
+            elif cells == "others":
+                push[:, 1 - POSITIVE] += below[:, 0]
+            else:
+                push[:, POSITIVE] += below[:, 0] if cells != "negatives" else 0.0
+                push[:, 1 - POSITIVE] -= below[:, 0] if cells != "positives" else 0.0
+        return push
+
+
+def _made(*criteria: Criterion) -> Mapping[str, Criterion]:
+    return {one.name: one for one in criteria}
+
+
+CRITERIA = _made(
+    Criterion(
+        "equal-opportunity", ("tpr",), ("positives",),
+        "Those who deserve the positive label get it equally often in every group (true positive rate).",
+        "whoever hands out a good, such as a loan, a job or a place, and fears to overlook the deserving of one group",
+        "equal-opportunity-rate", "tprd",
+    ),
+    Criterion(
+        "equalized-odds", ("tpr", "fpr"), ("positives", "negatives"),
+        "True and false positive rates are both equal: neither kind of error falls on one group.",
+        "whoever harms by both errors, such as a release from prison refused or a fraud alarm raised",
+        "equal-odds", "equalised_odds_gap",
+    ),
+    Criterion(
+        "demographic-parity", ("selection_rate",), ("both",),
+        "Every group is predicted positive equally often, whatever its labels say.",
+        "whoever distrusts the labels themselves, or must invite or advertise evenly",
+        "equal-opportunity-rate", "selection_rate_gap",
+    ),
+    Criterion(
+        "predictive-parity", ("precision",), ("others",),
+        "A positive prediction is right equally often in every group (precision).",
+        "whoever acts on positives, such as a doctor who treats or an inspector who visits",
+        "equal-odds",
+    ),
+    Criterion(
+        "accuracy-parity", ("accuracy",), ("group",),
+        "Predictions are right equally often in every group.",
+        "whoever sells a recogniser, of faces or speech, that must work for everybody",
+        "max-discrepancy", "accuracy_gap",
+    ),
+    Criterion(
+        "worst-group", ("accuracy",), ("group",),
+        "The group with the most errors has as few as possible; others may do better.",
+        "whoever promises a minimum quality to each group and does not mind a gap above it",
+        "worst-group", "worst_group_accuracy", worst=True,
+    ),
+    Criterion(
+        "recall-parity", ("tpr",), ("label",),
+        "Every class is found equally often (TPRD), or every class in each of the groups.",
+        "whoever sorts into several classes, none of which may be neglected",
+        "equal-odds", every_label=True,
+    ),
+)  # fmt: skip
+
+
+def criterion(name: str) -> Criterion:
+    """The criterion of this name, as `fairweight list criteria` shows them."""
+    found = CRITERIA.get(name.replace("_", "-"))
+    if found is None:
+        raise UnknownName(f"{name!r} is no criterion; choose from: {', '.join(CRITERIA)}.")
+    return found
+
+
+def default_criterion(classes: int, *, groups: bool) -> Criterion:
+    """Equal opportunity for two classes with groups; recall parity where there are more, or the label is the group."""
+    return CRITERIA["equal-opportunity" if classes == 2 and groups else "recall-parity"]
+
+
+def confusion(labels: Ints, predictions: Ints, groups: Ints | None, *, classes: int, group_count: int = 0) -> Ints:
+    """Counts by group, label and prediction; samples whose group is not known (-1) are left out."""  # [G, K, K]
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    rows = np.zeros_like(labels) if groups is None else np.asarray(groups)
+    known = rows >= 0
+    size = max(group_count, int(rows.max(initial=0)) + 1)
+    flat = (rows * classes + labels) * classes + predictions
+    return np.bincount(flat[known], minlength=size * classes * classes).reshape(size, classes, classes)
+
+
+def _confusion_of(table: GroupTable) -> Ints:
+    samples = table.samples
+    labels, said = samples.labels, samples.predictions
+    classes = len(samples.label_axis)
+    if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
+        labels, said = 1 - labels, 1 - said  # the positive one's code is another here
+    return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis.keys))

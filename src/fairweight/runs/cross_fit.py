@@ -1,0 +1,107 @@
+"""Predictions of each row by a model that was not trained on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fairweight.data import Dataset
+from fairweight.data.draw import stream
+from fairweight.runs.learners import Learner, Way
+from fairweight.types import Batch, Cells
+
+FOLDS = 5
+MANY = 60_000  # rows from which two of the folds are enough to judge on
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Each row's fold, and the folds that are predicted."""
+
+    of: npt.NDArray[np.int64]  # [N]
+    used: tuple[int, ...]
+
+    @property
+    def judged(self) -> npt.NDArray[np.bool_]:
+        """Rows that are predicted."""  # [N]
+        return np.isin(self.of, self.used)
+
+
+def folds_for(train: Batch, seed: int, folds: int = FOLDS) -> Folds:
+    """Deal the rows of each cell out to the folds, seeded."""
+    strata = Cells.of(train.labels, train.groups).index + 1
+    order = torch.randperm(len(train), generator=stream(seed, "judge", "folds"))
+    order = order[strata[order].argsort(stable=True)]  # by cell, in a drawn order within each
+    of = torch.empty(len(train), dtype=torch.int64)
+    of[order] = torch.arange(len(train)) % folds
+    return Folds(of.numpy(), tuple(range(folds)) if len(train) <= MANY else (0, 1))
+
+
+def cross_fitted(
+    learner: Learner, train: Batch, folds: Folds, way_of: Callable[[int], Way], epoch: int | None
+) -> tuple[Floats, int]:
+    """Probabilities of every judged row [N, K] (NaN elsewhere), and the epoch that was kept.
+
+    way_of: how the rows outside a fold are weighed. epoch: None chooses the one with the lowest mean loss.
+    """
+    classes = len(learner.dataset.label_names)
+    found = np.full((len(train), classes), np.nan)
+    losses: list[Floats] = []
+    kept: list[int] = []
+    stages: dict[int, Floats] = {}
+    for fold in folds.used:
+        there = folds.of == fold
+        inside, outside = (train.take(torch.from_numpy(np.nonzero(mask)[0])) for mask in (there, ~there))
+        chances, loss, best = learner.held_out(outside, inside, way_of(fold), epoch)
+        kept.append(best)
+        if len(loss):
+            losses.append(loss)
+            stages[fold] = chances
+        else:
+            found[there] = chances
+    if not losses:
+        return found, max(1, int(np.median(kept)))
+    best = int(np.argmin(np.sum(losses, axis=0)))
+    for fold, chances in stages.items():
+        found[folds.of == fold] = chances[best]
+    return found, best + 1
+
+
+def all_rows(dataset: Dataset) -> Dataset:
+    """The data with every row that is not for test in train; parts that came from files of their own stay as they are.
+
+    Exemplars are then the training rows, unless they have a file of their own.
+    """
+    content = dataset.spec.get("content", {})
+    options: dict[str, Any] = dict(dataset.spec.get("options", {}))
+    exemplar = options.get("exemplar") or {}
+    parts = ["train"]
+    if dataset.validation is not None and "validation" not in content:
+        parts.append("validation")
+    drawn = "exemplar" not in content and exemplar.get("source", "train") in ("train", "validation")
+    if drawn and exemplar.get("source", "train") == "train" and not exemplar.get("inside", False):
+        parts.append("exemplar")
+    held = [getattr(dataset, name) for name in parts]
+    rows = torch.cat([dataset.rows[name] for name in parts])
+    order = rows.argsort()
+    groups = None if dataset.train.groups is None else torch.cat([part.groups for part in held])[order]
+    inputs: Tensor = torch.cat([part.inputs for part in held])[order]
+    whole = Batch(inputs, torch.cat([part.labels for part in held])[order], groups)
+    true = dataset.true_labels
+    if true is not None:
+        true = torch.cat([true, *(part.labels for part in held[1:])])[order]
+    return replace(
+        dataset,
+        train=whole,
+        validation=None if "validation" in parts else dataset.validation,
+        exemplar=whole if drawn else dataset.exemplar,
+        rows={**dataset.rows, "train": rows[order]},
+        true_labels=true,
+    )

@@ -1,0 +1,79 @@
+"""Trees stored as arrays predict what scikit-learn predicts, and a run of them is a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from tests.tables import people
+
+from fairweight.data import load
+from fairweight.runs.build import network_for
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.linear import fit_linear
+from fairweight.runs.run import run
+from fairweight.runs.spec import Spec
+from fairweight.runs.trees import columns_of, fit_trees
+from fairweight.training.predict import logits
+
+
+@pytest.mark.parametrize("label", ["income", "job"])
+def test_the_module_equals_scikit_learn(label, tmp_path):
+    data = load(people(600), label=label, group="sex")
+    weights = torch.rand(len(data.train), generator=torch.Generator().manual_seed(0)) + 0.5
+    fitted = fit_trees(data.train.inputs, data.train.labels, weights, columns_of(data), len(data.label_names), 30)
+    module, options = fitted.module()
+    expected = fitted.chances(data.test.inputs)
+    with torch.no_grad():
+        np.testing.assert_allclose(module(data.test.inputs).softmax(dim=1).numpy(), expected, atol=1e-12)
+    folder = RunFolder(tmp_path)
+    folder.write_model(module)
+    again = network_for(data.preprocessing, options)
+    folder.read_model(again)
+    torch.testing.assert_close(again(data.test.inputs), module(data.test.inputs), rtol=0, atol=0)
+
+
+def test_one_column_per_category_orders_its_values_by_their_share_of_positives():
+    data = load(people(600), label="income", group="sex")
+    fitted = fit_trees(data.train.inputs, data.train.labels, None, columns_of(data), 2, 5)
+    assert fitted.mix.shape == (data.input_shape[0], len(data.preprocessing.columns))
+    block = next((a, b) for a, b in columns_of(data) if b - a > 1)
+    inputs, labels = data.train.inputs[:, slice(*block)].numpy(), data.train.labels.numpy()
+    share = [labels[inputs[:, k] == 1].mean() for k in range(inputs.shape[1])]
+    place = next(k for k, one in enumerate(columns_of(data)) if one == block)
+    assert np.argsort(share).tolist() == np.argsort(fitted.mix[slice(*block), place]).tolist()
+
+
+def test_weights_move_the_trees():
+    data = load(people(600), label="income", group="sex")
+    columns = columns_of(data)
+    heavy = torch.where(data.train.labels == 1, 5.0, 1.0)
+    plain, more = (
+        fit_trees(data.train.inputs, data.train.labels, w, columns, 2, 20).chances(data.test.inputs)[:, 1].mean()
+        for w in (None, heavy)
+    )
+    assert more > plain + 0.05
+
+
+def test_a_spec_with_trees_becomes_a_run(tmp_path):
+    people(500).to_csv(tmp_path / "p.csv", index=False)
+    spec = Spec(str(tmp_path / "p.csv"), "income", "sex", network={"name": "trees"}, method="reweighing", epochs=20)
+    done = run(spec, tmp_path / "run")
+    assert done.metrics["accuracy"] > 0.6
+    model = network_for(done.folder.read_preprocessing(), done.folder.read_spec().network)
+    done.folder.read_model(model)
+    said, labels, groups = done.folder.read_logits("test")
+    data = load(str(tmp_path / "p.csv"), label="income", group="sex")
+    torch.testing.assert_close(logits(model, data.test), said)
+    assert done.folder.read_weights()["weight"].nunique() == 4
+    assert run(spec, tmp_path / "run").reused
+
+
+def test_newton_finds_what_scikit_learn_finds():
+    data = load(people(600), label="income", group="sex")
+    weights = torch.rand(len(data.train), generator=torch.Generator().manual_seed(1)) + 0.2
+    ours = fit_linear(data.train.inputs, data.train.labels, weights)
+    x, y = data.train.inputs.double().numpy(), data.train.labels.numpy()
+    theirs = LogisticRegression(C=1.0, max_iter=2000, tol=1e-10).fit(x, y, sample_weight=weights.double().numpy())
+    np.testing.assert_allclose(ours.layers[-1].weight[1].detach().numpy(), theirs.coef_[0], atol=1e-3)
