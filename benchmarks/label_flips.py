@@ -6,9 +6,10 @@ network that `fairweight train` chooses, and keeps the epoch with the least vali
     python benchmarks/label_flips.py --data FOLDER --sets adult --seeds 10          # finished runs stay in --runs
     python benchmarks/label_flips.py --record                                      # records/<date>_label_flips
 
-The question, asked before any run: does FORML with scores per sample give more accuracy or less gap than the means of
-its weights in the four cells, held fixed? It does where the 95 % interval of the paired difference, over all sets,
-flips and seeds, lies on one side of zero.
+The question: what do scores per sample add to four cell weights, in accuracy and gap? Something is added where the 95 %
+interval of the paired difference over all sets, flips and seeds lies on one side of zero. Asked before any run: FORML
+as `fairweight train` sets it beside the means of its weights in the cells, held fixed. Asked after two runs were seen
+(Adult, seed 10): scores of samples alone, beside the means of their weights, and beside scores of cells alone.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ BOTH, OWN, CELLS = (
     "FORML, scores of cells alone",
 )
 FIXED, FIXED_MEANS = "its weights, fixed", "their means in the cells, fixed"
+OWN_FIXED, OWN_MEANS = "weights of samples alone, fixed", "means of those in the cells, fixed"
+QUESTIONS = ((BOTH, FIXED_MEANS), (OWN, OWN_MEANS), (OWN_FIXED, OWN_MEANS), (OWN, CELLS))  # the first is the verdict
 NUMBERS = ("accuracy", "gap")
 Make = Callable[[torch.nn.Module, int], Reweighter]
 
@@ -125,13 +128,13 @@ def one(name: str, flips: float, seed: int, data: Path, rows: int = ROWS, epochs
         CELLS: trained(dataset, spec, train, forml({**spec.method_options, "own": False}))[0],
     }
     wrong = train.labels != dataset.true_labels
-    for title, options in ((OWN, alone), (BOTH, spec.method_options)):
+    for title, options, *again in ((OWN, alone, OWN_FIXED, OWN_MEANS), (BOTH, spec.method_options, FIXED, FIXED_MEANS)):
         found[title], method = trained(dataset, spec, train, forml(options))
         weights = method.weights().cpu()
         found[title]["auc_in_cells"] = auc_in_cells(wrong, weights, train.labels, train.groups)
-    means = cell_means(weights, train.labels, train.groups)
-    for title, fixed in ((FIXED, weights), (FIXED_MEANS, means)):
-        found[title] = trained(dataset, spec, train, lambda model, n, w=fixed: Given(model, n, weights=w))[0]
+        means = cell_means(weights, train.labels, train.groups)
+        for other, fixed in zip(again, (weights, means), strict=True):
+            found[other] = trained(dataset, spec, train, lambda model, n, w=fixed: Given(model, n, weights=w))[0]
     sizes = {"n_train": len(train), "n_exemplar": len(exemplar), "n_test": len(dataset.test), "wrong": int(wrong.sum())}
     return {"set": name, "flips": flips, "seed": seed, **sizes, "rows": found}
 
@@ -143,27 +146,25 @@ def paired(runs: Iterable[Mapping[str, Any]], a: str, b: str, key: str) -> dict[
     return difference(*values).to_dict()
 
 
-def verdict(runs: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Answer the question by the rule that stands at the top."""
-    apart = {key: paired(runs, BOTH, FIXED_MEANS, key) for key in NUMBERS}
-    more = apart["accuracy"]["low"] is not None and apart["accuracy"]["low"] > 0
-    less = apart["gap"]["high"] is not None and apart["gap"]["high"] < 0
-    worse = [
-        what
-        for what, bound, sign in (("accuracy", apart["accuracy"]["high"], -1), ("gap", apart["gap"]["low"], 1))
-        if bound is not None and sign * bound > 0
-    ]
-    return {"adds_accuracy": more, "lowers_gap": less, "worse_in": worse, "differences": apart}
+def answer(runs: list[Mapping[str, Any]], a: str, b: str) -> dict[str, Any]:
+    """Answer one question by the rule that stands at the top: what a adds to b."""
+    apart = {key: paired(runs, a, b, key) for key in NUMBERS}
+    accuracy, gap = apart["accuracy"], apart["gap"]
+    known = accuracy["low"] is not None  # of one run nothing is sure
+    gains = {"more accuracy": known and accuracy["low"] > 0, "less gap": known and gap["high"] < 0}
+    costs = {"less accuracy": known and accuracy["high"] < 0, "more gap": known and gap["low"] > 0}
+    found = {
+        name: [word for word, holds in side.items() if holds] for name, side in (("gains", gains), ("costs", costs))
+    }
+    return {"a": a, "b": b, **found, "differences": apart}
 
 
 def sentence(found: Mapping[str, Any]) -> str:
-    """Say the verdict."""
+    """Say an answer."""
     apart = found["differences"]
     told = ", ".join(f"{key} {d['mean']:+.2f} [{_bound(d['low'])}, {_bound(d['high'])}]" for key, d in apart.items())
-    gains = [w for w, holds in (("more accuracy", found["adds_accuracy"]), ("less gap", found["lowers_gap"])) if holds]
-    answer = f"Scores per sample give {' and '.join(gains)}" if gains else "Scores per sample add nothing surely"
-    harm = f", and cost {' and '.join(found['worse_in'])}" if found["worse_in"] else ""
-    return f"{answer}{harm}, beside the means of the same weights in four cells: {told} points, n {apart['gap']['n']}."
+    sure = " and ".join((*found["gains"], *found["costs"])) or "no sure difference"
+    return f"{found['a']}, beside {found['b']}: {sure} ({told} points, n {apart['gap']['n']})."
 
 
 def _bound(value: float | None) -> str:
@@ -188,16 +189,17 @@ def record_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
     beside = {t: {key: paired(runs, t, PLAIN, key) for key in NUMBERS} for t in titles if t != PLAIN}
     seeds = " ".join(str(s) for s in sorted({run["seed"] for run in runs}))
     origin = {**provenance(), "command": f"python benchmarks/label_flips.py --data FOLDER --seeds {seeds}"}
-    found = verdict(runs)
+    answers = [answer(runs, *question) for question in QUESTIONS]
     return {
         "kind": "label flips", "name": "label_flips", **origin, "rule": "least validation loss, every row alike",
-        "verdict": {**found, "sentence": sentence(found)}, "beside_plain": beside, "sets": parts,
+        "verdict": sentence(answers[0]), "answers": [{**found, "sentence": sentence(found)} for found in answers],
+        "beside_plain": beside, "sets": parts,
     }  # fmt: skip
 
 
 def page(record: Mapping[str, Any]) -> str:
     """The record as a page in Markdown."""
-    lines = ["# Wrong labels in one group", "", record["verdict"]["sentence"], ""]
+    lines = ["# Wrong labels in one group", "", *(f"- {found['sentence']}" for found in record["answers"]), ""]
     lines += ["| beside plain, all sets, flips and seeds | accuracy | gap |", "|---|---|---|"]
     for title, apart in record["beside_plain"].items():
         cells = (f"{apart[k]['mean']:+.2f} [{_bound(apart[k]['low'])}, {_bound(apart[k]['high'])}]" for k in NUMBERS)
@@ -230,7 +232,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "record.json").write_text(json.dumps(record) + "\n")
         (folder / "table.md").write_text(page(record))
-        print(record["verdict"]["sentence"])
+        print(record["verdict"])
         return
     if given.data is None:
         words.error("name the folder of data with --data, or ask for --record")

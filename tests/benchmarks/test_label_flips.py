@@ -34,7 +34,7 @@ def test_a_cell_weight_alone_ranks_nothing_within_its_cell(flips):
 
 def made_up(flips, accuracy, gap):
     """Runs in which FORML lies this far from the means of its weights."""
-    titles = (flips.PLAIN, flips.BOTH, flips.FIXED_MEANS)
+    titles = (flips.PLAIN, *dict.fromkeys(title for question in flips.QUESTIONS for title in question))
     runs = []
     for k in range(6):
         noise = 0.1 * (-1) ** k
@@ -46,28 +46,32 @@ def made_up(flips, accuracy, gap):
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "gap", "adds", "lowers", "worse"),
+    ("accuracy", "gap", "gains", "costs"),
     [
-        (0.0, 0.0, False, False, []),
-        (1.0, -1.0, True, True, []),
-        (1.0, 1.0, True, False, ["gap"]),
-        (-1.0, 0.0, False, False, ["accuracy"]),
+        (0.0, 0.0, [], []),
+        (1.0, -1.0, ["more accuracy", "less gap"], []),
+        (1.0, 1.0, ["more accuracy"], ["more gap"]),
+        (-1.0, 0.0, [], ["less accuracy"]),
     ],
 )
-def test_the_verdict_follows_the_intervals(flips, accuracy, gap, adds, lowers, worse):
-    found = flips.verdict(made_up(flips, accuracy, gap))
-    assert (found["adds_accuracy"], found["lowers_gap"], found["worse_in"]) == (adds, lowers, worse)
-    said = flips.sentence(found)
-    assert ("add nothing surely" in said) is not (adds or lowers)
-    assert ("cost" in said) is bool(worse)
+def test_an_answer_follows_the_intervals(flips, accuracy, gap, gains, costs):
+    found = flips.answer(made_up(flips, accuracy, gap), *flips.QUESTIONS[0])
+    assert (found["gains"], found["costs"]) == (gains, costs)
+    assert ("no sure difference" in flips.sentence(found)) is not bool(gains or costs)
+
+
+def test_of_one_run_nothing_is_sure(flips):
+    found = flips.answer(made_up(flips, 9.0, -9.0)[:1], *flips.QUESTIONS[0])
+    assert (found["gains"], found["costs"]) == ([], [])
 
 
 def test_a_record_and_its_page(flips):
     record = json.loads(json.dumps(flips.record_of(made_up(flips, 1.0, -1.0))))
     assert set(record["sets"]) == {"adult, 10% of Female flipped", "adult, 20% of Female flipped"}
     assert record["beside_plain"][flips.BOTH]["accuracy"]["mean"] == pytest.approx(1.0)
+    assert record["verdict"] == record["answers"][0]["sentence"]
     text = flips.page(record)
-    assert record["verdict"]["sentence"] in text
+    assert all(found["sentence"] in text for found in record["answers"])
     assert f"| {flips.BOTH} | 85.90 ± 0.00 | 3.90 ± 0.00 | – | 1.0 |" in text
 
 
@@ -83,8 +87,8 @@ def test_one_run_has_every_row_and_flips_one_group_of_train_alone(flips, script,
 
     monkeypatch.setitem(sets.SETS, "adult", sets.Source(read, "made up"))
     run = flips.one("adult", 0.2, 0, None, rows=400, epochs=2)
-    every = (flips.PLAIN, flips.ADDED, flips.CLEAN, flips.CELLS, flips.OWN, flips.BOTH, flips.FIXED, flips.FIXED_MEANS)
-    assert set(run["rows"]) == set(every)
+    every = {flips.PLAIN, flips.ADDED, flips.CLEAN, flips.FIXED, *(t for question in flips.QUESTIONS for t in question)}
+    assert set(run["rows"]) == every
     women = 0.5 * run["n_train"]
     assert run["wrong"] == pytest.approx(0.2 * women, rel=0.2)
     assert all(row["kept_epoch"] in (1, 2) for row in run["rows"].values())
