@@ -86,6 +86,17 @@ def write_pictures(record: Mapping[str, Any], folder: Path) -> None:
         picture(record, name).savefig(folder / f"front_{name}.png", dpi=80)
 
 
+def front(rows: Mapping[str, Any], criterion: str) -> list[tuple[float, float]]:
+    """Gap and accuracy of the group-blind methods that no other one beats in both means, by rising gap."""
+    blind = [row["means"] for row in rows.values() if not row["groups_at_prediction"]]
+    points = [(m["gaps"][criterion]["mean"], m["accuracy"]["mean"]) for m in blind]
+    found: list[tuple[float, float]] = []
+    for gap, accuracy in sorted((p for p in points if p[0] is not None), key=lambda p: (p[0], -p[1])):
+        if not found or accuracy > found[-1][1]:
+            found.append((gap, accuracy))
+    return found
+
+
 def picture(record: Mapping[str, Any], name: str, criterion: str = "equal-opportunity") -> Any:
     """Draw one set: every method's mean with its standard error, ours as a star, plain as squares, G hollow."""
     from matplotlib.figure import Figure
@@ -106,6 +117,8 @@ def picture(record: Mapping[str, Any], name: str, criterion: str = "equal-opport
             markerfacecolor="none" if row["groups_at_prediction"] else "black" if mine else f"C{place % 10}",
             label=row["title"] + (" (G)" if row["groups_at_prediction"] else ""),
         )  # fmt: skip
+    line = front(found["rows"], criterion)
+    axes.step(*zip(*line, strict=True), where="post", color="grey", linewidth=0.8, zorder=1, label="front, group-blind")
     axes.set_xlabel(f"{criterion} gap on test, points (less is better)")
     axes.set_ylabel("accuracy on test, %")
     axes.set_title(found["about"], fontsize=10)

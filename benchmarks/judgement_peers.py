@@ -188,9 +188,9 @@ def _fairret_network(task: Task, rows: Array, strength: float) -> Callable[[Arra
     return predict
 
 
-def command(more: tuple[str, ...], task: Task, folder: Path, program: tuple[str, ...] = ()) -> Array:
+def command(more: tuple[str, ...], task: Task, folder: Path) -> Array:
     """Run `fairweight train` on the file and `fairweight predict` on its test rows, as a user does."""
-    program = program or (sys.executable, "-m", "fairweight")
+    program = (sys.executable, "-m", "fairweight")
     file, test, said = folder / "rows.csv", folder / "test.csv", folder / "predictions.csv"
     task.frame.to_csv(file, index=False)
     task.frame[task.frame[PART] == "test"].drop(columns=[PART, LABEL]).to_csv(test, index=False)

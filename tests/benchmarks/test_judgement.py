@@ -190,6 +190,16 @@ def test_a_record_holds_runs_means_and_checks_and_gives_them_back(script, peers,
     assert records.record_of(again)["sets"] == record["sets"]
 
 
+def test_the_front_holds_what_no_blind_method_beats(script):
+    def row(gap, accuracy, groups=False):
+        means = {"accuracy": {"mean": accuracy}, "gaps": {"equal-opportunity": {"mean": gap}}}
+        return {"means": means, "groups_at_prediction": groups}
+
+    rows = dict(enumerate([row(5, 86), row(2, 85), row(3, 84), row(1, 90, groups=True), row(5, 85.5), row(9, 87)]))
+    found = script("judgement_page").front(rows, "equal-opportunity")
+    assert found == [(2, 85), (5, 86), (9, 87)]
+
+
 @pytest.mark.slow
 def test_runs_on_other_test_rows_are_refused(script, peers, made_up):
     judgement, records = script("judgement"), script("judgement_record")
