@@ -112,7 +112,7 @@ def main() -> None:
     words.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
     words.add_argument("--methods", nargs="+", default=["all"], help="Names, or all, peers, every-ours.")
     words.add_argument("--rows", type=int, default=ROWS, help="Rows to learn from, at most.")
-    words.add_argument("--runs", type=Path, default=Path("judgement_runs"), help="The folder of finished runs.")
+    words.add_argument("--runs", type=Path, default=Path("runs/judgement"), help="The folder of finished runs.")
     words.add_argument("--minutes", type=float, default=1e6, help="Begin no run after so many.")
     words.add_argument("--record", action="store_true", help="Only write the record from the finished runs.")
     words.add_argument("--records", type=Path, default=ROOT / "records")

@@ -222,7 +222,7 @@ def main() -> None:
     words.add_argument("--data", type=Path, help="The folder that holds adult/ and tables/.")
     words.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     words.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
-    words.add_argument("--runs", type=Path, default=Path("label_flips_runs"), help="The folder of finished runs.")
+    words.add_argument("--runs", type=Path, default=Path("runs/label_flips"), help="The folder of finished runs.")
     words.add_argument("--record", action="store_true", help="Only write the record from the finished runs.")
     words.add_argument("--records", type=Path, default=ROOT / "records")
     given = words.parse_args()
