@@ -70,7 +70,7 @@ def _promises(record: Mapping[str, Any], criterion: str) -> str:
     ]
     for promise in found["promises"]:
         said = "; ".join(f"{name} ({why})" for name, why in promise["failed"].items()) or "–"
-        holds = ("yes" if promise["holds"] else "**no**") if promise["asked"] else "not asked"
+        holds = {True: "yes", False: "**no**", None: "not asked, or too few seeds"}[promise["holds"]]
         lines.append(f"| {promise['title']} | {holds} | {len(promise['asked'])} | {said} |")
     return "\n".join(lines)
 
@@ -99,12 +99,13 @@ def front(rows: Mapping[str, Any], criterion: str) -> list[tuple[float, float]]:
 
 def picture(record: Mapping[str, Any], name: str, criterion: str = "equal-opportunity") -> Any:
     """Draw one set: every method's mean with its standard error, ours as a star, plain as squares, G hollow."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     found = record["sets"][name]
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    ours = answering(record, criterion)
+    ours, colors = answering(record, criterion), colormaps["tab20"].colors
     for place, (method, row) in enumerate(found["rows"].items()):
         gap, accuracy = row["means"]["gaps"][criterion], row["means"]["accuracy"]
         if gap["mean"] is None:
@@ -113,8 +114,8 @@ def picture(record: Mapping[str, Any], name: str, criterion: str = "equal-opport
         axes.errorbar(
             gap["mean"], accuracy["mean"], xerr=gap["standard_error"] or 0, yerr=accuracy["standard_error"] or 0,
             marker="*" if mine else "s" if row["plain"] else "o", markersize=16 if mine else 7, linewidth=0.6,
-            color="black" if mine else f"C{place % 10}", linestyle="none", zorder=3 if mine else 2,
-            markerfacecolor="none" if row["groups_at_prediction"] else "black" if mine else f"C{place % 10}",
+            color="black" if mine else colors[place % 20], linestyle="none", zorder=3 if mine else 2,
+            markerfacecolor="none" if row["groups_at_prediction"] else "black" if mine else colors[place % 20],
             label=row["title"] + (" (G)" if row["groups_at_prediction"] else ""),
         )  # fmt: skip
     line = front(found["rows"], criterion)

@@ -160,7 +160,7 @@ def test_our_command_is_called_as_a_user_calls_it(peers, made_up, tmp_path):
         peers.command(("--nothing-of-the-kind",), made_up(), tmp_path / "..")
 
 
-def runs_of(judgement, made_up, peers, seeds=(0, 1)):
+def runs_of(judgement, made_up, peers, seeds=(0, 1, 2)):
     return [
         {**judgement.measure(made_up(seed), method), "rows": 8_000}
         for seed in seeds
@@ -178,15 +178,15 @@ def test_a_record_holds_runs_means_and_checks_and_gives_them_back(script, peers,
     assert row["means"]["accuracy"]["mean"] == pytest.approx(np.mean([r["accuracy"] for r in runs[::3]]), abs=1e-3)
     assert record["checks"]["equal-opportunity"]["ours"] == "ours"
     assert all(p["holds"] for p in record["checks"]["equal-opportunity"]["promises"][:2]), "it is plain training"
-    assert any("ours-groups: 0 of 2 seeds" in line for line in record["missing"])
+    assert any("ours-groups: 0 of 3 seeds" in line for line in record["missing"])
     text = page.table(record)
     assert "| fairweight train |" in text
-    assert "ours-groups: 0 of 2 seeds (student)" in text
+    assert "ours-groups: 0 of 3 seeds (student)" in text
     assert page.picture(record, "student").axes[0].get_xlabel().startswith("equal-opportunity gap")
     record = json.loads(json.dumps(record))
     records.restore(record, lambda *key: judgement.path_of(tmp_path, *key))
     again = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*/*.json"))]
-    assert len(again) == 8
+    assert len(again) == 12
     assert records.record_of(again)["sets"] == record["sets"]
 
 

@@ -56,9 +56,15 @@ def test_a_model_that_keeps_every_promise(checks, entry):
         "ours": entry(85.9, 3.4),
     }
     found = promises(checks, {"a": entries})
-    assert all(check.holds and not check.failed for check in found.values())
+    assert all(found[key].holds and not found[key].failed for key in ("worse", "cost", "half", "beaten"))
     assert found["half"].asked == ["a"]
-    assert found["grouped"].asked == []
+    assert found["grouped"].holds is None, "nobody was asked"
+
+
+def test_two_seeds_say_nothing(checks, entry):
+    few = {name: checks.Entry({0: a, 1: a + 0.01}, {0: g, 1: g}, plain=name == "trees")
+           for name, a, g in (("trees", 86, 5), ("ours", 70, 20))}  # fmt: skip
+    assert all(check.holds is None and not check.asked for check in promises(checks, {"a": few}).values())
 
 
 def test_worse_in_both_is_told_and_worse_in_one_is_not(checks, entry):
