@@ -30,10 +30,13 @@ def backward(
     optimizer: torch.optim.Optimizer,
     *,
     scale: float = 1.0,
+    scaler: torch.amp.GradScaler | None = None,
     check: bool = True,
 ) -> StepRecord:
     """Weigh the batch and add scale times the gradient of its weighted loss to `.grad`; move nothing but scores.
 
+    scaler: its factor multiplies every loss that goes backward, as float16 needs it; then call scaler.step(optimizer)
+    and scaler.update(). Scores rest where its factor was too large.
     check: refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
     method.check(batch, exemplar, values=check)
@@ -41,9 +44,11 @@ def backward(
     with torch.enable_grad(), restored_on_error(done.model, done.buffers, done.random):
         if check:
             _check_finite(done.losses, batch)
+        if scaler is not None:
+            done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
-        scaled = total * scale
+        scaled = total * scale if done.loss_scale is None else total * scale * done.loss_scale
         agreement = made.look() if made.look is not None and done.keeps_graph else None
     done.backward(scaled)
     if made.look is not None and not done.keeps_graph:

@@ -142,11 +142,12 @@ class Reweighter:
         optimizer: torch.optim.Optimizer,
         *,
         scale: float = 1.0,
+        scaler: torch.amp.GradScaler | None = None,
         check: bool | None = None,
     ) -> StepRecord:
-        """Add the weighted loss's gradient to `.grad`, for accumulation or clipping by the caller."""
+        """Add the weighted loss's gradient to `.grad`, for accumulation, clipping or a GradScaler by the caller."""
         check = self._checks(batch) if check is None else check
-        record = _step.backward(self, batch, exemplar, optimizer, scale=scale, check=check)
+        record = _step.backward(self, batch, exemplar, optimizer, scale=scale, scaler=scaler, check=check)
         self.steps += 1
         return record
 

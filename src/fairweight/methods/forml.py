@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -179,6 +180,9 @@ class FORML(ExemplarMethod):
             running_statistics=self.look_ahead.statistics == "running",
             at_rest=self.at_rest,
         )
+        if done.loss_scale is not None:  # too large a one leaves nothing to move by
+            fine = torch.isfinite(found.gradient).all()
+            found = replace(found, gradient=torch.where(fine, found.gradient, 0.0))
         self._move(batch, found, before, current_lr(optimizer))
         after = self._batch_scores(batch)
         return Weighing(

@@ -37,7 +37,7 @@ class LayerPass(ForwardPass):
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         (weights,) = torch.autograd.grad(total, self.losses)
-        fresh = self.record is None
+        fresh = self.record is None and self.loss_scale is None
         found = self._at(weights).slopes(None if fresh else weights, names=moving)  # fresh: it went back with them
         return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
@@ -46,7 +46,7 @@ class LayerPass(ForwardPass):
 
     def backward(self, total: Tensor) -> None:
         (weights,) = torch.autograd.grad(total, self.losses)
-        fresh = self.record is None
+        fresh = self.record is None and self.loss_scale is None
         write_slopes(self.parameters, self._at(weights).slopes(None if fresh else weights, last=True))
 
     def _at(self, weights: Tensor) -> Record | ByGraph:
@@ -55,6 +55,8 @@ class LayerPass(ForwardPass):
             assert self.seen is not None
             assert self.graph is not None
             done, seen = self.graph, self.seen
+            if self.loss_scale is not None:
+                weights = weights * self.loss_scale
 
             def by_tangent(v: Parameters) -> Tensor:
                 return pull_by_tangent(done, tangent(done, v))
