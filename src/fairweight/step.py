@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -106,10 +106,10 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 
 @cache
-def _needs_closure(kind: type[torch.optim.Optimizer]) -> bool:
+def _needs_closure(kind: Any) -> bool:
     closure = inspect.signature(kind.step).parameters.get("closure")
     required = closure is not None and closure.default is inspect.Parameter.empty and closure.kind not in _REST
-    return required or issubclass(kind, torch.optim.LBFGS)
+    return required or bool(issubclass(kind, torch.optim.LBFGS))
 
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

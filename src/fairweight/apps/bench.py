@@ -76,6 +76,7 @@ def ways(device: str) -> list[Way]:
         Way("per layer, traced", _forml("eager", gradient="per-layer"), "eager"),
         Way("forward, traced", _forml("eager", gradient="forward"), "eager"),
         Way("difference", _forml(gradient="difference"), "eager", exact=False),
+        Way("per layer, statistics held constant", _forml(gradient="per-layer-frozen"), "eager", exact=False),
         Way("forward at θ (look_ahead=None)", _forml(gradient="forward", look_ahead=None), "eager", exact=False),
         Way("every=5, forward", _forml(gradient="forward", every=5), "eager", exact=False),
     ]

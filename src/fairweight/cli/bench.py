@@ -68,7 +68,7 @@ def bench(
         train, held = measuring.shortened(net, train, held, limit)
         if len(train) < batch and not json:
             print(
-                f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, so that it ends in about "
+                f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, to end in about "
                 f"{seconds:.0f} seconds; --seconds gives it longer.",
                 file=sys.stderr,
             )

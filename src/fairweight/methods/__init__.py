@@ -224,7 +224,7 @@ class ExemplarMethod(Reweighter):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
     ) -> ForwardPass:
         mode = self.settled(batch)
-        if mode.name == "per-layer":
+        if mode.name in ("per-layer", "per-layer-frozen"):
             return layer_forward(self.model, batch, self.loss, mode, check=check)
         return forward(self.model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
 

@@ -151,7 +151,13 @@ class FORML(ExemplarMethod):
         if self.phase == "weigh":
             return forward(self.model, batch, self.loss, check=check)
         mode = self.settled(batch)
-        if self._traced is not None and exemplar is not None and not (self._looks and mode.name != "forward"):
+        traceable = self._traced is not None and mode.name != "per-layer-frozen"
+        if (
+            traceable
+            and self._traced is not None
+            and exemplar is not None
+            and not (self._looks and mode.name != "forward")
+        ):
             done = self._traced.forward(
                 self.model, batch, exemplar, self.loss, self.objective, self._batch_scores(batch),
                 self._rates(optimizer), mode, at_rest=self.at_rest, check=check,

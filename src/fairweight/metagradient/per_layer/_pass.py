@@ -21,6 +21,7 @@ from fairweight.metagradient.passes import (
     virtual_forward,
     write_slopes,
 )
+from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._plans import plan_of
 from fairweight.metagradient.per_layer._record import ByGraph, Record, Rest
@@ -46,6 +47,12 @@ class LayerPass(ForwardPass):
 
     def backward(self, total: Tensor) -> None:
         (weights,) = torch.autograd.grad(total, self.losses)
+        if self.seen is not None and self.seen.frozen is not None:  # the real gradient: statistics move
+            assert self.graph is not None
+            self.seen.frozen.on = False
+            real = ByGraph(self.graph.losses, weights, self.parameters, lambda _: weights)
+            write_slopes(self.parameters, real.slopes(last=True))
+            return
         fresh = self.record is None and self.loss_scale is None
         write_slopes(self.parameters, self._at(weights).slopes(None if fresh else weights, last=True))
 
@@ -64,10 +71,11 @@ class LayerPass(ForwardPass):
             try:
                 plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
                 rest = Rest(plan.rest, by_tangent) if plan.rest else None
-                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest)
+                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=seen.frozen is not None)
             except NotDifferentiable:  # this batch goes another way through the model
                 self.record = ByGraph(done.losses, weights, done.parameters, by_tangent)
-            self.graph = None
+            if seen.frozen is None:
+                self.graph = None
         return self.record
 
 
@@ -82,7 +90,7 @@ def layer_forward(
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
     parameters = trainable(unwrap(model))
-    seen = Observer(parameters, batch.inputs)
+    seen = Observer(parameters, batch.inputs, Switch() if mode.name == "per-layer-frozen" else None)
     if virtual:
         done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
     else:
