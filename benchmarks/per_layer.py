@@ -27,6 +27,7 @@ from per_layer_models import Encoder, GroupNormResNet18, ViT
 from torch import Tensor, nn
 
 import fairweight as fw
+from fairweight.fast import group_norm_layout
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import classification_loss
 
@@ -122,7 +123,7 @@ class OneFunction:
                 return [loss.detach(), *torch.autograd.grad(loss, list(own.values()))]
 
         torch.set_autocast_cache_enabled(False)
-        with torch.no_grad():
+        with torch.no_grad(), group_norm_layout.layout_kept():
             traced = make_fx(gradients, tracing_mode="fake")(*self._flat(batch))
         torch.set_autocast_cache_enabled(True)
         self.compiled = torch.compile(traced, dynamic=False)
@@ -326,13 +327,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--each", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=340.0)
+    parser.add_argument("--keep-layout", action="store_true", help="group norm that keeps channels last in the trace")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
+    group_norm_layout.KEEP_LAYOUT = asked.keep_layout
     started = time.perf_counter()
     gpu = asked.device == "cuda"
     document: dict[str, Any] = {
         "torch": torch.__version__, "device": torch.cuda.get_device_name() if gpu else "cpu", "results": [],
-        "agreement": {}, "ratios": [],
+        "agreement": {}, "ratios": [], "keep_layout": asked.keep_layout,
     }  # fmt: skip
     only = [tuple(word.rsplit(":", 1)) for word in asked.ways.split(",") if word]
 

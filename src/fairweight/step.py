@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -36,14 +36,16 @@ def backward(
     optimizer: torch.optim.Optimizer,
     *,
     scale: Scale = 1.0,
+    scaler: Any = None,
     check: bool = True,
 ) -> StepRecord:
     """Weigh the batch and add scale times the gradient of its weighted loss to `.grad`; move nothing but scores.
 
-    scale: a number, or what makes a larger loss of it. check: refuse bad labels, rows and losses with a sentence; reads
+    scale: a number, or what makes a larger loss of it. scaler: a GradScaler, whose factor multiplies every loss that
+    goes backward; scores rest where it was too large. check: refuse bad labels, rows and losses with a sentence; reads
     values, which waits for a GPU. Where there are several ranks, the batch is theirs side by side.
     """
-    return backward_together(method, [batch], exemplar, optimizer, scale=scale, check=check)
+    return backward_together(method, [batch], exemplar, optimizer, scale=scale, scaler=scaler, check=check)
 
 
 def backward_together(
@@ -53,10 +55,13 @@ def backward_together(
     optimizer: torch.optim.Optimizer,
     *,
     scale: Scale = 1.0,
+    scaler: Any = None,
     check: bool = True,
 ) -> StepRecord:
     """The same for micro-batches that make one step: the step of one batch that holds them all."""
     ranks = method.ranks
+    if scaler is not None and (ranks is not None or len(batches) > 1):
+        scale, scaler = partial(scaled_by, scaler, scale), None  # the real loss alone
     with nullcontext() if ranks is None else ranks.together():
         own = batches[0] if len(batches) == 1 else labels_side_by_side(batches)
         everyone = None if ranks is None else Everyone.of(ranks, own, exemplar)
@@ -69,20 +74,34 @@ def backward_together(
         if isinstance(done, AccumulatedPass):
             done.graphs = method.takes_graphs  # known from the first pass on
         done = done if everyone is None else GlobalPass.of(done, everyone, method.model)
-        return _finish(method, done, exemplar, optimizer, scale)
+        return _finish(method, done, exemplar, optimizer, scale, scaler)
+
+
+def scaled_by(scaler: Any, scale: Scale, total: Tensor) -> Tensor:
+    """A loss times a GradScaler's factor and one of the caller's."""  # []
+    found: Tensor = scaler.scale(scale(total) if callable(scale) else total * scale)
+    return found
 
 
 def _finish(
-    method: Reweighter, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: Scale
+    method: Reweighter,
+    done: ForwardPass,
+    exemplar: Batch | None,
+    optimizer: torch.optim.Optimizer,
+    scale: Scale,
+    scaler: Any,
 ) -> StepRecord:
     """Weigh the batch of a pass, and go backward."""
     batch = done.batch
     with torch.enable_grad(), restored_on_error(done.model, done.buffers, done.random):
         if done.check:
             _check_finite(done.losses, batch)
+        if scaler is not None:
+            done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
         scaled = scale(total) if callable(scale) else total * scale
+        scaled = scaled if done.loss_scale is None else scaled * done.loss_scale
         agreement = made.look() if made.look is not None and done.keeps_graph else None
     done.backward(scaled)
     if made.look is not None and not done.keeps_graph:
@@ -141,10 +160,10 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 
 @cache
-def _needs_closure(kind: type[torch.optim.Optimizer]) -> bool:
+def _needs_closure(kind: Any) -> bool:
     closure = inspect.signature(kind.step).parameters.get("closure")
     required = closure is not None and closure.default is inspect.Parameter.empty and closure.kind not in _REST
-    return required or issubclass(kind, torch.optim.LBFGS)
+    return required or bool(issubclass(kind, torch.optim.LBFGS))
 
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

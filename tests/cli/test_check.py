@@ -67,7 +67,10 @@ def test_a_model_is_checked_timed_and_passes(folder):
     found = json.loads(done.stdout)
     assert found["passed"]
     assert found["errors"]["forward"] < 1e-10
-    assert found["mode"] == "double-backward"  # a tiny net
+    assert found["errors"]["per-layer"] < 1e-10
+    assert found["rounding"]["per-layer"] < 1e-3
+    assert found["precision"] == "float32"
+    assert found["mode"] == "per-layer"
     assert found["ratio"] > 1
     assert all(found["untouched"].values())
 
@@ -76,7 +79,8 @@ def test_a_model_is_checked_timed_and_passes(folder):
 def test_words_for_people(folder):
     done = run(folder, "nets.py:Recurrent", "--batch", "6", "--exemplars", "6")
     assert done.returncode == 0, done.stderr
-    assert "Gradient mode: difference; an operator has no forward-mode derivative" in done.stdout
+    assert "Gradient mode: per-layer; samples do not see each other" in done.stdout
+    assert "In float32, in which it trains" in done.stdout
     assert "times a plain step" in done.stdout
     assert done.stdout.rstrip().endswith("Passed.")
 

@@ -151,3 +151,54 @@ def test_an_optimizer_that_needs_a_closure_is_refused():
         with pytest.raises(BadInput, match="SGD or Adam"):
             fw.FORML(model, SIZE).step(batch, exemplar, optimizer)
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+
+
+@pytest.mark.parametrize("gradient", ["per-layer", "forward", "double-backward"])
+def test_a_grad_scaler_changes_nothing_but_the_way_there(gradient):
+    batch, exemplar = batches()
+    found = {}
+    for scaled in (False, True):
+        torch.manual_seed(0)
+        model = net.mlp().double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10) if scaled else None
+        forml = fw.FORML(model, SIZE, gradient=gradient)
+        for _ in range(2):
+            optimizer.zero_grad()
+            forml.backward(batch, exemplar, optimizer, scaler=scaler)
+            if scaler is None:
+                optimizer.step()
+            else:
+                scaler.step(optimizer)
+                scaler.update()
+        found[scaled] = torch.cat([forml.scores, *(p.detach().flatten() for p in model.parameters())])
+    assert oracle.error(found[True], found[False]) < 1e-12
+
+
+def test_a_scale_that_is_too_large_moves_nothing():
+    drawn, held = net.vectors(SIZE, seed=2), net.vectors(6, seed=3)
+    batch = Batch(drawn.inputs.float(), drawn.labels, None, torch.arange(SIZE))
+    exemplar = Batch(held.inputs.float(), held.labels)
+    model = net.mlp().float()
+    before = [p.clone() for p in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1e38, growth_interval=1)
+    forml = fw.FORML(model, SIZE, gradient="per-layer")
+    forml.backward(batch, exemplar, optimizer, scaler=scaler, scale=1e5)
+    scaler.step(optimizer)
+    scaler.update()
+    assert bool(torch.isfinite(forml.scores).all())
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    assert scaler.get_scale() < 1e38
+
+
+def test_a_loader_is_refused_by_fit():
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield torch.zeros(6), 0
+
+    model = net.mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = torch.utils.data.DataLoader(Stream())
+    with pytest.raises(BadInput, match="your own loop"):
+        fw.fit(model, optimizer, fw.Uniform(model, SIZE), loader, epochs=1)

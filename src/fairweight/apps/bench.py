@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fairweight.errors import FairweightError
+from fairweight.errors import FairweightError, option
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
@@ -72,20 +72,25 @@ def ways(device: str) -> list[Way]:
     """What is measured on a device; the plain step of each regime comes first."""
     found = [
         Way("plain", Uniform, "eager"),
-        Way("double backward", _forml(gradient="double-backward"), "eager"),
+        Way("per layer", _forml(gradient="per-layer"), "eager"),
         Way("forward", _forml(gradient="forward"), "eager"),
+        Way("double backward", _forml(gradient="double-backward"), "eager"),
+        Way("per layer, traced", _forml("eager", gradient="per-layer"), "eager"),
         Way("forward, traced", _forml("eager", gradient="forward"), "eager"),
         Way("difference", _forml(gradient="difference"), "eager", exact=False),
+        Way("per layer, statistics held constant", _forml(gradient="per-layer-frozen"), "eager", exact=False),
         Way("forward at θ (look_ahead=None)", _forml(gradient="forward", look_ahead=None), "eager", exact=False),
         Way("every=5, forward", _forml(gradient="forward", every=5), "eager", exact=False),
     ]
     if device.startswith("cuda"):
         found += [
             Way("plain", Uniform, "graph"),
+            Way("per layer", _forml(gradient="per-layer"), "graph"),
             Way("double backward", _forml(gradient="double-backward"), "graph"),
             Way("forward", _forml(gradient="forward"), "graph"),
             Way("forward, traced", _forml("eager", gradient="forward"), "graph"),
             Way("plain", Uniform, "compiled"),
+            Way("per layer, traced", _forml("inductor", gradient="per-layer"), "compiled"),
             Way("forward, traced", _forml("inductor", gradient="forward"), "compiled"),
             Way("every=5, traced", _forml("inductor", gradient="forward", every=5), "compiled", exact=False),
         ]
@@ -100,19 +105,53 @@ def bench(
     repeats: int = 30,
     bf16: bool = False,
     more: Sequence[Way] = (),
+    seconds: float | None = None,
     tell: Callable[[Timing], None] = lambda _: None,
 ) -> list[Timing]:
-    """Measure every way, and more of them, on copies of the model; the model itself stays as it is."""
+    """Measure every way, and more of them, on copies of the model; the model itself stays as it is.
+
+    seconds: what all of it may take; ways get an equal share of what is left and take fewer steps, and one that
+    would not end in time is left out.
+    """
     results = []
-    for way in [*ways(batch.labels.device.type), *more]:
+    wanted = [*ways(batch.labels.device.type), *more]
+    end = None if seconds is None else time.perf_counter() + seconds
+    longest = 0.0  # of a step so far
+    for k, way in enumerate(wanted):
+        left = None if end is None else end - time.perf_counter()
+        share = None if left is None else left / (len(wanted) - k)
         try:
-            found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16)
+            if left is not None and left < 3 * longest:
+                raise TimeoutError(f"left out: {seconds:.0f} seconds are spent; ask for more with {option('seconds')}")
+            found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16, seconds=share)
+            longest = max(longest, (found.median_ms or 0.0) / 1000)
+        except TimeoutError as error:
+            found = Timing(way.name, way.regime, way.exact, len(batch), None, refusal=str(error))
         except (FairweightError, RuntimeError) as error:
             sentence = str(error).strip().split("\n")[0]
             found = Timing(way.name, way.regime, way.exact, len(batch), None, refusal=sentence)
         results.append(found)
         tell(found)
     return results
+
+
+# Plain steps that all ways together are worth on a CPU: warming up twice and timing three steps each.
+_WORTH = 150
+
+
+def shortened(model: nn.Module, batch: Batch, exemplar: Batch, seconds: float) -> tuple[Batch, Batch]:
+    """As many of the samples as leave every way its turn in these seconds, guessed from a plain step on a few."""
+    size = len(batch)
+    few = batch.take(torch.arange(max(2, size // 16), device=batch.labels.device))
+    ready = warmed(Way("plain", Uniform, "eager"), model, few, exemplar, bf16=False)
+    needed = _WORTH * ready.times(1)[0] / 1000 * size / len(few)
+    factor = 1
+    while needed / factor > seconds and size // (2 * factor) >= 8:
+        factor *= 2
+    if factor == 1:
+        return batch, exemplar
+    kept = (torch.arange(n, device=batch.labels.device) for n in (size // factor, max(4, len(exemplar) // factor)))
+    return batch.take(next(kept)), exemplar.take(next(kept))
 
 
 @dataclass(frozen=True)
@@ -125,9 +164,14 @@ class Ready:
     peak_mib: float | None
     refusal: str | None
 
-    def times(self, repeats: int) -> list[float]:
-        """Milliseconds of so many steps, rounded up to whole rounds."""
-        return [_timed(self.step, self.peak_mib is not None) for _ in range(-(-repeats // self.every) * self.every)]
+    def times(self, repeats: int, seconds: float | None = None) -> list[float]:
+        """Milliseconds of so many steps, rounded up to whole rounds; of fewer where those take longer than seconds."""
+        found: list[float] = []
+        for k in range(-(-repeats // self.every) * self.every):
+            if seconds is not None and k and k % self.every == 0 and sum(found) > 1000 * seconds:
+                break
+            found.append(_timed(self.step, self.peak_mib is not None))
+        return found
 
 
 def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: bool) -> Ready:
@@ -168,10 +212,19 @@ def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: b
     return Ready(step, every, warm_up, peak, refusal)
 
 
-def measure(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int, bf16: bool) -> Timing:
-    """Median time of a step; the mean if steps differ in kind."""
+def measure(
+    way: Way,
+    model: nn.Module,
+    batch: Batch,
+    exemplar: Batch,
+    *,
+    repeats: int,
+    bf16: bool,
+    seconds: float | None = None,
+) -> Timing:
+    """Median time of a step; the mean if steps differ in kind. seconds: warming up included."""
     ready = warmed(way, model, batch, exemplar, bf16=bf16)
-    times = ready.times(repeats)
+    times = ready.times(repeats, None if seconds is None else max(0.0, seconds - ready.warm_up_s))
     middle = statistics.median(times) if ready.every == 1 else statistics.mean(times)
     numbers = (middle, min(times), len(times), ready.peak_mib, ready.warm_up_s, ready.refusal)
     return Timing(way.name, way.regime, way.exact, len(batch), *numbers)

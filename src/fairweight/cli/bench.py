@@ -16,10 +16,11 @@ def bench(
     inputs: Inputs = "",
     batch: Annotated[int, opt.flag("Training samples in a step.", at_least=2)] = 128,
     exemplars: Annotated[int, opt.flag("Exemplars in a step.", at_least=2)] = 30,
-    width: Annotated[int, opt.flag("Width of the built-in ResNet-18; 64 is usual.", at_least=1)] = 64,
+    width: Annotated[int, opt.flag("Width of the built-in ResNet-18; 0: 64, and 16 on a CPU.", at_least=0)] = 0,
     repeats: Annotated[int, opt.flag("Timed steps of each way.", at_least=1)] = 15,
     bf16: Annotated[bool, opt.flag("Autocast to bfloat16.", "--bf16")] = False,
     growth: Annotated[bool, opt.flag("Time against the number of scores and the batch.", "--growth")] = False,
+    seconds: Annotated[float, opt.flag("What all of it may take; fewer steps are timed where it is short.")] = 110.0,
     out: opt.Out = Path("runs/bench"),
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
@@ -36,6 +37,7 @@ def bench(
     from fairweight.runs.provenance import provenance
 
     where = opt.device_of(device)
+    width = width or (16 if where == "cpu" else 64)
     torch.manual_seed(seed)
     folder = RunFolder(out)
     if growth:
@@ -61,12 +63,28 @@ def bench(
         took = "refused" if timing.median_ms is None else f"{timing.median_ms:.1f} ms"
         print(f"  {timing.name}, {timing.regime}: {took}", file=sys.stderr, flush=True)
 
-    results = measuring.bench(net, train, held, repeats=repeats, bf16=bf16, tell=tell)
+    limit = seconds if where == "cpu" else None  # on a GPU most of the time is compiling, which is done once
+    if limit is not None:
+        train, held = measuring.shortened(net, train, held, limit)
+        if len(train) < batch and not json:
+            print(
+                f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, to end in about "
+                f"{seconds:.0f} seconds; --seconds gives it longer.",
+                file=sys.stderr,
+            )
+    results = measuring.bench(net, train, held, repeats=repeats, bf16=bf16, seconds=limit, tell=tell)
+    short = [r for r in results if r.median_ms is not None and r.n < repeats]
+    if not json and (short or any(r.refusal and r.refusal.startswith("left out") for r in results)):
+        print(
+            f"{len(short)} ways were timed on fewer than {repeats} steps to end in about {seconds:.0f} seconds; "
+            "--seconds gives them longer.",
+            file=sys.stderr,
+        )
     record = {
         "kind": "bench",
         "model": model or f"ResNet18(width={width})",
-        "batch": batch,
-        "exemplars": exemplars,
+        "batch": len(train),
+        "exemplars": len(held),
         "bf16": bf16,
         "results": [r.to_dict() for r in results],
         **provenance(where),

@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 
 from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import draws_random, split, tidy
+from fairweight.fast.group_norm_layout import layout_kept
 from fairweight.fast.step_graph import SEEN, Traced, TracedStep, held_by, refill
 from fairweight.metagradient._context import uncompiled
 from fairweight.metagradient._exchanged import exchanged
@@ -123,7 +124,7 @@ class LayerStep(TracedStep):
         cache = torch.is_autocast_cache_enabled()
         torch.set_autocast_cache_enabled(False)  # a cast that one pass has cached is no part of the other's graph
         try:
-            with torch.no_grad(), uncompiled():
+            with torch.no_grad(), uncompiled(), layout_kept():
                 made = make_fx(whole, tracing_mode="fake")(*examples)
                 # once more, for a graph in which nothing is written in place: only that can be cut in two
                 # (its casts are in it by now, so without autocast)

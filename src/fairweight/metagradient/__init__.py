@@ -80,7 +80,7 @@ def score_gradient(
     shape = weight_form(form)
     chosen = choose(model, batch, loss, mode, part, layers=not shape.sees_logits)
     done: ForwardPass
-    if chosen.name == "per-layer":
+    if chosen.name in ("per-layer", "per-layer-frozen"):
         done = layer_forward(model, batch, loss, chosen, virtual=True)
     else:
         done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels)

@@ -30,12 +30,12 @@ from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
 
-MODES = ("auto", "per-layer", "forward", "difference", "double-backward")
+MODES = ("auto", "per-layer", "forward", "difference", "double-backward", "per-layer-frozen")
 # Below this many multiplications a pass is all overhead, and double backward starts the fewest operations.
 SMALL = 200_000
 # Why a mode was chosen where backward does not see what forward mode sees.
 UNSEEN = "backward holds part of the pass constant, such as a block under no_grad, or can be taken only once"
-APPROXIMATE = ("difference",)
+APPROXIMATE = ("difference", "per-layer-frozen")
 _LEFT_OUT = "torch.compile is left out of these passes, so call compile() of the method to have them compiled"
 _UNSUPPORTED = re.compile(
     r"forward AD|derivative for|double backward|differentiate twice|not implemented|does not support|doesn't support",
@@ -63,7 +63,7 @@ def choose(
     trial = _Trial(model, batch, loss, scope)
     if asked == "double-backward":
         return _double_backward(trial)
-    mode = _per_layer(trial, asked, layers) if asked in ("auto", "per-layer") else None
+    mode = _per_layer(trial, asked, layers) if asked in ("auto", "per-layer", "per-layer-frozen") else None
     mode = _forward(trial, asked) if mode is None else mode
     if holds_compiled(model):
         mode = replace(mode, reason=f"{mode.reason}; {_LEFT_OUT}")
@@ -78,7 +78,7 @@ def choose(
 def _per_layer(trial: _Trial, asked: str, layers: bool) -> Mode | None:
     refusal = "the method needs more than each sample's pull"
     if layers:
-        found = trial.layers()
+        found = trial.layers(frozen=asked == "per-layer-frozen")
         if isinstance(found, Mode):
             return found
         refusal = found
@@ -130,19 +130,24 @@ class _Trial:
         on_cpu = next(iter(parameters.values())).device.type == "cpu"
         return on_cpu and not is_compiled(self.model) and sum(p.numel() for p in parameters.values()) <= SMALL
 
-    def layers(self) -> Mode | str:
-        """The mode per layer, or why it cannot be had."""
+    def layers(self, *, frozen: bool = False) -> Mode | str:
+        """The mode per layer, or why it cannot be had; frozen: with batch norm's statistics held constant."""
+        name = "per-layer-frozen" if frozen else "per-layer"
         if self.model is not unwrap(self.model) and not is_compiled(self.model):
             return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
         try:
             try:
-                found, plain = tried(self.model, self.batch, self.loss), False
+                found, plain = tried(self.model, self.batch, self.loss, frozen=frozen), False
             except RuntimeError as error:
                 if not _UNSUPPORTED.search(str(error)):
                     raise
-                found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True), True
+                found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True, frozen=frozen), True
+            if frozen and not found.rest:
+                return Mode(name, plain, "asked for; batch statistics are held constant in the pull, an approximation")
+            if frozen:
+                return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it"
             if not found.rest:
-                return Mode("per-layer", plain, "samples do not see each other, and every layer was seen")
+                return Mode(name, plain, "samples do not see each other, and every layer was seen")
             for plain in (False, True):
                 if self.refusal(forward_tangent, plain=plain) is None:
                     tried(self.model, self.batch, self.loss, plain_kernels=plain)

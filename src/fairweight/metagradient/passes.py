@@ -217,6 +217,7 @@ class ForwardPass:
     buffers: Parameters | None = None  # as they were before the pass; None: as they are
     solution: Solution | None = None  # where the pass has found it already
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
+    loss_scale: Tensor | None = None  # [] what losses are multiplied by on their way back, against float16's underflow
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
     whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead can be differentiated by it
@@ -252,14 +253,22 @@ class ForwardPass:
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         """Gradient of a function of the losses by the parameters; the graph is kept for the real step."""
         found = torch.autograd.grad(
-            total,
+            self.scaled(total),
             list(moving.values()),
             retain_graph=True,
             create_graph=create_graph,
             allow_unused=True,
             materialize_grads=True,
         )
-        return dict(zip(moving, map(dense, found), strict=True))
+        return {name: self.unscaled(dense(slope)) for name, slope in zip(moving, found, strict=True)}
+
+    def scaled(self, total: Tensor) -> Tensor:
+        """A loss as it goes backward."""  # []
+        return total if self.loss_scale is None else total * self.loss_scale
+
+    def unscaled(self, slope: Tensor) -> Tensor:
+        """What came back, for the loss itself."""
+        return slope if self.loss_scale is None else slope / self.loss_scale
 
     def pull(self, direction: Parameters) -> Tensor | None:
         """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]

@@ -149,17 +149,18 @@ def exemplar_point(
         losses = per_sample(done.loss, logits, exemplar.labels)
         losses = done.exemplar_losses(losses)
         value = evaluate(objective, losses, everyone) if among is None else _among(objective, losses, everyone, among)
-        if done.check:
+        check = done.check and done.loss_scale is None  # a scale that is too large is the scaler's to find out
+        if check:
             check_finite([value], "is not finite after the look-ahead", "lower the learning rate")
         if value.requires_grad:
             found = torch.autograd.grad(
-                value, list(by.values()), retain_graph=keep, allow_unused=True, materialize_grads=True
+                done.scaled(value), list(by.values()), retain_graph=keep, allow_unused=True, materialize_grads=True
             )
-            direction = dict(zip(by, map(dense, found), strict=True))
+            direction = {name: done.unscaled(dense(v)) for name, v in zip(by, found, strict=True)}
         else:  # an objective that is constant here
             direction = {name: torch.zeros_like(p) for name, p in by.items()}
         direction = done.summed(direction)
-        if done.check:
+        if check:
             said = "is finite and its gradient is not, as at the root of 0"
             check_finite(direction.values(), said, "keep the objective smooth there, for example with clamp_min")
         return ExemplarPoint(value.detach(), losses.detach(), direction)

@@ -178,12 +178,12 @@ class Reweighter:
         scaler: a GradScaler, whose factor the gradient gets. scale: a factor of one's own.
         """
         check = self._checks(batch) if check is None else check
-        factor = scale if scaler is None else partial(_scaled, scaler, scale)
         held = self._accumulation
         if held is None:
-            record = _step.backward(self, batch, exemplar, optimizer, scale=factor, check=check)
+            record = _step.backward(self, batch, exemplar, optimizer, scale=scale, scaler=scaler, check=check)
             self.steps += 1
             return record
+        factor = scale if scaler is None else partial(_step.scaled_by, scaler, scale)
         held.add(batch, exemplar, optimizer, factor, check)
         return self._backward_held(held) if held.full else held.waiting()
 
@@ -291,7 +291,7 @@ class ExemplarMethod(Reweighter):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
     ) -> ForwardPass:
         mode = self.settled(batch)
-        if mode.name == "per-layer" and len(batch):  # a rank may have no part in a small batch
+        if mode.name in ("per-layer", "per-layer-frozen") and len(batch):  # a rank may have no part in a small batch
             return layer_forward(self._tried, batch, self.loss, mode, check=check)
         return forward(self.model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
 
@@ -353,9 +353,6 @@ def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
             f"objective compares {what}s; draw it with samples of at least two, or use MeanLoss()."
         )
 
-
-def _scaled(scaler: Scaler, scale: float, total: Tensor) -> Tensor:
-    return scaler.scale(total * scale)
 
 
 def even_weights(losses: Tensor) -> Tensor:

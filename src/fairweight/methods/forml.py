@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -166,7 +167,7 @@ class FORML(ExemplarMethod):
         if self.phase == "weigh":
             return forward(self.model, batch, self.loss, check=check)
         mode = self.settled(batch)
-        alone = self.ranks is None and self._accumulation is None
+        alone = self.ranks is None and self._accumulation is None and mode.name != "per-layer-frozen"
         traced = self._traced if alone else None  # one graph for one batch of one process
         if traced is not None and exemplar is not None and not (self._looks and mode.name != "forward"):
             done = traced.forward(
@@ -197,6 +198,9 @@ class FORML(ExemplarMethod):
             running_statistics=self.look_ahead.statistics == "running",
             at_rest=self.at_rest,
         )
+        if done.loss_scale is not None:  # too large a one leaves nothing to move by
+            fine = torch.isfinite(found.gradient).all()
+            found = replace(found, gradient=torch.where(fine, found.gradient, 0.0))
         self._move(batch, found, before, current_lr(optimizer))
         after = self._batch_scores(batch)
         return Weighing(

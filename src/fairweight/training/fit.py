@@ -62,6 +62,13 @@ def fit(
     """
     if resume and out is None:
         raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
+    for name, data in (("train", train), ("exemplar", exemplar), ("validation", validation)):
+        if data is not None and not isinstance(data, Samples):
+            raise BadInput(
+                f"{name}= is a {type(data).__name__}, and fit draws samples by their row: pass a Batch that holds the "
+                "whole set or anything with labels, groups, len() and take(rows), or call method.step(batch, exemplar, "
+                "optimizer) in your own loop over it."
+            )
     given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
     chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
     ranks = reweighter.ranks

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.overrides import TorchFunctionMode
@@ -16,6 +17,7 @@ from fairweight import catalog
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.passes import Parameters
 from fairweight.metagradient.per_layer._again import outputs
+from fairweight.metagradient.per_layer._frozen_norm import FrozenNorm, Switch, batch_norm
 from fairweight.metagradient.per_layer._kind import Call, Kind
 from fairweight.metagradient.per_layer.kinds.given import Given
 from fairweight.metagradient.per_layer.kinds.other import Other
@@ -62,8 +64,10 @@ class Observer(TorchFunctionMode):
     constants alone, such as a transposed, normalised or merged matrix, counts as a parameter itself.
     """
 
-    def __init__(self, parameters: Parameters, data: Any) -> None:
+    def __init__(self, parameters: Parameters, data: Any, frozen: Switch | None = None) -> None:
+        """frozen: holds the statistics of batch norm constant on the way back while it is on."""
         super().__init__()
+        self.frozen = frozen
         self.parameters = parameters
         self.uses: list[Use] = []
         self._learned: dict[int, tuple[Tensor, frozenset[str]]] = {
@@ -78,6 +82,10 @@ class Observer(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.frozen is not None and func in (torch.batch_norm, F.batch_norm):
+            read = (_batch_norm if func is torch.batch_norm else _functional_norm)(*args, **kwargs)
+            if read is not None:
+                return self._norm(self.frozen, read)
         found = _tensors(args, kwargs)
         learned = [t for t in found if id(t) in self._learned]
         if not learned:
@@ -145,6 +153,15 @@ class Observer(TorchFunctionMode):
         if any(t.requires_grad for t in made):
             given = Given(tuple(own.values()))
             self.uses.append(Use(func, names, (_way(given, given.weights), _way(other, made))))
+        return out
+
+    def _norm(self, switch: Switch, read: tuple[Any, ...]) -> Tensor:
+        out, normal = batch_norm(switch, *read)
+        weight, bias = (w if w is not None and self._is_learned(w) else None for w in read[1:3])
+        kind = FrozenNorm(normal, weight, bias)
+        if out.requires_grad and kind.weights:
+            names = frozenset().union(*(self.names(w) for w in kind.weights))
+            self.uses.append(Use(torch.batch_norm, names, (_way(kind, [out]),)))
         return out
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -222,6 +239,25 @@ def _inside(func: types.FunctionType) -> Callable[..., Any] | None:
 
 def _never(*_: Any) -> bool:
     return False
+
+
+def _batch_norm(
+    a: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, *_: Any
+) -> Any:
+    return (a, weight, bias, mean, var, momentum, eps) if training else None
+
+
+def _functional_norm(
+    input: Any,  # noqa: A002 - torch's name
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @cache

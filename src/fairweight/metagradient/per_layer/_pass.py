@@ -22,6 +22,7 @@ from fairweight.metagradient.passes import (
     virtual_forward,
     write_slopes,
 )
+from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._plans import plan_of
 from fairweight.metagradient.per_layer._record import ByGraph, Record, Rest
@@ -40,7 +41,7 @@ class LayerPass(ForwardPass):
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         (weights,) = torch.autograd.grad(total, self.losses)
-        fresh = self.record is None
+        fresh = self.record is None and self.loss_scale is None
         found = self._at(weights).slopes(None if fresh else weights, names=moving)  # fresh: it went back with them
         return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
@@ -49,7 +50,13 @@ class LayerPass(ForwardPass):
 
     def backward(self, total: Tensor) -> None:
         (weights,) = torch.autograd.grad(total, self.losses)
-        fresh = self.record is None
+        if self.seen is not None and self.seen.frozen is not None:  # the real gradient: statistics move
+            assert self.graph is not None
+            self.seen.frozen.on = False
+            real = ByGraph(self.graph.losses, weights, self.parameters, lambda _: weights)
+            write_slopes(self.parameters, real.slopes(last=True))
+            return
+        fresh = self.record is None and self.loss_scale is None
         write_slopes(self.parameters, self._at(weights).slopes(None if fresh else weights, last=True))
 
     def _at(self, weights: Tensor) -> Record | ByGraph:
@@ -58,6 +65,8 @@ class LayerPass(ForwardPass):
             assert self.seen is not None
             assert self.graph is not None
             done, seen = self.graph, self.seen
+            if self.loss_scale is not None:
+                weights = weights * self.loss_scale
 
             def by_tangent(v: Parameters) -> Tensor:
                 return pull_by_tangent(done, tangent(done, v))
@@ -65,10 +74,11 @@ class LayerPass(ForwardPass):
             try:
                 plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
                 rest = Rest(plan.rest, by_tangent) if plan.rest else None
-                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest)
+                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=seen.frozen is not None)
             except NotDifferentiable:  # this batch goes another way through the model
                 self.record = ByGraph(done.losses, weights, done.parameters, by_tangent)
-            self.graph = None
+            if seen.frozen is None:
+                self.graph = None
         return self.record
 
 
@@ -83,7 +93,7 @@ def layer_forward(
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
     parameters = trainable(unwrap(model))
-    seen = Observer(parameters, batch.inputs)
+    seen = Observer(parameters, batch.inputs, Switch() if mode.name == "per-layer-frozen" else None)
     if virtual:
         done = virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
     else:

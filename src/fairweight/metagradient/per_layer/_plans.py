@@ -16,10 +16,10 @@ from fairweight.types import Batch, Loss
 _plans: WeakKeyDictionary[nn.Module, dict[Any, Plan]] = WeakKeyDictionary()
 
 
-def tried(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False) -> Plan:
+def tried(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False, frozen: bool = False) -> Plan:
     """The plan for this model's passes, found by trial; NotDifferentiable says why there is none."""
     inner = unwrap(model)
-    key, found = plan(inner, batch, loss, plain_kernels=plain_kernels)
+    key, found = plan(inner, batch, loss, plain_kernels=plain_kernels, frozen=frozen)
     # where one sample lies nobody can tell, and it does not matter; of more of them it says nothing
     _plans.setdefault(inner, {})[key, loss, len(batch) == 1] = found
     return found
@@ -29,7 +29,7 @@ def plan_of(seen: Observer, model: nn.Module, batch: Batch, loss: Loss, *, plain
     """The plan for a pass that was observed; a pass unlike those before is tried first."""
     known = _plans.setdefault(model, {})
     if (signature(seen), loss, len(batch) == 1) not in known:
-        tried(model, batch, loss, plain_kernels=plain_kernels)
+        tried(model, batch, loss, plain_kernels=plain_kernels, frozen=seen.frozen is not None)
     return known_plan(seen, model, loss, len(batch))
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.metagradient._context import RandomState, casts_forgotten, kernels
 from fairweight.metagradient.passes import Parameters, dense, losses_with_graph, run, trainable
+from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._layout import MIXED, UNKNOWN, Layout, candidates, find, masks, owners
 from fairweight.metagradient.per_layer._observer import Observer, Way
 from fairweight.metagradient.per_layer._record import Choice, Record, Rest, gradients
@@ -34,20 +35,22 @@ class Plan:
     rest: frozenset[str]
 
 
-def plan(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False) -> tuple[Any, Plan]:
+def plan(
+    model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = False, frozen: bool = False
+) -> tuple[Any, Plan]:
     """The signature of the model's passes and the plan for them; NotDifferentiable says why there is none.
 
     On a few samples where the model takes them, else on the batch.
     """
     if len(batch) > FEW:
         try:
-            return _plan(model, few(batch, FEW), loss, plain_kernels)
+            return _plan(model, few(batch, FEW), loss, plain_kernels, frozen)
         except (RuntimeError, ValueError, IndexError, TypeError, NotDifferentiable, BadInput):
             pass  # a model may take batches of one size alone, or inputs whose samples are not first
-    return _plan(model, batch, loss, plain_kernels)
+    return _plan(model, batch, loss, plain_kernels, frozen)
 
 
-def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> tuple[Any, Plan]:
+def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool, frozen: bool) -> tuple[Any, Plan]:
     own = trainable(model)
     device = next(iter(own.values())).device
     random = RandomState.now(device)
@@ -61,7 +64,7 @@ def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool) -> tuple[Any,
 
     replay = nullcontext() if random is None else random.replayed()
     with torch.enable_grad(), casts_forgotten(), replay, kernels(plain):
-        seen = Observer(parameters, batch.inputs)
+        seen = Observer(parameters, batch.inputs, Switch() if frozen else None)
 
         def outside(logits: Tensor) -> Plan:
             with torch._C.DisableTorchFunction():
