@@ -123,7 +123,8 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
-        self._signature_columns = [*self._signature_columns, *(c for c in _OURS if c not in self._signature_columns)]
+        known: list[str] = list(getattr(self, "_signature_columns", ()))
+        self._signature_columns = [*known, *(name for name in _OURS if name not in known)]
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
