@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairweight import data, metagradient, metrics, objectives
+    from fairweight.integrations.accelerate import prepare
     from fairweight.integrations.sklearn import FairweightClassifier
     from fairweight.methods import Reweighter
     from fairweight.methods.class_balanced import ClassBalanced
@@ -99,6 +100,7 @@ _HOME = {
     "fit": "training.fit",
     "group_table": "metrics",
     "predict": "training.predict",
+    "prepare": "integrations.accelerate",
     "to_batch": "training.with_rows",
     "with_rows": "training.with_rows",
 }
@@ -156,6 +158,7 @@ __all__ = [
     "metrics",
     "objectives",
     "predict",
+    "prepare",
     "to_batch",
     "with_rows",
 ]

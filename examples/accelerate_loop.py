@@ -1,0 +1,38 @@
+"""FORML in a loop of accelerate, with accumulation: `accelerate launch examples/accelerate_loop.py`."""
+
+import torch
+from accelerate import Accelerator
+from sklearn.datasets import load_digits
+from torch.utils.data import DataLoader, TensorDataset
+
+import fairweight as fw
+
+
+def main(epochs: int = 2, batch_size: int = 32, *, save: str | None = None, load: str | None = None) -> torch.Tensor:
+    x, y = (torch.tensor(a) for a in load_digits(return_X_y=True))
+    held = fw.Batch(x[:300].double() / 16, y[:300])
+    dataset = fw.with_rows(TensorDataset(x[300:1324].double() / 16, y[300:1324]))
+    torch.manual_seed(0)
+    accelerator = Accelerator(gradient_accumulation_steps=2, cpu=True)
+    model = fw.MLP(64, 10).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(dataset, batch_size))
+    forml = fw.prepare(accelerator, fw.FORML(model, num_samples=len(dataset)))
+    cells = fw.ExemplarSampler(fw.Cells.of(held.labels), per_cell=4)
+    mine = torch.arange(len(cells)).tensor_split(accelerator.num_processes)[accelerator.process_index]
+    if load is not None:
+        accelerator.load_state(load)
+    for _ in range(epochs):
+        for batch in loader:
+            with accelerator.accumulate(model):  # two batches make one step
+                forml.backward(fw.to_batch(batch), exemplar := cells.batch(held, forml.method.steps, mine), optimizer)
+                optimizer.step()
+                optimizer.zero_grad()
+    if save is not None:
+        accelerator.save_state(save)
+    accelerator.print(f"{len(exemplar)} exemplars a step; standard deviation of the scores {forml.scores.std():.4f}")
+    return forml.scores
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Lightning: a callback that holds the method and draws exemplars, and the training step of manual optimization.
+
+class Net(L.LightningModule):
+    automatic_optimization = False           # forward(inputs) gives logits
+
+    def training_step(self, batch, batch_idx):
+        return forml_step(self, batch)
+
+trainer = L.Trainer(strategy="ddp", devices=2, callbacks=[FormlCallback(exemplars=held_out)])
+trainer.fit(Net(), DataLoader(fw.with_rows(dataset), 64))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairweight.errors import BadInput, MissingDependency
+from fairweight.methods import Reweighter
+from fairweight.methods._accumulation import Accumulation
+from fairweight.methods.forml import FORML
+from fairweight.sampling import ExemplarSampler
+from fairweight.training.state import move
+from fairweight.training.with_rows import to_batch
+from fairweight.types import Batch, Cells, ObjectiveFunction, Samples, StepRecord
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:  # pragma: no cover - said in a sentence where it is missing
+    raise MissingDependency("FormlCallback needs lightning; run pip install 'fairweight[lightning]'.") from None
+
+_MANY = 2**62  # micro-batches: when a step is due is said by the callback
+
+
+class FormlCallback(Callback):  # type: ignore[misc]
+    """Holds the method of a training: makes it, draws its exemplars, keeps it in checkpoints and logs what it does.
+
+    exemplars: held-out samples. objective: what to lower on them. per_cell: of each label (and group) in an exemplar
+    batch. accumulate: batches that make one step, weighed as one. method: (model, num_samples) -> a method, in the
+    place of FORML. num_samples: of the training set, where its loader does not say.
+    """
+
+    def __init__(
+        self,
+        exemplars: Samples | None = None,
+        *,
+        objective: ObjectiveFunction | None = None,
+        per_cell: int = 10,
+        accumulate: int = 1,
+        seed: int = 0,
+        method: Callable[[nn.Module, int], Reweighter] | None = None,
+        num_samples: int | None = None,
+    ) -> None:
+        if accumulate < 1:
+            raise BadInput(f"FormlCallback(accumulate={accumulate}): give the batches of a step, 1 or more.")
+        self.exemplars, self.per_cell, self.accumulate, self.seed = exemplars, per_cell, accumulate, seed
+        self._made = method or (lambda net, number: FORML(net, number, objective))
+        self._number = num_samples
+        self._method: Reweighter | None = None
+        self._cells: ExemplarSampler | None = None
+        self._saved: dict[str, Any] | None = None
+        self._drawn = 0  # exemplar batches
+
+    @property
+    def method(self) -> Reweighter:
+        """The method, with its scores; there from the start of a training on."""
+        if self._method is None:
+            raise BadInput("FormlCallback has no method before the training begins; call trainer.fit first.")
+        return self._method
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Refuse what would be stepped twice."""
+        if stage == "fit" and pl_module.automatic_optimization:
+            raise BadInput("FORML steps the optimizer itself; set automatic_optimization = False in the module.")
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Make the method where it lives, or put back what a checkpoint holds."""
+        if self._method is None:
+            number = len(trainer.train_dataloader.dataset) if self._number is None else self._number
+            self._method = self._made(pl_module, number)
+        if self._saved is not None:
+            self._method.load_state_dict(move(self._saved["method"], pl_module.device))
+            self._drawn, self._saved = int(self._saved["drawn"]), None
+
+    def exemplar(self, trainer: Any, device: torch.device) -> Batch | None:
+        """This process's part of the next exemplar batch."""
+        if not self.method.needs & {"exemplar", "exemplar groups"}:
+            return None
+        if self.exemplars is None:
+            raise BadInput("This method learns from held-out samples; give FormlCallback(exemplars=...).")
+        if self._cells is None:
+            cells = Cells.of(self.exemplars.labels, self.exemplars.groups)
+            self._cells = ExemplarSampler(cells, self.per_cell, self.seed, device=self.exemplars.labels.device)
+        mine = torch.arange(len(self._cells)).tensor_split(trainer.world_size)[trainer.global_rank]
+        self._drawn += 1
+        return self._cells.batch(self.exemplars, self._drawn - 1, mine).to(device)
+
+    def step(self, module: Any, batch: Any) -> Tensor | None:
+        """One batch of a module's training step; the loss where a step was made."""
+        trainer, method = module.trainer, self.method
+        optimizer = module.optimizers()
+        if isinstance(optimizer, list):
+            raise BadInput("forml_step knows one optimizer; for several, call method.backward and step each yourself.")
+        held = method._accumulation
+        if held is None:
+            held = method._accumulation = Accumulation(_MANY)
+        if not held.batches:
+            optimizer.zero_grad()
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        exemplar = self.exemplar(trainer, module.device)
+        method.backward(to_batch(batch, module.device), exemplar, optimizer.optimizer, scaler=scaler)
+        if len(held.batches) < self.accumulate and not trainer.is_last_batch:
+            return None
+        record = method._backward_held(held)
+        clip = trainer.gradient_clip_val
+        if clip:
+            if scaler is not None:
+                scaler.unscale_(optimizer.optimizer)
+            module.clip_gradients(optimizer, clip, trainer.gradient_clip_algorithm)
+        optimizer.step()
+        self._log(module, record)
+        return record.loss
+
+    def _log(self, module: Any, record: StepRecord) -> None:
+        numbers = {"loss": record.loss, "effective_size": record.effective_size}
+        if record.objective is not None:
+            numbers["objective"] = record.objective
+        if record.exemplar_losses is not None and record.exemplar_groups is not None:
+            numbers["gap"] = _gap(record.exemplar_losses, record.exemplar_groups)
+        module.log_dict({f"forml/{name}": value for name, value in numbers.items()})  # the same on every rank
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {} if self._method is None else {"method": self._method.state_dict(), "drawn": self._drawn}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep what a checkpoint held until the method is there."""
+        self._saved = state_dict or None
+
+
+def forml_step(module: Any, batch: Any) -> Tensor | None:
+    """The training step of a module with manual optimization, right under every strategy that replicates the model."""
+    found = [c for c in module.trainer.callbacks if isinstance(c, FormlCallback)]
+    if len(found) != 1:
+        raise BadInput("forml_step takes its method from a callback; give the Trainer callbacks=[FormlCallback(...)].")
+    return found[0].step(module, batch)
+
+
+def _gap(losses: Tensor, groups: Tensor) -> Tensor:
+    """Largest mean loss of a group minus the smallest."""  # []
+    means = [losses[groups == g].mean() for g in torch.unique(groups[groups >= 0])]
+    return torch.stack(means).max() - torch.stack(means).min() if means else losses.new_zeros(())
