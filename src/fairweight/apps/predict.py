@@ -146,7 +146,7 @@ def _kept(new: New, names: Sequence[str], classes: Sequence[str]) -> dict[str, l
             raise MissingColumn(f"there is no column {name!r} to keep; {columns_are(name, there)}.")
         if name in own:
             raise BadInput(f"the predictions have a column {name!r} of their own; rename that of the file.")
-    return {name: new.rows.texts(name) for name in names if new.rows is not None}
+    return {name: new.rows.frame[name].tolist() for name in names if new.rows is not None}
 
 
 def _table(meaning: Meaning, new: New, predictions: Tensor) -> tuple[GroupTable | None, list[str]]:

@@ -54,6 +54,10 @@ def device_of(asked: str) -> str:
         found = torch.device(asked)
     except RuntimeError:
         raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.") from None
+    if found.type not in ("cpu", "cuda", "mps"):
+        raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.")
+    if found.type == "mps" and (found.index or not torch.backends.mps.is_available()):
+        raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
     if found.type == "cuda" and (not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count()):
         raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
     return asked

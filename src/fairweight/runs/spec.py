@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any
 
+from fairweight.constraints import SEED
 from fairweight.errors import BadInput, option
 
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
@@ -59,6 +60,8 @@ class Spec:
             raise BadInput(f"{', '.join(said)}: each must be positive.")
         if not 0 <= self.weight_decay < math.inf:
             raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
+        if not SEED.allows(self.seed):
+            raise BadInput(f"{option('seed', self.seed)}; {SEED}.")
         if self.weights and self.method != "given":
             raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 
