@@ -152,11 +152,11 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
             return function(*args, **kwargs)
 
         if not isinstance(what, type):
-            vars(checked)["constraints"] = allowed
+            vars(checked)["_constraints"] = allowed
             found: Any = checked
             return found  # type: ignore[no-any-return]
         target.__init__ = checked
-        target.constraints = allowed
+        target._constraints = allowed
         return what
 
     return decorated

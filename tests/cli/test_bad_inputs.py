@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -80,7 +81,7 @@ def desk(tmp_path: Path) -> Path:
 
 
 def listed(folder: Path) -> list[str]:
-    return sorted(os.fsdecode(os.path.join(where, name)) for where, _, names in os.walk(folder) for name in names)
+    return sorted(str(path) for path in folder.rglob("*"))
 
 
 def refused(folder: Path, *words: str) -> None:
@@ -149,13 +150,8 @@ def _fifo(folder: Path) -> str:
 
 
 def _socket(folder: Path) -> str:
-    here = os.getcwd()
-    os.chdir(folder)  # the name of a socket has to be short
-    try:
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind("door.csv")
-    finally:
-        os.chdir(here)
+    with contextlib.chdir(folder), socket.socket(socket.AF_UNIX) as door:  # the name of a socket has to be short
+        door.bind("door.csv")
     return "door.csv"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -20,8 +19,8 @@ BOUNDED = settings(
     deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 CELLS = st.one_of(
-    st.sampled_from(["", "1", "-2.5", "1.169,63", "1,5", "F", "M", "yes", "no", "?", "nan", "=1+1", "é", '"', "\x1b", "∞",
-                     "2020-01-31", "1e999", "0x10", "12%", "$3", "(4)", "١", "a,b", "\ud83d\ude00"[:0], "\r"]),
+    st.sampled_from(["", "1", "-2.5", "1.169,63", "1,5", "F", "M", "yes", "no", "?", "=1+1", "é", '"', "\x1b", "∞",
+                     "2020-01-31", "1e999", "0x10", "12%", "$3", "(4)", "١", "a,b", "\r"]),
     st.text(max_size=6),
 )  # fmt: skip
 ODD = st.one_of(
@@ -45,6 +44,11 @@ BEGINNINGS = [
 ]
 
 
+def one_sentence(text: str) -> None:
+    assert text.strip()
+    assert "Traceback" not in text
+
+
 @settings(BOUNDED, max_examples=120)
 @given(
     st.binary(max_size=200), st.sampled_from(BEGINNINGS), st.sampled_from(["t.csv", "t.tsv", "t.parquet", "t.csv.gz"])
@@ -55,8 +59,8 @@ def test_any_bytes_as_a_file(content, start, name):
         try:
             load(Path(folder) / name, label="a", group="b")
         except FairweightError as error:
-            assert str(error)
-        assert os.listdir(folder) == [name]
+            one_sentence(str(error))
+        assert [path.name for path in Path(folder).iterdir()] == [name]
 
 
 @settings(BOUNDED, max_examples=80)
@@ -76,7 +80,7 @@ def test_any_cells_as_a_table(rows, delimiter, options):
         try:
             found = load(path, label="a", group="b", options=Options(table=table))
         except FairweightError as error:
-            assert str(error)
+            one_sentence(str(error))
         else:
             assert bool(found.train.inputs.isfinite().all())
             assert found.preprocessing.read(path).inputs.isfinite().all()
@@ -90,7 +94,7 @@ def test_any_bytes_as_an_image(content, start):
     try:
         Decoder(Form()).all(lambda shape: np.empty(shape, np.uint8), [Picture(start + content, "x.png")])
     except FairweightError as error:
-        assert str(error)
+        one_sentence(str(error))
 
 
 @settings(BOUNDED, max_examples=60)
@@ -108,4 +112,4 @@ def test_any_value_of_any_option(said):
         assert done.returncode in (0, 2), done.stderr
         if done.returncode == 2:
             assert done.stderr.strip()
-            assert os.listdir(folder) == ["p.csv"]
+            assert [path.name for path in Path(folder).iterdir()] == ["p.csv"]

@@ -153,9 +153,9 @@ def test_no_other_program_is_started_for_an_image(tmp_path, monkeypatch):
 
 def test_names_that_are_no_utf8_or_hold_escapes_are_read_and_spelled(tmp_path):
     for place in range(24):
-        folder = os.path.join(os.fsencode(tmp_path), [b"caf\xe9", b"red\x1b[31m"][place % 2])
-        os.makedirs(folder, exist_ok=True)
-        Image.new("RGB", (8, 8), place * 9).save(os.fsdecode(os.path.join(folder, b"%d\xff.png" % place)))
+        folder = tmp_path / os.fsdecode([b"caf\xe9", b"red\x1b[31m"][place % 2])
+        folder.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8), place * 9).save(folder / os.fsdecode(b"%d\xff.png" % place))
     found = load(tmp_path)
     assert found.label_names == ("caf\\xe9", "red\\x1b[31m")
     assert all(note.isprintable() for note in found.notes)

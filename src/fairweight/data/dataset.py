@@ -109,8 +109,11 @@ def _group_columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ..
     if group is None:
         return None
     if isinstance(group, str):
-        return () if group.strip().lower() in ("", "none") else tuple(printable(name.strip()) for name in group.split(","))
-    return tuple(printable(str(name)) for name in group) if isinstance(group, Iterable) else (str(group),)
+        return (
+            () if group.strip().lower() in ("", "none") else tuple(printable(name.strip()) for name in group.split(","))
+        )
+    names = group if isinstance(group, Iterable) else (group,)
+    return tuple(printable(str(name)) for name in names)
 
 
 def _assemble(found: Found, request: Request) -> Dataset:
