@@ -50,6 +50,8 @@ class Number:
 
     def __str__(self) -> str:
         what = "a whole number" if self.whole else "a number"
+        if self.whole and -math.inf < self.low < -1e15 and 1e15 < self.high < math.inf:
+            return f"give {what} of at most 18 digits{', or None' if self.optional else ''}"
         from_ = "" if self.low == -math.inf else f" above {self.low:g}" if self.above else f" from {self.low:g}"
         to = "" if self.high == math.inf else f" to below {self.high:g}" if self.below else f" to {self.high:g}"
         up = " up" if from_ and not to and not self.above else ""
@@ -150,11 +152,11 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
             return function(*args, **kwargs)
 
         if not isinstance(what, type):
-            vars(checked)["constraints"] = allowed
+            vars(checked)["_constraints"] = allowed
             found: Any = checked
             return found  # type: ignore[no-any-return]
         target.__init__ = checked
-        target.constraints = allowed
+        target._constraints = allowed
         return what
 
     return decorated

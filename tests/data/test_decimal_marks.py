@@ -1,4 +1,4 @@
-"""European numbers: read where the file tells, as told where the user tells, and asked for where it may be two things."""
+"""European numbers: read where the file tells, or the user does, and asked for where they may be two things."""
 
 from __future__ import annotations
 

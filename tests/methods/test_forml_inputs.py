@@ -85,7 +85,7 @@ def test_one_group_is_enough_where_none_are_compared():
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"tie": "sex"}, UnknownName, "choose None, 'label', 'group' or 'cell'"),
+        ({"tie": "sex"}, UnknownName, "choose 'label', 'group', 'cell' or None"),
         ({"form": "raw"}, UnknownName, "softmax, inverse-square, logit-scale, raw-mean, sigmoid"),
         ({"gradient": "exact"}, UnknownName, "auto, per-layer, forward, difference, double-backward"),
         ({"own": False}, BadInput, "give tie='label' or tie='group'"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight.data import TableOptions
+from fairweight.data.files import bounded
 from fairweight.data.groups import refuse_ids
 from fairweight.data.rows import Rows, as_texts, read_column, source_column
 from fairweight.data.table.read import read_frame, table_files
@@ -33,6 +34,7 @@ def audit_predictions(
     positive: str | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
+    max_file_gb: float | None = None,
     seed: int = 0,
 ) -> Audit:
     """The table by group of a file with a row per sample.
@@ -42,7 +44,8 @@ def audit_predictions(
     """
     import pandas as pd
 
-    frame, notes = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding))
+    with bounded(max_file_gb):
+        frame, notes = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding))
     names = [str(name) for name in frame.columns]
     wanted = _column(names, label, "label", _LABEL)
     said = _column(names, prediction, "prediction", _PREDICTION)

@@ -15,6 +15,7 @@ from fairweight.apps._csv import write_csv
 from fairweight.apps.before_after import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data.files import bounded
+from fairweight.data.image.decode import DROP
 from fairweight.data.meaning import Meaning
 from fairweight.data.texts import columns_are
 from fairweight.errors import BadInput, MissingColumn, NoSpace, UnreadableImage, option
@@ -89,6 +90,7 @@ def predict_rows(
     file_column: str | None = None,
     keep_columns: Sequence[str] = (),
     max_file_gb: float | None = None,
+    max_megapixels: float | None = None,
     network: str | None = None,
     trust_code: bool = False,
 ) -> Predictions:
@@ -96,8 +98,8 @@ def predict_rows(
 
     delimiter, encoding: of this file, where it is not written as that of the training was; file_column: in a list of
     images, the column that names them; keep_columns: columns of the source to carry along, such as an id;
-    max_file_gb: largest file to read, unpacked. network: the run's own model, repeated; without it, or trust_code, a
-    model that is code is not imported.
+    max_file_gb, max_megapixels: the largest file to read, unpacked, and the largest image to decode. network: the
+    run's own model, repeated; without it, or trust_code, a model that is code is not imported.
     """
     folder = RunFolder(run)
     spec = with_trusted_network(folder, network, trust_code)
@@ -106,7 +108,7 @@ def predict_rows(
     model = network_for(preprocessing, spec.network)
     folder.read_model(model)
     with bounded(max_file_gb):
-        new = _read(preprocessing, source, delimiter, encoding, file_column)
+        new = _read(preprocessing, source, delimiter, encoding, file_column, max_megapixels)
     kept = _kept(new, keep_columns, preprocessing.meaning.label_names)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
     chances = probabilities(logits(model.to(device), samples).cpu().double())
@@ -120,6 +122,7 @@ def _read(
     delimiter: str | None,
     encoding: str | None,
     file_column: str | None,
+    max_megapixels: float | None,
 ) -> New:
     trained = preprocessing.options if isinstance(preprocessing, TablePreprocessing) else TableOptions()
     text = replace(trained, delimiter=delimiter or trained.delimiter, encoding=encoding or trained.encoding)
@@ -130,10 +133,12 @@ def _read(
             )
         return replace(preprocessing, options=text).read(source)
     try:
-        return preprocessing.read(source, file_column, text)
+        return preprocessing.read(source, file_column, text, max_megapixels)
     except UnreadableImage as error:
-        said = str(error).replace("leave such images out with image.unreadable=drop", "take it away")  # no option here
-        raise UnreadableImage(said.replace("set image.size to bring all to", "resize them to")) from error
+        # Some options of training are none here.
+        said = error.sentence.marked.replace(DROP, "take it away")
+        said = said.replace(f"set {option('image.size')} to bring all to", "resize them to")
+        raise UnreadableImage(said) from error
 
 
 def _kept(new: New, names: Sequence[str], classes: Sequence[str]) -> dict[str, list[Any]]:
@@ -146,7 +151,7 @@ def _kept(new: New, names: Sequence[str], classes: Sequence[str]) -> dict[str, l
             raise MissingColumn(f"there is no column {name!r} to keep; {columns_are(name, there)}.")
         if name in own:
             raise BadInput(f"the predictions have a column {name!r} of their own; rename that of the file.")
-    return {name: new.rows.texts(name) for name in names if new.rows is not None}
+    return {name: new.rows.frame[name].tolist() for name in names if new.rows is not None}
 
 
 def _table(meaning: Meaning, new: New, predictions: Tensor) -> tuple[GroupTable | None, list[str]]:

@@ -26,6 +26,7 @@ def audit(
     threshold: Annotated[float | None, opt.flag("In --predictions: probabilities from here on are positive.")] = None,
     delimiter: Annotated[Text, opt.flag("Of --predictions: column separator of a text file.")] = None,
     encoding: Annotated[str, opt.flag("Of --predictions: encoding of a text file.")] = "utf-8",
+    max_file_gb: Annotated[float | None, opt.flag("Of --predictions: largest file, in GB; default 2.")] = None,
     images: Annotated[int, opt.flag("Pictures on the page.", at_least=0)] = 600,
     data_dir: opt.DataDir = None,
     out: Annotated[Path | None, opt.flag("Folder for the page; default: the run's.")] = None,
@@ -48,6 +49,7 @@ def audit(
             threshold=threshold,
             delimiter=None if delimiter is None else delimiter_of(delimiter),
             encoding=encoding,
+            max_file_gb=max_file_gb,
             seed=seed,
         )
         where = Path("runs") / f"audit_{predictions.stem}"

@@ -23,6 +23,7 @@ def predict(
     file_column: Annotated[str | None, opt.flag("Column of file names, in a list of image files.")] = None,
     keep_columns: Annotated[str | None, opt.flag("Columns of the file to carry along, such as an id: A,B.")] = None,
     max_file_gb: Annotated[float | None, opt.flag("Largest file to read, unpacked, in GB; default 2.")] = None,
+    max_megapixels: Annotated[float | None, opt.flag("Largest image to decode; default 50.")] = None,
     network: opt.Network = None,
     trust_code: opt.TrustCode = False,
     device: opt.Device = "auto",
@@ -44,6 +45,7 @@ def predict(
         file_column=file_column,
         keep_columns=[] if keep_columns is None else listed(keep_columns, "--keep-columns"),
         max_file_gb=max_file_gb,
+        max_megapixels=max_megapixels,
         network=network,
         trust_code=trust_code,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fairweight.cli import _options as opt
+from fairweight.errors import printable_lines
 
 
 def suspects(
@@ -23,4 +24,4 @@ def suspects(
     if json:
         opt.print_json({**found.to_dict(top), "file": str(path)})
     else:
-        print(f"{found.text(top)}\n\nAll {len(found.ranked):,} labels, ranked: {path}")
+        print(printable_lines(f"{found.text(top)}\n\nAll {len(found.ranked):,} labels, ranked: {path}"))

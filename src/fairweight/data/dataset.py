@@ -27,7 +27,7 @@ from fairweight.data.rows import Encoded, source_column
 from fairweight.data.source import Found, Request, find, folders
 from fairweight.data.split import by_column, divide
 from fairweight.data.table.preprocessing import TablePreprocessing, table_samples
-from fairweight.errors import BadInput, UnreadableImage, option
+from fairweight.errors import BadInput, UnreadableImage, option, printable
 from fairweight.types import Batch
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def load(
     group: a column or several ("sex,race"), crossed; "" or "none" for no group.
     Columns of a frame that are not called by text, such as 13, are known by their names' text, here and in options.
     """
-    wanted = None if label is None else str(label)
+    wanted = None if label is None else printable(str(label))  # as columns are called
     request = Request(wanted, _group_columns(group), folders(data_dir), download, seed, options or Options())
     with bounded(request.options.max_file_gb):
         return _assemble(find(source, request), request)
@@ -109,8 +109,11 @@ def _group_columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ..
     if group is None:
         return None
     if isinstance(group, str):
-        return () if group.strip().lower() in ("", "none") else tuple(name.strip() for name in group.split(","))
-    return tuple(str(name) for name in group) if isinstance(group, Iterable) else (str(group),)
+        return (
+            () if group.strip().lower() in ("", "none") else tuple(printable(name.strip()) for name in group.split(","))
+        )
+    names = group if isinstance(group, Iterable) else (group,)
+    return tuple(printable(str(name)) for name in names)
 
 
 def _assemble(found: Found, request: Request) -> Dataset:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairweight.data.files import file_digest
+from fairweight.data.files import file_digest, read_text
 from fairweight.errors import DownloadFailed, MissingData, MissingDependency, option
 
 RECORD = "checksums.json"
@@ -63,8 +63,11 @@ def check_record(folder: Path) -> None:
     path = folder / RECORD
     if not path.is_file():
         return
-    record = json.loads(path.read_text(encoding="utf-8"))
-    for name, sha256 in record["sha256"].items():
+    try:
+        record = dict(json.loads(read_text(path))["sha256"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DownloadFailed(f"{path} is damaged; delete it and ask for the download again.") from error
+    for name, sha256 in record.items():
         file = folder / name
         if file.is_file() and file_digest(file) != sha256:
             raise DownloadFailed(f"{file} is not the file that was fetched; delete it and ask for the download again.")

@@ -64,6 +64,8 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
 
 def crossed(columns: Sequence[Texts]) -> Texts:
     """Cross columns: their texts joined, None where one of them is missing."""
+    if len(columns) == 1:
+        return list(columns[0])
     return [None if None in row else JOIN.join(str(text) for text in row) for row in zip(*columns, strict=True)]
 
 

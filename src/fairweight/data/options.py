@@ -75,8 +75,6 @@ class TableOptions(_Checked):
 
     delimiter: str | None = None  # None: comma for .csv, tab for .tsv
     encoding: str = "utf-8"
-    decimal: str | None = None  # "." or ",": what stands before the fraction of a number; None: by looking
-    thousands: str | None = None  # ",", ".", " " or "'": what parts groups of three digits; None: the other one
     numeric: tuple[str, ...] = ()  # read as numbers, whatever they look like
     categorical: tuple[str, ...] = ()  # read as categories, whatever they look like
     drop: tuple[str, ...] = ()  # kept out of the inputs
@@ -84,6 +82,8 @@ class TableOptions(_Checked):
     group_in_inputs: bool = False  # whether the model may see the sensitive columns
     drop_leaks: bool = False  # whether columns that give the label away are dropped or only named
     max_categories: int = 50  # per column; rarer ones share one input
+    decimal: str | None = None  # "." or ",": what stands before the fraction of a number; None: by looking
+    thousands: str | None = None  # ",", ".", " " or "'": what parts groups of three digits; None: the other one
 
     def __post_init__(self) -> None:
         super().__post_init__()

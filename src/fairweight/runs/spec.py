@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any
 
+from fairweight.constraints import SEED
 from fairweight.errors import BadInput, option
 
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
@@ -62,8 +63,8 @@ class Spec:
         if not 0 <= self.weight_decay < math.inf:
             raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
         for name in ("seed", "data_seed"):
-            if not -(2**63) <= (getattr(self, name) or 0) < 2**63:
-                raise BadInput(f"{option(name, getattr(self, name))}; give a whole number below 2 ** 63.")
+            if getattr(self, name) is not None and not SEED.allows(getattr(self, name)):
+                raise BadInput(f"{option(name, getattr(self, name))}; {SEED}.")
         if self.autocast not in (None, *AUTOCAST):
             raise BadInput(f"{option('autocast', self.autocast)}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
         if self.weights and self.method != "given":

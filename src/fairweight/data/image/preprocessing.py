@@ -42,7 +42,13 @@ class ImagePreprocessing:
     def input_shape(self) -> tuple[int, ...]:
         return (len(self.mean), self.form.height or 0, self.form.width or 0)
 
-    def read(self, source: str | Path, file_column: str | None = None, text: TableOptions | None = None) -> New:
+    def read(
+        self,
+        source: str | Path,
+        file_column: str | None = None,
+        text: TableOptions | None = None,
+        max_megapixels: float | None = None,
+    ) -> New:
         """Read a new folder, list of files or parquet file, with labels and groups where it has them.
 
         Of a list of files, file_column names them where no usual name does, and text is how it is written.
@@ -50,6 +56,8 @@ class ImagePreprocessing:
         size = (self.form.height or 1, self.form.width or 1) if self.resized else None
         channels: Literal[1, 3] = 1 if len(self.mean) == 1 else 3
         options = ImageOptions(size=size, crop=self.form.crop, channels=channels, file_column=file_column, cache=False)
+        if max_megapixels is not None:
+            options = replace(options, max_megapixels=max_megapixels)
         notes: list[str] = []
         rows = read_images(Path(source), options, text or TableOptions(), notes)
         assert rows.pixels is not None

@@ -48,13 +48,16 @@ class Column:
             names = [self.name]
         return names + ([f"{self.name}=(missing)"] if self.missing else [])
 
-    def apply(self, values: pd.Series[Any], notes: list[str], where: str) -> Numbers:
-        """Make the inputs of these rows; what train never showed is named in a note."""  # [N, features]
+    def apply(self, values: pd.Series[Any], notes: list[str], where: str, raw: Numbers | None = None) -> Numbers:
+        """Make the inputs of these rows; what train never showed is named in a note.
+
+        raw: what `raw` gives for them, where it is known already.
+        """  # [N, features]
         if self.kind == "category":
             return self._one_hot(*words(values), notes, where)
-        found = self.raw(values)
+        found = self.raw(values) if raw is None else raw
         lost = np.isnan(found)
-        strange = int((lost & values.notna().to_numpy(dtype=bool)).sum())
+        strange = int((lost & values.notna().to_numpy(dtype=bool)).sum()) if lost.any() else 0
         if strange:
             notes.append(f"Column {self.name!r}: {strange:,} entries of {where} are no {self.kind}: read as missing.")
         if lost.any() and not self.missing:

@@ -19,7 +19,7 @@ from fairweight.data.table.column import Column, fit_columns
 from fairweight.data.table.decimal_marks import settle_marks
 from fairweight.data.table.leaks import find_leaks
 from fairweight.data.table.read import check_frame, read_frame, table_files
-from fairweight.data.table.values import Seen
+from fairweight.data.table.values import Numbers, Seen
 from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn
 from fairweight.types import Batch
@@ -45,15 +45,23 @@ class TablePreprocessing:
     def input_shape(self) -> tuple[int, ...]:
         return (len(self.feature_names),)
 
-    def transform(self, frame: pd.DataFrame, notes: list[str], where: str = "the table") -> Tensor:
-        """Make the inputs of these rows."""  # [N, features] float32
+    def transform(
+        self,
+        frame: pd.DataFrame,
+        notes: list[str],
+        where: str = "the table",
+        raw: Mapping[str, Numbers] | None = None,
+    ) -> Tensor:
+        """Make the inputs of these rows; raw: their numbers before scaling, where they are known already."""
+        # [N, features] float32
+        raw = raw or {}
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
             many = len(lost) > 1
             raise MissingColumn(
                 f"{where} lack{'s' * (not where.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
                 f"model was trained on; add {'them' if many else 'it'}, empty if the values are not known."
             )
-        blocks = [column.apply(frame[column.name], notes, where) for column in self.columns]
+        blocks = [column.apply(frame[column.name], notes, where, raw.get(column.name)) for column in self.columns]
         return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32))
 
     def read(self, source: str | Path | pd.DataFrame) -> New:
@@ -122,11 +130,19 @@ def table_samples(
     notes.append(f"Inputs: {columns} column{'s' * (columns > 1)} became {numbers} number{'s' * (numbers > 1)} per row.")
     notes += _copies(frames["train"], frames["test"])
     samples = {}
+    whole = {origin: _raw(rows[origin].frame, plan.columns) for origin in {*parts.origin.values()}}
     for name, part in parts.marked.items():
+        raw = {column: values[part.rows.numpy()] for column, values in whole[parts.origin[name]].items()}
         # What there is to say of train was said when it was fitted.
-        inputs = plan.transform(frames[name], notes if name != "train" else [], f"{name} rows")
+        inputs = plan.transform(frames[name], notes if name != "train" else [], f"{name} rows", raw)
         samples[name] = Batch(inputs, part.labels, part.groups, shares=part.shares)
     return samples, plan, notes
+
+
+def _raw(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Numbers]:
+    """Read the numbers of all rows at once: the parts share them."""
+    wanted = [column for column in columns if column.kind != "category" and column.name in frame.columns]
+    return {column.name: column.raw(frame[column.name]) for column in wanted}
 
 
 def _copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:

@@ -103,13 +103,15 @@ def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
         found = values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         codes, distinct = factors(values)
-        plain = pd.Series(distinct, dtype=object)
+        plain = np.asarray(distinct, dtype=object)
         if form not in ("", "decimal", "thousands"):
-            plain = plain.map(lambda value: read_written(str(value), form))
+            plain = np.array([read_written(str(value), form) for value in plain], dtype=object)
         elif form:
-            plain = plain.map(lambda value: str(value).replace(",", "." if form == "decimal" else ""))
-        read = pd.to_numeric(plain, errors="coerce")
-        found = np.append(read.to_numpy(dtype=np.float64, na_value=np.nan), np.nan)[codes]
+            plain = np.array(
+                [str(value).replace(",", "." if form == "decimal" else "") for value in plain], dtype=object
+            )
+        read = np.asarray(pd.to_numeric(plain, errors="coerce"), dtype=np.float64)
+        found = np.append(read, np.nan)[codes]
     return np.where(np.isfinite(found), found, np.nan)
 
 
