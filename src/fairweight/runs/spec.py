@@ -62,9 +62,9 @@ class Spec:
             raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
         for name in ("seed", "data_seed"):
             if not -(2**63) <= (getattr(self, name) or 0) < 2**63:
-                raise BadInput(f"{option(name, getattr(self, name))}; give a whole number below 2 ** 63.")
+                raise BadInput(f"{option('seed', getattr(self, name))}; give a whole number below 2 ** 63.")
         if self.autocast not in (None, *AUTOCAST):
-            raise BadInput(f"{option('autocast', self.autocast)}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
+            raise BadInput(f"autocast={self.autocast!r}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
         if self.weights and self.method != "given":
             raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 
