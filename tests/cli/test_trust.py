@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -14,7 +15,26 @@ from tests.runs.hostile import copied, is_one_sentence, with_changed
 from fairweight.errors import BadInput
 from fairweight.runs.spec import Spec
 
-EVIL = "from pathlib import Path\nPath('ran').touch()\nfrom torch import nn\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(7, 2)\n"
+EVIL = """
+from pathlib import Path
+from torch import nn
+
+Path("ran").touch()
+
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(7, 2)
+"""
+QUITS = """
+import sys
+
+class Net:
+    def __init__(self):
+        sys.exit(0)
+
+def make():
+    raise RuntimeError("no, thanks")
+"""
 BY_A_RUN = {
     "predict": ("predict", "run", "people.csv", "--out", "p.csv"),
     "refit": ("refit", "run", "--out", "again", "--no-baseline"),
@@ -106,9 +126,7 @@ def test_verbs_that_need_no_source_open_none(made, tmp_path, verb):
 def test_a_network_that_is_none_is_one_sentence(made, tmp_path, words):
     folder = copied(made, tmp_path / "desk")
     (folder / "faulty.py").write_text("1 / 0\n")
-    (folder / "quits.py").write_text(
-        "import sys\nclass Net:\n    def __init__(self):\n        sys.exit(0)\ndef make():\n    raise RuntimeError('no\\nthanks')\n"
-    )
+    (folder / "quits.py").write_text(QUITS)
     command = [sys.executable, "-m", "fairweight", "train", *hostile.TABLE[:5], "--network", words, "--out", "bad"]
     if words == "os:abort":  # where it would be called, this process would end with it
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -126,7 +144,7 @@ def test_only_a_regular_file_is_replaced(made, tmp_path, kind, words):
     {
         "link": lambda: out.symlink_to(tmp_path / "dear"),
         "dangling": lambda: out.symlink_to(tmp_path / "nowhere"),
-        "pipe": lambda: __import__("os").mkfifo(out),
+        "pipe": lambda: os.mkfifo(out),
         "folder": out.mkdir,
     }[kind]()
     before = out.lstat()

@@ -35,6 +35,7 @@ from fairweight.runs.folder import LOG, METRICS, RUN
 from fairweight.training.lock import claimed
 
 TABLE = "people.csv"
+_TIMES = ("seconds", "date", "command", "commit")
 SETTINGS = {"epochs": 2, "batch_size": 32, "network": {"name": "mlp", "hidden": [4]}}
 
 
@@ -174,7 +175,7 @@ def left(folder: Path) -> dict[str, str]:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _timeless(entry) for key, entry in value.items() if key not in ("seconds", "date", "command")}
+        return {key: _timeless(entry) for key, entry in value.items() if key not in _TIMES}
     return [_timeless(entry) for entry in value] if isinstance(value, list) else value
 
 

@@ -50,7 +50,8 @@ def train(
     where = opt.device_of(device)
     wanted = app.Wanted(source, label, group, method, seed, wanted_data, wanted_training)
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-    folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
+    name = prepared.dataset.name.encode()[:100].decode(errors="ignore")  # a folder's name has 255 bytes
+    folder = out or Path("runs") / f"{name}_{prepared.spec.method}_{prepared.spec.fingerprint[:6]}"
     opt.hold(folder)
     app.check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
     if sweep is not None:

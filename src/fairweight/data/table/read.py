@@ -144,7 +144,7 @@ def _decode(path: Path, encoding: str) -> str:
             f"{path.name} is not written in {encoding} (line {line}); give its {option('table.encoding')}, often "
             "latin-1 or cp1252."
         ) from error
-    except LookupError as error:
+    except (LookupError, UnicodeError) as error:  # or one that is for other things, such as punycode
         raise UnreadableFile(f"there is no encoding {encoding!r}; try utf-8, latin-1 or cp1252.") from error
     if "\0" in text:
         how = f"it is not a table, or give its {option('table.encoding')}"
@@ -162,10 +162,12 @@ def _header(path: Path, text: str, delimiter: str) -> tuple[list[str], int]:
         raise UnreadableFile(f"{option('table.delimiter')} {delimiter!r} is not one character; give one, such as ';'.")
     rows = enumerate(csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True), start=1)
     try:
-        lines, header = next((number, row) for number, row in rows if any(cell.strip() for cell in row))
+        lines, header = next(((number, row) for number, row in rows if any(cell.strip() for cell in row)), (0, []))
         first = next((row for _, row in rows if row), [])
     except csv.Error as error:
         raise UnreadableFile(f"{path.name} cannot be read as a table ({error}); check its quotes.") from error
+    if not header:
+        raise UnreadableFile(f"{path.name} holds separators and nothing between them; give a header line and rows.")
     if len(header) == 1:
         others = {";": "semicolon", "\t": "tab", ",": "comma", "|": "bar"}
         other = next((mark for mark in others if mark != delimiter and mark in header[0]), None)
