@@ -23,6 +23,7 @@ def rewrite(folder: RunFolder, change) -> None:
     about = folder.read(RUN)
     change(about)
     (folder.path / RUN).write_text(json.dumps(about))
+    folder.seal()
 
 
 def test_all_but_method_data_and_weights_is_the_first_runs(done):

@@ -151,7 +151,8 @@ def test_the_network_may_be_ones_own(desk):
     (desk / "net.py").write_text("from torch import nn\n" + "".join(f"\n\ndef {net}\n" for net in nets))
     words = ("train", "two.csv", *TABLE[1:], "--epochs", "1", "--no-baseline")
     assert fairweight(desk, *words, "--network", "net.py:two", "--out", "own").returncode == 0
-    assert fairweight(desk, "predict", "own", "two.csv", "--out", "own.csv").returncode == 0
+    repeated = ("--network", "net.py:two")  # a run folder's code is imported only where the user names it, too
+    assert fairweight(desk, "predict", "own", "two.csv", "--out", "own.csv", *repeated).returncode == 0
     done = fairweight(desk, *words, "--network", "net.py:three", "--out", "bad")
     assert "net.py:three scores 3 classes and the label has 2" in done.stderr
     done = fairweight(desk, "train", *TABLE, "--network", "net.py:two", "--out", "bad")

@@ -103,3 +103,39 @@ def test_interrupted_by_the_keyboard_says_how_to_go_on(desk):
     process.communicate()
     assert "The same command goes on from here" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_asked_to_end_it_saves_says_so_and_goes_on(desk, name, status):
+    process = command(desk, name, "--no-baseline")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "epoch 2/12" in line:
+            break
+    asked = time.monotonic()
+    process.send_signal(getattr(signal, name))
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == status
+    assert time.monotonic() - asked < 5
+    process.communicate()
+    assert "The same command goes on from here" in err
+    assert "Traceback" not in err
+    assert (desk / name / "checkpoint.safetensors").is_file()
+    finished(command(desk, name, "--no-baseline"))
+    ours, whole = (pd.read_parquet(desk / run / "weights.parquet") for run in (name, "whole"))
+    pd.testing.assert_frame_equal(ours, whole)
+
+
+@pytest.mark.slow
+def test_interrupted_while_it_imports_it_says_so(desk):
+    for wait in (0.15, 0.6, 1.2):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        process = command(desk, "imports", "--no-baseline")
+        signal.signal(signal.SIGINT, before)
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        if "fairweight" in err or "Stopped" in err:  # before that it is Python's own start, which nobody minds
+            assert "Traceback" not in err
+            assert process.returncode == 130

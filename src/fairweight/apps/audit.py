@@ -109,6 +109,7 @@ def finished(run: str | Path) -> RunFolder:
     """The folder of a finished run; where it holds several instead, they are named."""
     folder = RunFolder(run)
     if folder.finished:
+        folder.read(RUN)  # a folder without it, or with another's, is refused before anything is made of the rest
         return folder
     if not folder.path.is_dir():
         raise MissingData(f"there is no folder {str(run)!r}; give the folder of a finished run.")

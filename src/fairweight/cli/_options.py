@@ -69,6 +69,13 @@ def device_of(asked: str) -> str:
     return asked
 
 
+def seed_of(seed: int) -> int:
+    """The seed; refused where torch has no room for it."""
+    if not -(2**63) <= seed < 2**63:
+        raise BadInput(f"--seed {seed}; give a whole number below 2 ** 63.")
+    return seed
+
+
 def hold(folder: Path) -> None:
     """Keep other writers out of the folder until the command ends."""
     from fairweight.apps.train import check_place

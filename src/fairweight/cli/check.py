@@ -34,7 +34,7 @@ def check(
     from fairweight.apps.check import check as run_check
     from fairweight.runs.own_model import model_from
 
-    torch.manual_seed(seed)
+    torch.manual_seed(opt.seed_of(seed))
     where = opt.device_of(device)
     net = model_from(model).to(where)
     opt.spare_threads(sum(p.numel() for p in net.parameters()), where)

@@ -80,7 +80,8 @@ def train(
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
         prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-        folder = out or Path("runs") / f"{prepared.dataset.name}_{prepared.spec.title}_{prepared.spec.fingerprint[:6]}"
+        name = prepared.dataset.name.encode()[:100].decode(errors="ignore")  # a folder's name has 255 bytes
+        folder = out or Path("runs") / f"{name}_{prepared.spec.title}_{prepared.spec.fingerprint[:6]}"
         folder = stack.enter_context(ranks.own_folder(all_ranks, folder))
         opt.hold(folder)
         ranks.refuse_search(all_ranks, bool(prepared.spec.search))

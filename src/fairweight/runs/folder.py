@@ -89,7 +89,7 @@ class RunFolder:
     def _promised(self) -> bool:
         """Whether run.json says that a manifest belongs to the run."""
         try:
-            about = json.loads((self.path / RUN).read_bytes())
+            about = json.loads((self.path / RUN).read_bytes()) if self.started else None
         except (OSError, ValueError, RecursionError):
             return False
         return isinstance(about, dict) and bool(about.get("manifest"))
@@ -152,9 +152,8 @@ class RunFolder:
                     f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
                     "start the same training again."
                 )
-        elif path.name in manifest.files or path.name in SEALED:
-            if found := manifest.problem(path):
-                raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
+        elif (path.name in manifest.files or path.name in SEALED) and (found := manifest.problem(path)):
+            raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
 
     def verify_all(self) -> None:
         """Refuse a finished run of which any file is not as it was written."""
@@ -190,7 +189,7 @@ class RunFolder:
             values = json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
-        found = schema.problem(values, schema.FORMS.get(name, {}))
+        found = schema.problem_of(name, values)
         if found is not None:
             raise BadInput(f"{path} is not as a run writes it: {found}; {AGAIN}.")
         return dict(values)
@@ -213,17 +212,25 @@ class RunFolder:
         kept = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in unwrap(model).state_dict().items()}
         state.write_atomically(self.path / MODEL, save(kept))
 
-    def read_model(self, model: nn.Module) -> None:
-        """Put the saved parameters into a model of the same make."""
+    def read_tensors(self) -> dict[str, Tensor]:
+        """Read the saved parameters by name."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         path = self.checked(MODEL)
         try:
-            model.load_state_dict(load_file(path))
+            return load_file(path)
         except (OSError, RuntimeError, TypeError, ValueError, SafetensorError) as error:
+            raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
+
+    def read_model(self, model: nn.Module) -> None:
+        """Put the saved parameters into a model of the same make."""
+        tensors = self.read_tensors()
+        try:
+            model.load_state_dict(tensors)
+        except (RuntimeError, TypeError, ValueError) as error:
             what = str(error).strip().split("\n")[0]
-            raise BadInput(f"{path} does not fit the run ({what}); run the training again.") from error
+            raise BadInput(f"{self.path / MODEL} does not fit the run ({what}); run the training again.") from error
 
     def read_preprocessing(self) -> Preprocessing:
         """Read the way from new rows to inputs, as it was fixed on this run's train rows."""

@@ -15,7 +15,7 @@ NEEDED = {
 
 
 def problem(frame: pd.DataFrame, file: str) -> str | None:
-    """What is wrong with the frame read from this file, such as "it has no column 'row'"; None where it has the form."""
+    """What is wrong with the frame read from this file, such as "it has no rows"; None where it has the form."""
     from pandas.api.types import is_integer_dtype, is_numeric_dtype
 
     columns = [str(name) for name in frame.columns]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, UntrustedCode, option
 from fairweight.metagradient.passes import call
+from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.spec import Spec
 from fairweight.training.predict import evaluating
@@ -61,10 +62,8 @@ def model_from(words: str) -> nn.Module:
     found = named_object(words)
     if isinstance(found, nn.Module):
         return copy.deepcopy(found)
-    if not callable(found) or inspect.isbuiltin(found) or (inspect.isclass(found) and not issubclass(found, nn.Module)):
-        raise BadInput(
-            f"{words} is no torch.nn.Module, and no function that makes one; name a model, or what makes one."
-        )
+    if inspect.isbuiltin(found):  # such as sys.exit
+        raise BadInput(f"{words} is a part of Python that makes no model; name a model, or what makes one.")
     try:
         made = found()
     except TypeError as error:
@@ -85,18 +84,31 @@ def with_trusted_network(folder: RunFolder, network: str | None, trust_code: boo
     """
     spec = folder.read_spec()
     own = str(spec.network.get("name") or "")
+    for named in _named(spec)[1:]:  # of the runs that it builds on
+        if ":" in named and named != network and not trust_code:
+            raise _untrusted(folder, named)
     if network is not None and ":" in network and ":" in own:
         return spec.with_(network={**spec.network, "name": network})
     if network is not None and network != own:
         raise BadInput(
-            f"the run in {folder.path} has the network {own or 'of its data'}; leave {option('network')} out, or repeat it."
+            f"the run in {folder.path} has the network {own or 'of its data'}; leave {option('network')} out, or "
+            "repeat it."
         )
     if ":" in own and not trust_code:
-        raise UntrustedCode(
-            f"the run in {folder.path} names a model of its own, {own}: importing {own.rpartition(':')[0]} would run "
-            f"its code; if you trust it, repeat {option('network', own)}, or say {option('trust_code')}."
-        )
+        raise _untrusted(folder, own)
     return spec
+
+
+def _untrusted(folder: RunFolder, named: str) -> UntrustedCode:
+    return UntrustedCode(
+        f"the run in {folder.path} names a model of its own, {named}: importing {named.rpartition(':')[0]} would run "
+        f"its code; if you trust it, repeat {option('network', named)}, or say {option('trust_code')}."
+    )
+
+
+def _named(spec: Spec) -> list[str]:
+    """The networks of a Spec and of all that it builds on."""
+    return [str(spec.network.get("name") or ""), *(name for other in prerequisites(spec) for name in _named(other))]
 
 
 def check_outputs(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:

@@ -121,7 +121,14 @@ def _spec_form() -> dict[str, Any]:
     return forms
 
 
-SPEC = _spec_form()
+SPEC = {
+    **_spec_form(),
+    "network?": {"name?": Maybe(str), "hidden?": Each(Whole(1)), "dropout?": float, "stem?": str, "width?": Whole(1)},
+    "schedule?": {"name?": str, "at?": Each(Whole()), "factor?": float, "warm_up?": Whole()},
+    "early_stopping?": {"metric?": str, "patience?": Whole()},
+    "rows?": By(By(ANYTHING)),
+    "weights?": {"file?": str, "sha256?": str, "runs?": Each(By(ANYTHING))},
+}
 RUN = {
     "spec": SPEC,
     "fingerprint?": str,
@@ -141,8 +148,11 @@ RUN = {
     "manifest?": Whole(),
 }
 _LIMITS = {"mean": NUMBER, "low": NUMBER, "high": NUMBER}
+_LIMIT_NAMES = ("", "_low", "_high")
 _RATE_NAMES = ("accuracy", "tpr", "fnr", "fpr", "selection_rate")
-_RATES = {f"{name}{limit}?": NUMBER for name in _RATE_NAMES for limit in ("", "_low", "_high")}
+_RATES = {f"{name}{limit}?": NUMBER for name in _RATE_NAMES for limit in _LIMIT_NAMES}
+_CELL = {f"tpr{limit}": NUMBER for limit in _LIMIT_NAMES}
+_ALWAYS = {f"{name}{limit}": NUMBER for name in ("accuracy", "tpr") for limit in _LIMIT_NAMES}
 _SCALARS = ("balanced_accuracy", "fpr_gap", "equalised_odds_gap", "selection_rate_gap", "tpr_std", "tpr_worst_tenth")
 METRICS = {
     "n": Whole(),
@@ -156,9 +166,9 @@ METRICS = {
     "by": Either(OneOf(("label",)), Each(str)),
     "labels": Each(SCALAR),
     "positive": Maybe(SCALAR),
-    "groups": Each({"group": str, "n": Whole(), "n_positive": Whole(), **_RATES}),
+    "groups": Each({"group": str, "n": Whole(), "n_positive": Whole(), **_RATES, **_ALWAYS}),
     "noise_floor": {"tprd": _LIMITS, "max_fnr?": _LIMITS, "tpr_std?": _LIMITS},
-    "cells?": Each({"label": str, "group": str, "n": Whole(), **_RATES}),
+    "cells?": Each({"label": str, "group": str, "n": Whole(), **_RATES, **_CELL}),
     "run?": {
         "epochs": Whole(),
         "steps": Whole(),
@@ -209,3 +219,22 @@ FORMS: dict[str, Any] = {
     "trade_off.json": SWEEP,
     "manifest.json": MANIFEST,
 }
+
+
+def problem_of(name: str, value: Any) -> str | None:
+    """What is wrong with the content of the file of that name; None where it is as a run writes it."""
+    found = problem(value, FORMS.get(name, {}))
+    return _gap(value) if found is None and name == "metrics.json" else found
+
+
+def _gap(metrics: Mapping[str, Any]) -> str | None:
+    """A number without its interval, or a rate that some groups have and others lack."""
+    for name in ("accuracy", "tprd", "max_fnr", "worst_group_accuracy", *_SCALARS):
+        if metrics.get(name) is not None and name not in metrics["intervals"]:
+            return f"intervals.{name} is not there"
+    wanted = ("accuracy", "tpr") if "cells" in metrics else ("accuracy", "tpr", "fpr", "selection_rate")
+    for place, group in enumerate(metrics["groups"]):
+        for name in (f"{rate}{limit}" for rate in wanted for limit in _LIMIT_NAMES):
+            if name not in group:
+                return f"groups[{place}].{name} is not there"
+    return None

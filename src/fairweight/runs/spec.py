@@ -64,9 +64,9 @@ class Spec:
             raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
         for name in ("seed", "data_seed"):
             if getattr(self, name) is not None and not SEED.allows(getattr(self, name)):
-                raise BadInput(f"{option(name, getattr(self, name))}; {SEED}.")
+                raise BadInput(f"{option('seed', getattr(self, name))}; {SEED}.")
         if self.autocast not in (None, *AUTOCAST):
-            raise BadInput(f"{option('autocast', self.autocast)}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
+            raise BadInput(f"autocast={self.autocast!r}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
         if self.weights and self.method != "given":
             raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 

@@ -28,11 +28,16 @@ def _filled(kind: type, values: Mapping[str, Any], where: str) -> Any:
         if key not in hints:
             raise BadInput(f"{where} has no option {key!r}; it has: {', '.join(hints)}.")
         inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
+        if inner is not None and value is not None and not isinstance(value, Mapping):
+            raise BadInput(f"{where}.{key} is {value!r}; give its options by name.")
         if inner is not None and isinstance(value, Mapping):
             assert isinstance(inner, type)
             value = _filled(inner, value, f"{where}.{key}")
         given[key] = tuple(value) if isinstance(value, list) else value
-    return kind(**given)
+    try:
+        return kind(**given)
+    except TypeError as error:  # a value of another kind
+        raise BadInput(f"{where} cannot be read ({error}); give values of the kind that it takes.") from error
 
 
 def files_named(spec: Spec) -> list[str]:

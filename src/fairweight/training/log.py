@@ -27,7 +27,8 @@ class Log:
                     entry = json.loads(line)
                 except json.JSONDecodeError:
                     continue
-                if entry.get("step", 0) <= step:
+                # A run that goes on has not ended, whatever it said before it was killed.
+                if isinstance(entry, dict) and entry.get("step", 0) <= step and entry.get("event") != "end":
                     kept.append(line)
         write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
 
