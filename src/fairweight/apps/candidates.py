@@ -59,7 +59,7 @@ class Asked:
                 f"{option('learner', self.learner)}: choose {', '.join(LEARNERS)}, or your own as MODULE:MODEL."
             )
         if self.seconds is not None and not self.seconds > 0:
-            raise BadInput(f"{option('time')}: give a positive time, such as 90s or 5m.")
+            raise BadInput(f"{option('seconds')}: give a positive time, such as 90s or 5m.")
 
 
 @dataclass(frozen=True)

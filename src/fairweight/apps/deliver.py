@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fairweight.apps.before_after import by_group
 from fairweight.apps.candidates import Asked, Candidate, Search, Tell, search
@@ -100,6 +101,19 @@ def _all_rows(data: Any, whole: Dataset) -> dict[str, Any]:
     return found
 
 
+def _held_out(found: Search, fitted: Fitted) -> dict[str, Tensor]:
+    """Loss and margin of each row by a model that was not trained on it, where training kept no history of its own."""
+    if bool((fitted.dynamics.table()["visits"] > 0).any()):
+        return {}
+    one = found.plain if fitted is found.fitted_plain else found.chosen
+    chances = torch.from_numpy(np.clip(one.chances, 1e-7, 1.0)).log()  # [N, K]
+    labels = found.dataset.train.labels
+    loss = -chances.gather(1, labels[:, None]).squeeze(1)
+    best_other = chances.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
+    margin = torch.where(loss.isnan(), loss, -loss - best_other)
+    return {"ema_loss": loss, "ema_weighted_loss": loss * fitted.weights, "margin": margin, "mean_margin": margin}
+
+
 def _table(fitted: Fitted, dataset: Dataset) -> GroupTable:
     said = predicted(logits(fitted.model, dataset.test)).cpu()
     return by_group(dataset.preprocessing.meaning, dataset.test.labels, said, dataset.test.groups)
@@ -122,7 +136,8 @@ def _written(
     folder.write_model(fitted.model)
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
     folder.write_logits({n: (part, logits(fitted.model, part)) for n, part in parts.items() if part is not None})
-    folder.write_weights(whole, fitted.reweighter, fitted.dynamics, final_predictions(fitted.model, whole.train))
+    said = {**final_predictions(fitted.model, whole.train), **_held_out(found, fitted)}
+    folder.write_weights(whole, fitted.reweighter, fitted.dynamics, said)
     folder.write_predictions(dataset, final_predictions(fitted.model, dataset.test))
     seconds = found.seconds if more else 0.0
     record = RunRecord(fitted.epoch, 0, "finished", fitted.epoch, seconds=seconds)

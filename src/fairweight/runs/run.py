@@ -101,7 +101,10 @@ def run(
         metrics["scores"] = score_numbers(reweighter.scores, dataset)
     folder.write_model(model)
     folder.write_logits(found)
-    folder.write_weights(dataset, reweighter, dynamics, final_predictions(model, placed(dataset.train, device)))
+    at_end = final_predictions(model, placed(dataset.train, device))
+    if spec.network.get("name") == TREES:  # no history: the loss of the trained trees stands in
+        at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()
+    folder.write_weights(dataset, reweighter, dynamics, at_end)
     folder.write_predictions(dataset, final_predictions(model, test))
     folder.write(METRICS, metrics)
     folder.drop_checkpoint()
