@@ -12,7 +12,19 @@ from tests.tables import people
 
 from fairweight.runs.folder import RunFolder
 
-TABLE = ("people.csv", "--label", "income", "--group", "sex", "--positive", "high", "--method", "forml", "--epochs", "4")
+TABLE = (
+    "people.csv",
+    "--label",
+    "income",
+    "--group",
+    "sex",
+    "--positive",
+    "high",
+    "--method",
+    "forml",
+    "--epochs",
+    "4",
+)
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,9 @@ def gap_change(
     drawn = np.concatenate([counts[None], drawn])  # [D + 1, M], the rows themselves first
     gaps = []
     for said in (first, last):
-        where = sparse.csr_array((np.ones(len(found)), (np.arange(len(found)), place * k + said)), (len(found), size * k * k))
+        where = sparse.csr_array(
+            (np.ones(len(found)), (np.arange(len(found)), place * k + said)), (len(found), size * k * k)
+        )
         gaps.append(criterion.gap_of((drawn @ where).reshape(-1, size, k, k), by_label=rows.by_label))
     change = gaps[1] - gaps[0]
     if np.isnan(change[0]):

@@ -33,7 +33,9 @@ class Weights:
         """What was written, for people."""
         if self.search.kept_plain:
             return f"No weights beat plain training, so every row counts 1: {self.path}"
-        return f"Weights of {self.search.chosen.title}, mean 1, for {len(self.search.fitted.weights):,} rows: {self.path}"
+        return (
+            f"Weights of {self.search.chosen.title}, mean 1, for {len(self.search.fitted.weights):,} rows: {self.path}"
+        )
 
 
 def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: Tell | None = None) -> Weights:

@@ -28,6 +28,9 @@ def train(
         str | None, opt.flag("Of reweighing, positives, multipliers, forml-cells, forml.", panel=FAIRNESS)
     ] = None,
     seconds: Annotated[str | None, opt.flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)] = None,
+    groups_at_prediction: Annotated[
+        bool, opt.flag("Allow thresholds by group, which new rows must name.", "--groups-at-prediction", panel=FAIRNESS)
+    ] = False,
     method: Annotated[str | None, opt.flag("Train this alone; see `fairweight list methods`.", panel=FAIRNESS)] = None,
     trade_off: Annotated[
         bool, opt.flag("Train at several strengths; choose one on validation.", "--trade-off", panel=FAIRNESS)
@@ -71,6 +74,7 @@ def train(
         budget=budget,
         learner=learner,
         candidates=None if candidates is None else tuple(listed(candidates)),
+        groups_at_prediction=groups_at_prediction,
         seconds=None if seconds is None else duration(seconds, "--time"),
     )
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from fairweight.apps.candidates import Asked, search
+from fairweight.apps.candidates import Asked, Search, search
 from fairweight.apps.judge import Wish
 from fairweight.apps.train import FORML, wish_for
 from fairweight.data import Dataset, Exemplar
@@ -46,7 +46,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     method: None takes the best of several models, judged on samples that they were not trained on, or plain training
     where nothing beats it; a name of `fairweight list methods` trains that alone. criterion: what is fair, a name of
     `fairweight list criteria`. bound: the largest gap, budget: the largest loss of accuracy, in points. learner:
-    "trees", "linear" or "mlp". pos_label: the positive one of two classes; None takes the larger. A search over many trainings is left to the command line. module: None
+    "trees", "linear" or "mlp". pos_label: the positive one of two classes; None takes the larger. A search over many
+    trainings of one method is left to the command line. module: None
     for an MLP; a class or function, called with the number of features and of classes (or with nothing where it takes
     nothing); or a model, which is copied and never changed. objective: what the weights are learned for, such as
     "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
@@ -161,7 +162,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             built, dynamics = self._train(dataset, int(seed), weights)
-        self.chosen_, self.search_ = self.method or FORML, None
+        self.chosen_ = self.method or FORML
+        self.search_: Search | None = None
         self._keep_weights(built.reweighter, dynamics, dataset.rows["train"], given[0])
         return self
 
@@ -195,7 +197,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             found = search(dataset, Asked(wish, learner, training=asked), seed=seed, device=self._device())
         self.search_, self.chosen_ = found, found.chosen.title
         self.module_ = found.fitted.model.eval()
-        self.n_iter_, self.history_ = found.fitted.epoch, []
+        self.n_iter_ = found.fitted.epoch
+        self.history_ = []
         rows = found.dataset.rows["train"]
         self._keep_weights(found.fitted.reweighter, found.fitted.dynamics, rows, given)
 
@@ -215,9 +218,12 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         built = build(spec, dataset, device, network=network)
         built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
         with one_thread(built.parameters):
-            record, dynamics = train_built(built, spec, dataset, [Progress(self.method or FORML)] if self.verbose else [])
+            record, dynamics = train_built(
+                built, spec, dataset, [Progress(self.method or FORML)] if self.verbose else []
+            )
         self.module_ = built.model.eval()
-        self.n_iter_, self.history_ = record.epochs, record.history
+        self.n_iter_ = record.epochs
+        self.history_: list[dict[str, Any]] = record.history
         return built, dynamics
 
     def _asked(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from fairweight.runs.build import TREES, Built, build, compiles
 from fairweight.runs.fixed_weights import learned_weights
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.provenance import provenance
+from fairweight.runs.shift import ByGroup, shifted
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.runs.trees import columns_of, fit_trees, network_of
@@ -197,13 +198,13 @@ def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
     return numbers
 
 
-def final_predictions(model: nn.Module, samples: Samples) -> dict[str, Tensor]:
+def final_predictions(model: nn.Module, samples: Samples, shift: ByGroup | None = None) -> dict[str, Tensor]:
     """Predicted label, probability of the sample's own label, and best other label of every sample, in eval mode."""
     columns: dict[str, list[Tensor]] = {"predicted": [], "probability": [], "suggested": []}
     for start in range(0, len(samples), _AT_ONCE):
         where = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
         batch = samples.take(where)
-        chances = probabilities(logits(model, batch))  # [B, K]
+        chances = probabilities(shifted(logits(model, batch), batch.groups, shift))  # [B, K]
         labels = batch.labels.to(chances.device)[:, None]  # [B, 1]
         columns["predicted"].append(chances.argmax(dim=1).cpu())
         columns["probability"].append(chances.gather(1, labels).squeeze(1).cpu())
