@@ -27,6 +27,7 @@ from fairweight.errors import BadInput
 from fairweight.integrations._estimator_data import Array, Given, dataset_of
 from fairweight.methods import Reweighter
 from fairweight.runs.build import Built, build
+from fairweight.runs.cross_fit import FOLDS
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.fixed_weights import filled_by_cell
 from fairweight.runs.run import one_thread, probabilities, train_built
@@ -187,7 +188,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _searches(self, dataset: Dataset) -> bool:
         """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
         said = (self.module, self.objective, self.method_options)
-        return len(dataset.input_shape) == 1 and all(one is None for one in said)
+        counts = torch.bincount(dataset.train.labels, minlength=len(self.classes_))
+        enough = int(counts.min()) >= FOLDS  # fewer rows of a class cannot be in every fold
+        return len(dataset.input_shape) == 1 and enough and all(one is None for one in said)
 
     def _search(self, dataset: Dataset, wish: Wish, seed: int, given: Given) -> None:
         """Take what `fairweight train` would write."""
@@ -198,7 +201,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.search_, self.chosen_ = found, found.chosen.title
         self.module_ = found.fitted.model.eval()
         self.n_iter_ = found.fitted.epoch
-        self.history_ = []
+        self.history_: list[dict[str, Any]] = []
         rows = found.dataset.rows["train"]
         self._keep_weights(found.fitted.reweighter, found.fitted.dynamics, rows, given)
 
@@ -223,7 +226,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             )
         self.module_ = built.model.eval()
         self.n_iter_ = record.epochs
-        self.history_: list[dict[str, Any]] = record.history
+        self.history_ = record.history
         return built, dynamics
 
     def _asked(self) -> dict[str, Any]:
