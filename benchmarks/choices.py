@@ -26,7 +26,7 @@ MEASURES = ("accuracy", "tprd", "max_fnr")
 
 def rule() -> str:
     """The rule that chooses among models, written before its numbers."""
-    return Path(__file__).with_name("judgement_words.md").read_text().rstrip("\n")
+    return Path(__file__).with_name("judgement_words.md").read_text()
 
 
 def grouped(files: list[Path], per_seed: bool) -> list[dict[str, Any]]:

@@ -281,7 +281,7 @@ def test_groups_on_the_exemplar_set_alone(name):
 
 def test_which_methods_read_groups_of_training_samples():
     asking = {name for name in NAMES if "train groups" in catalog.load("methods", name).needs}
-    assert asking == {"proportion", "group-dro"}
+    assert asking == {"proportion", "group-dro", "reweighing"}
 
 
 @pytest.mark.parametrize("name", NAMES)

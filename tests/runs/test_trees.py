@@ -63,7 +63,7 @@ def test_a_spec_with_trees_becomes_a_run(tmp_path):
     assert done.metrics["accuracy"] > 0.6
     model = network_for(done.folder.read_preprocessing(), done.folder.read_spec().network)
     done.folder.read_model(model)
-    said, labels, groups = done.folder.read_logits("test")
+    said, _, _ = done.folder.read_logits("test")
     data = load(str(tmp_path / "p.csv"), label="income", group="sex")
     torch.testing.assert_close(logits(model, data.test), said)
     assert done.folder.read_weights()["weight"].nunique() == 4

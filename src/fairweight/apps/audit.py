@@ -167,6 +167,9 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> 
         "label": str(data.get("label", spec.label or "")),
         "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group", metrics["by"])),
         "method": catalog.load("methods", spec.method).__name__,
+        "criterion": str(metrics.get("criterion", "")),
+        "verdict": str(metrics.get("verdict", "")),
+        "chosen": str(metrics.get("chosen", "")),
         "weights": ", ".join(f"those of {name}" for name in others),  # of a second training
         "network": str(spec.network.get("name", "chosen for the data")),
         "epochs": str(record.get("epochs", spec.epochs)),

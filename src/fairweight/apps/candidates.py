@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from fairweight.apps.judge import Judgement, Rows, Score, Wish, choose, judged, near_constant
+from fairweight.apps.second_stage import thresholds
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, UnknownName, option
 from fairweight.metagradient.passes import predicted
@@ -20,6 +21,7 @@ from fairweight.metrics.criterion import confusion
 from fairweight.runs.cross_fit import Folds, all_rows, cross_fitted, folds_for
 from fairweight.runs.defaults import knows_groups
 from fairweight.runs.learners import LEARNERS, Fitted, Learner, Way, usable
+from fairweight.runs.shift import shifted
 from fairweight.training.predict import logits
 from fairweight.types import Batch
 
@@ -59,7 +61,7 @@ class Asked:
                 f"{option('learner', self.learner)}: choose {', '.join(LEARNERS)}, or your own as MODULE:MODEL."
             )
         if self.seconds is not None and not self.seconds > 0:
-            raise BadInput(f"{option('time')}: give a positive time, such as 90s or 5m.")
+            raise BadInput(f"{option('seconds')}: give a positive time, such as 90s or 5m.")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Candidate:
     epoch: int
     chances: Floats  # [N, K], NaN for rows that were not predicted
     seconds: float = 0.0
+    shift: Floats | None = None  # [G, K] second stage: added to the logits by group
 
     @property
     def title(self) -> str:
@@ -168,6 +171,8 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     learners = {name: Learner(name, whole, seed, device, asked.training) for name in names}
     made = _Candidates(whole, train, folds, learners, asked, by_label, tell)
     made.run()
+    if asked.groups_at_prediction:
+        made.second_stage(seed)
     judged_rows = folds.judged
     groups = None if by_label or train.groups is None else train.groups.numpy()[judged_rows]
     rows = Rows(train.labels.numpy()[judged_rows], groups, len(whole.label_names))
@@ -180,6 +185,8 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     fitted, notes = fitted_plain, list(made.notes)
     if chosen is not plain:
         fitted = learners[chosen.learner].whole(chosen.way, chosen.epoch)
+        if chosen.shift is not None:
+            fitted = replace(fitted, shift=chosen.shift.tolist())
         if gone_wrong(
             fitted, fitted_plain, whole, judgements[made.found.index(chosen)], judgements[made.found.index(plain)]
         ):
@@ -200,7 +207,7 @@ def gone_wrong(fitted: Fitted, plain: Fitted, whole: Dataset, then: Judgement, b
     fall = 100 * max(0.0, before.score.balanced - then.score.balanced)
     scores = []
     for one in (plain, fitted):
-        said = predicted(logits(one.model, train)).cpu().numpy()
+        said = predicted(shifted(logits(one.model, train), train.groups, one.shift)).cpu().numpy()
         counts = confusion(labels, said, None, classes=rows.classes)[0]
         recall = np.diagonal(counts) / np.maximum(1, counts.sum(axis=1))
         share = float((said == 1).mean()) if rows.classes == 2 else float("nan")
@@ -263,6 +270,27 @@ class _Candidates:
         labels = self.train.labels.numpy()[rows]
         plain = [one for one in self.found if one.name == "plain"]
         return max(plain, key=lambda one: float((_said(one, rows) == labels).mean()))
+
+    def second_stage(self, seed: int) -> None:
+        """Thresholds by group on what is there: plain training by each learner in reach, and the best weighted one."""
+        if self.by_label or self.classes != 2 or self.train.groups is None:
+            raise BadInput(f"{option('groups_at_prediction')} moves thresholds by group: give groups, and two labels.")
+        labels, groups = self.train.labels.numpy(), self.train.groups.numpy()
+        for one in [one for one in self.found if one.name == "plain" and one.learner in self._in_reach()]:
+            began = time.monotonic()
+            chances = one.chances.copy()
+            for fold in (*self.folds.used, None):  # for each fold, thresholds that were found without it
+                known = self.folds.judged & (groups >= 0)
+                there = known if fold is None else known & (self.folds.of != fold)
+                up = thresholds(one.chances[there], Rows(labels[there], groups[there], 2), self.asked.wish)
+                shift = np.stack([np.zeros(len(self.counts)), np.resize(up, len(self.counts))], axis=1)
+                if fold is not None:
+                    inside = self.folds.of == fold
+                    table = np.concatenate([shift, shift.mean(axis=0, keepdims=True)])
+                    moved = one.chances[inside] * np.exp(table[groups[inside]])
+                    chances[inside] = moved / moved.sum(axis=1, keepdims=True)
+            took = time.monotonic() - began
+            self.found.append(replace(one, name="thresholds", chances=chances, seconds=took, shift=shift))
 
     def _in_reach(self) -> list[str]:
         rows = self.folds.judged

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fairweight.apps.before_after import by_group
 from fairweight.apps.candidates import Asked, Candidate, Search, Tell, search
@@ -19,6 +20,7 @@ from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.learners import Fitted
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import Result, final_predictions, score_numbers
+from fairweight.runs.shift import shifted
 from fairweight.runs.spec import Spec
 from fairweight.training.predict import logits
 from fairweight.types import RunRecord
@@ -76,7 +78,7 @@ def chosen_spec(spec: Spec, found: Search, one: Candidate, fitted: Fitted) -> Sp
         network=dict(fitted.network),
         epochs=fitted.epoch,
         early_stopping={},
-        judge={},
+        judge={} if fitted.shift is None else {"shift": [list(row) for row in fitted.shift]},
         data=_all_rows(spec.data, found.dataset),
     )
 
@@ -100,8 +102,21 @@ def _all_rows(data: Any, whole: Dataset) -> dict[str, Any]:
     return found
 
 
+def _held_out(found: Search, fitted: Fitted) -> dict[str, Tensor]:
+    """Loss and margin of each row by a model that was not trained on it, where training kept no history of its own."""
+    if bool((fitted.dynamics.table()["visits"] > 0).any()):
+        return {}
+    one = found.plain if fitted is found.fitted_plain else found.chosen
+    chances = torch.from_numpy(np.clip(one.chances, 1e-7, 1.0)).log()  # [N, K]
+    labels = found.dataset.train.labels
+    loss = -chances.gather(1, labels[:, None]).squeeze(1)
+    best_other = chances.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
+    margin = torch.where(loss.isnan(), loss, -loss - best_other)
+    return {"ema_loss": loss, "ema_weighted_loss": loss * fitted.weights, "margin": margin, "mean_margin": margin}
+
+
 def _table(fitted: Fitted, dataset: Dataset) -> GroupTable:
-    said = predicted(logits(fitted.model, dataset.test)).cpu()
+    said = predicted(shifted(logits(fitted.model, dataset.test), dataset.test.groups, fitted.shift)).cpu()
     return by_group(dataset.preprocessing.meaning, dataset.test.labels, said, dataset.test.groups)
 
 
@@ -121,9 +136,11 @@ def _written(
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
     folder.write_model(fitted.model)
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    folder.write_logits({n: (part, logits(fitted.model, part)) for n, part in parts.items() if part is not None})
-    folder.write_weights(whole, fitted.reweighter, fitted.dynamics, final_predictions(fitted.model, whole.train))
-    folder.write_predictions(dataset, final_predictions(fitted.model, dataset.test))
+    found_logits = {n: (part, logits(fitted.model, part)) for n, part in parts.items() if part is not None}
+    folder.write_logits({n: (part, shifted(out, part.groups, fitted.shift)) for n, (part, out) in found_logits.items()})
+    said = {**final_predictions(fitted.model, whole.train, fitted.shift), **_held_out(found, fitted)}
+    folder.write_weights(whole, fitted.reweighter, fitted.dynamics, said)
+    folder.write_predictions(dataset, final_predictions(fitted.model, dataset.test, fitted.shift))
     seconds = found.seconds if more else 0.0
     record = RunRecord(fitted.epoch, 0, "finished", fitted.epoch, seconds=seconds)
     metrics = {**_table(fitted, dataset).to_dict(), "run": record.to_dict(), **more}

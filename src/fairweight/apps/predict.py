@@ -24,6 +24,8 @@ from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run import probabilities
+from fairweight.runs.shift import shifted
+from fairweight.runs.spec import Spec
 from fairweight.training import state
 from fairweight.training.predict import logits
 from fairweight.types import Batch
@@ -111,9 +113,20 @@ def predict_rows(
         new = _read(preprocessing, source, delimiter, encoding, file_column, max_megapixels)
     kept = _kept(new, keep_columns, preprocessing.meaning.label_names)
     samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
-    chances = probabilities(logits(model.to(device), samples).cpu().double())
+    found = logits(model.to(device), samples).cpu().double()
+    chances = probabilities(shifted(found, _groups(preprocessing.meaning, new, spec), spec.judge.get("shift")))
     table, notes = _table(preprocessing.meaning, new, chances.argmax(dim=1))
     return Predictions(preprocessing.meaning.label_names, chances, table, (*new.notes, *notes), new.files, kept)
+
+
+def _groups(meaning: Meaning, new: New, spec: Spec) -> Tensor | None:
+    """Groups of the rows, which a model that decides by group cannot do without."""
+    if spec.judge.get("shift") and new.groups is None:
+        raise BadInput(
+            f"this model decides by group, and the rows have no column {', '.join(meaning.group)!r}; add it, or train "
+            f"without {option('groups_at_prediction')}."
+        )
+    return new.groups
 
 
 def _read(

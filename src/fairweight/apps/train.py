@@ -207,7 +207,9 @@ def train(
         table = before
     differences = Differences(spec.title, before, table, dataset)
     verdict = verdict_between(prepared, done, before, table, kept_plain)
-    done.folder.write(METRICS, {**done.folder.read(METRICS), **verdict.to_dict()})
+    whole = {**done.metrics, **verdict.to_dict()}
+    if whole != done.metrics:  # a finished run that is found again stays as it is
+        done.folder.write(METRICS, whole)
     done = replace(done, metrics=done.folder.read(METRICS))
     return Trained(done, table, plain, differences, verdict)
 

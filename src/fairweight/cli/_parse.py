@@ -25,7 +25,7 @@ def numbers(text: str, flag: str) -> list[float]:
     return found
 
 
-def seconds(text: str, flag: str) -> float:
+def duration(text: str, flag: str) -> float:
     """The seconds in "90", "90s", "5m" or "1h"."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")

@@ -30,7 +30,7 @@ _NEEDS = {
 
 
 def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: opt.Json = False) -> None:
-    """List methods, objectives, data sets, published tables or criteria: each with one sentence."""
+    """List methods, objectives, data sets, tables or criteria: each with one sentence."""
     if kind == "criteria":
         _show(_criteria(), json)
         return

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
 from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, MODEL, OUTPUT, TRAINING, TRAINING_FLAGS, options_said, takes
-from fairweight.cli._parse import listed, numbers, seconds
+from fairweight.cli._parse import duration, listed, numbers
 from fairweight.errors import BadInput
 
 
@@ -28,7 +28,10 @@ def train(
     candidates: Annotated[
         str | None, opt.flag("Of reweighing, positives, multipliers, forml-cells, forml.", panel=FAIRNESS)
     ] = None,
-    time_: Annotated[str | None, opt.flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)] = None,
+    seconds: Annotated[str | None, opt.flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)] = None,
+    groups_at_prediction: Annotated[
+        bool, opt.flag("Allow thresholds by group, which new rows must name.", "--groups-at-prediction", panel=FAIRNESS)
+    ] = False,
     method: Annotated[str | None, opt.flag("Train this alone; see `fairweight list methods`.", panel=FAIRNESS)] = None,
     trade_off: Annotated[
         bool, opt.flag("Train at several strengths; choose one on validation.", "--trade-off", panel=FAIRNESS)
@@ -74,7 +77,8 @@ def train(
         budget=budget,
         learner=learner,
         candidates=None if candidates is None else tuple(listed(candidates)),
-        seconds=None if time_ is None else seconds(time_, "--time"),
+        groups_at_prediction=groups_at_prediction,
+        seconds=None if seconds is None else duration(seconds, "--time"),
     )
     opt.show_log()
     with ExitStack() as stack:

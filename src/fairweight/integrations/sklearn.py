@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from fairweight.apps.candidates import Asked, search
+from fairweight.apps.candidates import Asked, Search, search
 from fairweight.apps.judge import Wish
 from fairweight.apps.train import FORML, wish_for
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
@@ -28,6 +28,7 @@ from fairweight.errors import BadInput
 from fairweight.integrations._estimator_data import Array, Given, dataset_of
 from fairweight.methods import Reweighter
 from fairweight.runs.build import Built, build
+from fairweight.runs.cross_fit import FOLDS
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.fixed_weights import filled_by_cell
 from fairweight.runs.run import one_thread, probabilities, train_built
@@ -62,7 +63,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     method: None takes the best of several models, judged on samples that they were not trained on, or plain training
     where nothing beats it; a name of `fairweight list methods` trains that alone. criterion: what is fair, a name of
     `fairweight list criteria`. bound: the largest gap, budget: the largest loss of accuracy, in points. learner:
-    "trees", "linear" or "mlp". pos_label: the positive one of two classes; None takes the larger. A search over many trainings is left to the command line. module: None
+    "trees", "linear" or "mlp". pos_label: the positive one of two classes; None takes the larger. A search over many
+    trainings of one method is left to the command line. module: None
     for an MLP; a class or function, called with the number of features and of classes (or with nothing where it takes
     nothing); or a model, which is copied and never changed. objective: what the weights are learned for, such as
     "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
@@ -178,7 +180,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return self
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             built, dynamics = self._train(dataset, int(seed), weights)
-        self.chosen_, self.search_ = self.method or FORML, None
+        self.chosen_ = self.method or FORML
+        self.search_: Search | None = None
         self._keep_weights(built.reweighter, dynamics, dataset.rows["train"], given[0])
         return self
 
@@ -202,7 +205,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _searches(self, dataset: Dataset) -> bool:
         """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
         said = (self.module, self.objective, self.method_options)
-        return len(dataset.input_shape) == 1 and all(one is None for one in said)
+        counts = torch.bincount(dataset.train.labels, minlength=len(self.classes_))
+        enough = int(counts.min()) >= FOLDS  # fewer rows of a class cannot be in every fold
+        return len(dataset.input_shape) == 1 and enough and all(one is None for one in said)
 
     def _search(self, dataset: Dataset, wish: Wish, seed: int, given: Given) -> None:
         """Take what `fairweight train` would write."""
@@ -212,7 +217,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             found = search(dataset, Asked(wish, learner, training=asked), seed=seed, device=self._device())
         self.search_, self.chosen_ = found, found.chosen.title
         self.module_ = found.fitted.model.eval()
-        self.n_iter_, self.history_ = found.fitted.epoch, []
+        self.n_iter_ = found.fitted.epoch
+        self.history_: list[dict[str, Any]] = []
         rows = found.dataset.rows["train"]
         self._keep_weights(found.fitted.reweighter, found.fitted.dynamics, rows, given)
 
@@ -236,7 +242,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 built, spec, dataset, [Progress(self.method or FORML)] if self.verbose else []
             )
         self.module_ = built.model.eval()
-        self.n_iter_, self.history_ = record.epochs, record.history
+        self.n_iter_ = record.epochs
+        self.history_ = record.history
         return built, dynamics
 
     def _asked(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from fairweight.report._format import capitalised, known, percent, points, short, span
-from fairweight.report.audit import LEVELS, Audit, Finding
+from fairweight.report.audit import LEVELS, Audit, Finding, Level
 from fairweight.report.training_findings import about_training, beside_baseline
 
 FEW = 30  # samples behind a rate below which its group is called small
@@ -17,11 +17,24 @@ WIDE = 0.10  # width of an interval above which it is called wide
 def findings(audit: Audit) -> list[Finding]:
     """Everything that the numbers say in words."""
     makers = (
-        *(_gap, _other_gaps, beside_baseline, _small_groups, _wide_intervals, _label_skew),
+        *(_verdict, _gap, _other_gaps, beside_baseline, _small_groups, _wide_intervals, _label_skew),
         *(about_training, _missing_groups, _data_warnings, _accuracy),
     )
     found = [finding for maker in makers for finding in maker(audit)]
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))  # stable: makers in order
+
+
+def _verdict(audit: Audit) -> list[Finding]:
+    """What the training changed beside plain training, where that was judged."""
+    metrics = audit.metrics
+    if "verdict" not in metrics or not metrics.get("sentence"):
+        return []
+    words = [str(metrics["sentence"]), str(metrics.get("all_rates_move_together", ""))]
+    names = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
+    numbers = {name: metrics.get(name) for name in names}
+    gaps = {name: (metrics.get(name) or {}).get("value") for name in ("gap_before", "gap_after")}
+    level: Level = "act" if metrics["verdict"] == "worse" else "note"
+    return [Finding("verdict", level, " ".join(word for word in words if word), {**numbers, **gaps})]
 
 
 def _gap(audit: Audit) -> list[Finding]:

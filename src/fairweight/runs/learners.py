@@ -19,6 +19,7 @@ from fairweight.runs.build import build, method_from
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.linear import WIDEST, fit_linear
 from fairweight.runs.run import one_thread, train_built
+from fairweight.runs.shift import ByGroup
 from fairweight.runs.spec import Spec
 from fairweight.runs.trees import ITERATIONS, columns_of, fit_trees
 from fairweight.training.history import Dynamics
@@ -48,6 +49,7 @@ class Fitted:
     reweighter: Reweighter
     dynamics: Dynamics
     epoch: int
+    shift: ByGroup | None = None  # by group, added to the logits
 
     @property
     def weights(self) -> Tensor:

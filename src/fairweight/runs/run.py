@@ -22,6 +22,7 @@ from fairweight.runs.fixed_weights import learned_weights
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
+from fairweight.runs.shift import ByGroup, shifted
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.runs.trees import columns_of, fit_trees, network_of
@@ -121,7 +122,10 @@ def _run(
         metrics["scores"] = score_numbers(reweighter.scores, dataset)
     folder.write_model(model)
     folder.write_logits(found)
-    folder.write_weights(dataset, reweighter, dynamics, final_predictions(model, placed(dataset.train, device)))
+    at_end = final_predictions(model, placed(dataset.train, device))
+    if spec.network.get("name") == TREES:  # no history: the loss of the trained trees stands in
+        at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()
+    folder.write_weights(dataset, reweighter, dynamics, at_end)
     folder.write_predictions(dataset, final_predictions(model, test))
     folder.write(METRICS, metrics)
     folder.seal()
@@ -215,13 +219,13 @@ def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
     return numbers
 
 
-def final_predictions(model: nn.Module, samples: Samples) -> dict[str, Tensor]:
+def final_predictions(model: nn.Module, samples: Samples, shift: ByGroup | None = None) -> dict[str, Tensor]:
     """Predicted label, probability of the sample's own label, and best other label of every sample, in eval mode."""
     columns: dict[str, list[Tensor]] = {"predicted": [], "probability": [], "suggested": []}
     for start in range(0, len(samples), _AT_ONCE):
         where = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
         batch = samples.take(where)
-        chances = probabilities(logits(model, batch))  # [B, K]
+        chances = probabilities(shifted(logits(model, batch), batch.groups, shift))  # [B, K]
         labels = batch.labels.to(chances.device)[:, None]  # [B, 1]
         columns["predicted"].append(chances.argmax(dim=1).cpu())
         columns["probability"].append(chances.gather(1, labels).squeeze(1).cpu())

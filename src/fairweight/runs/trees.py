@@ -62,13 +62,21 @@ class FittedTrees:
         columns = inputs.flatten(1).double().numpy() @ self.mix
         if iterations is not None and iterations < self.boosted.n_iter_:
             staged = self.boosted.staged_predict_proba(columns)
-            return np.asarray(next(found for k, found in enumerate(staged, 1) if k == iterations))
-        return np.asarray(self.boosted.predict_proba(columns))
+            return self._every(np.asarray(next(found for k, found in enumerate(staged, 1) if k == iterations)))
+        return self._every(np.asarray(self.boosted.predict_proba(columns)))
 
     def staged(self, inputs: Tensor) -> npt.NDArray[np.float64]:
         """Probabilities after every iteration."""  # [I, N, K]
         columns = inputs.flatten(1).double().numpy() @ self.mix
-        return np.stack(list(self.boosted.staged_predict_proba(columns)))
+        return self._every(np.stack(list(self.boosted.staged_predict_proba(columns))))
+
+    def _every(self, found: Floats) -> Floats:
+        """Probabilities of all classes: 0 for those that no training row had."""  # [..., K]
+        if found.shape[-1] == self.classes:
+            return found
+        every = np.zeros((*found.shape[:-1], self.classes))
+        every[..., self.boosted.classes_] = found
+        return every
 
     def module(self) -> tuple[TreeEnsemble, dict[str, Any]]:
         """The trees as a module, and the options of the network that make one of the same sizes."""

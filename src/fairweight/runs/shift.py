@@ -1,0 +1,20 @@
+"""Decisions by group: a number added to each class's logit, by the group of the sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+ByGroup = Sequence[Sequence[float]]  # [G, K]
+
+
+def shifted(logits: Tensor, groups: Tensor | None, shift: ByGroup | None) -> Tensor:
+    """Logits with their group's numbers added; a group that is not known has the mean of all."""  # [N, K]
+    if shift is None or not len(shift) or groups is None:
+        return logits
+    table = torch.tensor([list(row) for row in shift], dtype=logits.dtype)
+    table = torch.cat([table, table.mean(dim=0, keepdim=True)])  # -1 is the last
+    groups = torch.where(groups < len(table) - 1, groups, -1)
+    return logits + table[groups.cpu()].to(logits.device)

@@ -1,0 +1,23 @@
+"""Thresholds by group close a gap that a score has by construction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairweight.apps.judge import Rows, Score, Wish
+from fairweight.apps.second_stage import thresholds
+from fairweight.metrics.criterion import criterion
+
+
+def test_a_score_that_is_shifted_for_one_group_is_shifted_back():
+    draw = np.random.default_rng(0)
+    labels, groups = draw.integers(2, size=6000), draw.integers(2, size=6000)
+    score = 2 * labels - 1 + draw.normal(size=6000) - 1.5 * groups  # group 1 is scored too low
+    chances = 1 / (1 + np.exp(-np.stack([-score, score], axis=1)))
+    rows, fair = Rows(labels, groups, 2), criterion("equal-opportunity")
+    before = Score.of(rows, chances.argmax(axis=1), fair)
+    up = thresholds(chances, rows, Wish(fair, budget=0.3))
+    after = Score.of(rows, (score + up[groups] > 0).astype(int), fair)
+    assert before.gap > 0.3
+    assert after.gap < 0.02
+    assert after.accuracy > before.accuracy
