@@ -172,7 +172,7 @@ class ExemplarSampler:
         return torch.cat([order[ahead], order[rest]])
 
     def batch(self, exemplar: Samples, step: int) -> Batch:
-        """The exemplar batch of this step, with its members' natural shares: by the set's cells, and its own where it has any."""
+        """The exemplar batch of this step, with its members' natural shares: by the set's cells, and its own if any."""
         rows = self.rows(step)
         drawn = exemplar.take(rows)
         if drawn.shares is None:

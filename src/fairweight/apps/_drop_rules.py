@@ -204,12 +204,14 @@ def _quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float]
 
 
 def random_like(weights: pd.DataFrame, kept: Array, seed: int, *, within: str = "all") -> Array:
-    """As many samples at random, over all of them or within each label."""  # [N] bool
+    """As many samples at random, over all of them, within each label or within each cell."""  # [N] bool
     import numpy as np
 
     generator = np.random.default_rng(seed)
     stays = np.zeros(len(kept), dtype=bool)
     labels = np.zeros(len(kept)) if within == "all" else weights["label"].astype("category").cat.codes.to_numpy()
+    if within == "cell" and "group" in weights:
+        labels = weights.groupby(["label", "group"], observed=True, dropna=False).ngroup().to_numpy()
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         stays[generator.choice(members, int(kept[members].sum()), replace=False)] = True

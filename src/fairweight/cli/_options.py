@@ -41,6 +41,10 @@ DataDir = Annotated[Path | None, flag("Folder of named sets; default: FAIRWEIGHT
 Download = Annotated[bool, flag("Fetch a named set that is not there.", "--download", panel=DATA)]
 NoBaseline = Annotated[bool, flag("Do not train a plain model beside it.", "--no-baseline", panel=OUTPUT)]
 Fresh = Annotated[bool, flag("Start over where --out holds a run, or go on.", "--fresh/--resume", panel=OUTPUT)]
+Trust = Annotated[
+    bool | None,
+    flag("Whether the exemplars' labels are right; default: where they were given, not drawn.", "--trust/--no-trust"),
+]
 Records = Annotated[Path | None, flag("Folder to keep a record in.", panel=OUTPUT)]
 
 

@@ -29,6 +29,7 @@ from fairweight.training.predict import logits
 from fairweight.types import Batch, RunRecord, Samples
 
 _AT_ONCE = 8_192  # samples whose logits are held together
+TRAIN_LOGITS = 5_000_000  # numbers at most that are kept of the final model's logits on train
 SMALL = 500_000  # parameters of a network that one thread serves best
 
 
@@ -91,9 +92,12 @@ def run(
     metrics = {**table.to_dict(), "run": record.to_dict()}
     if reweighter.scores is not None:
         metrics["scores"] = score_numbers(reweighter.scores, dataset)
+    train = placed(dataset.train, device)
+    if len(train) * len(dataset.label_names) <= TRAIN_LOGITS:
+        found["train"] = (train, logits(model, train))  # what wrong labels are found by
     folder.write_model(model)
     folder.write_logits(found)
-    folder.write_weights(dataset, reweighter, dynamics, final_predictions(model, placed(dataset.train, device)))
+    folder.write_weights(dataset, reweighter, dynamics, final_predictions(model, train))
     folder.write_predictions(dataset, final_predictions(model, test))
     folder.write(METRICS, metrics)
     folder.drop_checkpoint()
