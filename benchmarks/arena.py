@@ -31,7 +31,7 @@ from fairweight.apps import train as app
 from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.data import Dataset
 from fairweight.paper.records import keep
-from fairweight.runs.folder import RunFolder
+from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.provenance import provenance
 from fairweight.runs.statistics import Mean
 
@@ -118,6 +118,30 @@ def knn_shapley(dataset: Dataset, wrong: Array, k: int = 10) -> dict[str, Any]:
     return measured(wrong, -total, None, time.process_time() - started)
 
 
+def ours(folder: RunFolder, made: Made, method: str) -> dict[str, Any]:
+    """What a finished run says of its labels: by our rule, by the margin alone, and whether scores add anything."""
+    weights, metrics = folder.read_weights(), folder.read(METRICS)
+    wrong = weights["label"].astype(str).to_numpy() != made.true[weights["row"].to_numpy()]
+    started = time.process_time()
+    ranked = ranked_labels(folder, weights, trust=True)
+    seconds = time.process_time() - started
+    whole = ranked.counts()[0]
+    entry = measured(wrong, -ranked.table["rank"].to_numpy().astype(float), whole["wrong"], seconds)
+    entry |= {"low": whole["low"], "high": whole["high"], "accuracy": metrics["accuracy"], "tprd": metrics["tprd"]}
+    margin = -weights["mean_probability_margin"].to_numpy(dtype=float)
+    found = {f"{OURS}, {method}": entry}
+    found[f"margin without trust, {method}"] = measured(wrong, margin, float((margin > 0).sum()))
+    if method == "forml":
+        posterior = ranked.table["posterior"].to_numpy()
+        logit = np.log(np.maximum(posterior, 1e-9) / np.maximum(1 - posterior, 1e-9))
+        cell = weights["label"].astype(str) + weights["group"].astype(str)
+        inside = weights["score"].groupby(cell).rank(pct=True).to_numpy()
+        found["low score alone"] = measured(wrong, -weights["score"].to_numpy(dtype=float))
+        found["low score within its cell"] = measured(wrong, -inside)
+        found["posterior and score within its cell"] = measured(wrong, logit - 2 * (inside - 0.5))
+    return found
+
+
 def one(made: Made, path: Path, seed: int, *, peers: bool) -> dict[str, Any]:
     """Every method on one set; our model is trained by FORML and plainly."""
     csv = path.with_suffix(".csv")
@@ -131,31 +155,12 @@ def one(made: Made, path: Path, seed: int, *, peers: bool) -> dict[str, Any]:
         )
         prepared = app.prepare(wanted)
         done = app.train(prepared, path.with_name(f"{path.name}_{method}"), baseline=False)
-        dataset, folder = prepared.dataset, RunFolder(done.result.folder.path)
-        true = made.true[dataset.rows["train"].numpy()]
-        names = np.array(dataset.label_names, dtype=object)
-        wrong = names[dataset.train.labels.numpy()] != true
-        weights = folder.read_weights()
-        started = time.process_time()
-        ranked = ranked_labels(folder, weights, trust=True)
-        entry = measured(wrong, -ranked.table["rank"].to_numpy().astype(float), None, time.process_time() - started)
-        whole = ranked.counts()[0]
-        entry |= {"count": whole["wrong"], "low": whole["low"], "high": whole["high"]}
-        entry["accuracy"], entry["tprd"] = done.result.metrics["accuracy"], done.result.metrics["tprd"]
-        found[f"{OURS}, {method}"] = entry
-        margin = -weights["mean_probability_margin"].to_numpy(dtype=float)
-        found[f"margin without trust, {method}"] = measured(wrong, margin, float((margin > 0).sum()))
-        if method == "forml":
-            score = weights["score"].to_numpy(dtype=float)
-            posterior = ranked.table["posterior"].to_numpy()
-            found["low score alone"] = measured(wrong, -score)
-            cell = weights["label"].astype(str) + weights["group"].astype(str)
-            inside = weights["score"].groupby(cell).rank(pct=True).to_numpy()
-            logit = np.log(np.maximum(posterior, 1e-9) / np.maximum(1 - posterior, 1e-9))
-            found["posterior and score within its cell"] = measured(wrong, logit - 2 * (inside - 0.5))
+        dataset = prepared.dataset
+        found |= ours(RunFolder(done.result.folder.path), made, method)
     assert dataset is not None
     if peers:
         y = dataset.train.labels.numpy()
+        wrong = np.array(dataset.label_names, dtype=object)[y] != made.true[dataset.rows["train"].numpy()]
         for kind in ("LightGBM", "logistic"):
             started = time.process_time()
             found[f"cleanlab, {kind}"] = cleanlab_of(y, held_out(dataset, kind, seed), wrong, started)
@@ -195,6 +200,11 @@ def main() -> None:
                         found = one(made, path, seed, peers=exemplars == "600 even")
                         kept.write_text(json.dumps(found))
                     seeds[str(seed)] = json.loads(kept.read_text())
+                    if asked.finished:  # our rule as it is now, on the runs that were kept
+                        made = make(name, noise, seed, asked.data_dir, exemplars=int(size), draw=draw)
+                        for method in ("forml", "uniform"):
+                            folder = RunFolder(path.with_name(f"{path.name}_{method}"))
+                            seeds[str(seed)] |= ours(folder, made, method)
                 if not seeds:
                     continue
                 row = {"set": name, "noise": noise, "exemplars": exemplars, "seeds": seeds, "means": means_of(seeds)}
