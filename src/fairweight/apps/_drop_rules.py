@@ -12,6 +12,7 @@ say which normalisation. Each candidate has a name here:
 | loss | N5 | average of the loss, each epoch divided by its mean; no weight |
 | forgetting | | forgetting events |
 | score | | score, where the method learns one |
+| wrong-label | | chance that the label is right, beside trusted exemplars |
 | recall-quotas | DRoP | at random, from each label a quota: labels with a high recall on held-out data give most |
 
 A cell (label and group) never falls below the floor: its best samples are kept and the next lowest of other cells go.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
+STANDS = "chance_right"  # column of the chance that a label is right, which a run's folder gives on demand
 FLOOR = 10  # samples of each cell that stay, where it has so many
 COLUMNS = {
     "weighted-loss": "ema_weighted_loss",
@@ -41,6 +43,7 @@ COLUMNS = {
     "loss": "ema_relative_loss",
     "forgetting": "forgetting_events",
     "score": "score",
+    "wrong-label": STANDS,
 }
 QUOTAS = "recall-quotas"  # Vysogorets et al., ICLR 2025 (arXiv 2404.05579)
 RULES = (*COLUMNS, QUOTAS)
@@ -146,7 +149,9 @@ def _rule_values(weights: pd.DataFrame, rule: str) -> Array:
 
     column = COLUMNS[rule]
     if column not in weights or not weights[column].notna().any():
-        why = "its method learns none" if column == "score" else "it was written by another version"
+        why = {"score": "its method learns none", STANDS: "no exemplar is trusted"}.get(
+            column, "it was written by another version"
+        )
         raise BadInput(f"the run has no {column}, which the rule {rule!r} drops by ({why}); choose another rule.")
     values: Array = weights[column].to_numpy(dtype=float)
     if rule == "weighted-loss-by-class":
@@ -204,12 +209,14 @@ def _quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float]
 
 
 def random_like(weights: pd.DataFrame, kept: Array, seed: int, *, within: str = "all") -> Array:
-    """As many samples at random, over all of them or within each label."""  # [N] bool
+    """As many samples at random, over all of them, within each label or within each cell."""  # [N] bool
     import numpy as np
 
     generator = np.random.default_rng(seed)
     stays = np.zeros(len(kept), dtype=bool)
     labels = np.zeros(len(kept)) if within == "all" else weights["label"].astype("category").cat.codes.to_numpy()
+    if within == "cell" and "group" in weights:
+        labels = weights.groupby(["label", "group"], observed=True, dropna=False).ngroup().to_numpy()
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         stays[generator.choice(members, int(kept[members].sum()), replace=False)] = True

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
 from fairweight.apps._audit_baseline import baseline_of
+from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
 from fairweight.errors import FairweightError, MissingData, Sentence, option
 from fairweight.report import Audit, Finding, Trained, findings, html, model_card
 from fairweight.report.sample_cards import thumbnails, worth_a_picture
-from fairweight.report.suspects import detection, suspicion
+from fairweight.report.suspects import detection
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
@@ -123,25 +124,24 @@ def finished(run: str | Path) -> RunFolder:
 
 
 def ranked_of(folder: RunFolder, weights: pd.DataFrame) -> pd.DataFrame:
-    """The suspicion of every training sample's label, by its whole score path where that was kept of all."""
-    paths = folder.read_paths("scores")
-    if paths is None or len(paths[0]) != len(weights):
-        return suspicion(weights)
-    return suspicion(weights, paths[1].min(dim=0).values.double().numpy())
+    """The suspicion of every training sample's label, by the rule that fits what the run has."""
+    return ranked_labels(folder, weights).table
 
 
 def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
     """What training left of every sample, without inputs."""
     weights = folder.read_weights()
     scores, path = folder.read_paths("scores"), folder.read_paths("weights")
-    ranked = ranked_of(folder, weights)
+    ranked = ranked_labels(folder, weights)
     record = metrics.get("run", {})
     kept = scores or path
     return Trained(
         method=catalog.load("methods", spec.method).__name__,
         weights=weights,
-        suspects=ranked,
-        detection=detection(weights, ranked),
+        suspects=ranked.table,
+        detection=detection(weights, ranked.table),
+        suspect_rule=ranked.rule,
+        wrong_counts=ranked.counts(),
         history=record.get("history", ()),
         warnings=record.get("warnings", ()),
         scores=metrics.get("scores", {}),

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight.apps._drop_rules import (
+    COLUMNS,
     QUOTAS,
+    STANDS,
     Condensed,
     condense,
     correlation_with_recall,
@@ -18,6 +20,7 @@ from fairweight.apps._drop_rules import (
     random_like,
     rule_named,
 )
+from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.apps.audit import finished
 from fairweight.errors import MissingData, RunsFailed
 from fairweight.metagradient.passes import predicted
@@ -93,6 +96,9 @@ def condense_run(
     rule = rule_named(rule)
     folder = finished(run)
     weights = folder.read_weights()
+    if COLUMNS.get(rule) == STANDS:
+        noise = ranked_labels(folder, weights).noise
+        weights = weights if noise is None else weights.assign(**{STANDS: 1.0 - noise.wrong})
     recall, words = _held_out_recall(folder) if rule == QUOTAS else (None, "")
     count = number_to_drop(drop, len(weights))
     condensed = condense(weights, count, rule, floor=floor, recall=recall, seed=seed)

@@ -48,6 +48,10 @@ NoBaseline = Annotated[bool, flag("Do not train a plain model beside it.", "--no
 Fresh = Annotated[bool, flag("Start over where --out holds a run, or go on.", "--fresh/--resume", panel=OUTPUT)]
 Network = Annotated[str | None, flag("The run's own model, MODULE:MODEL, repeated: it is code, and is then imported.")]
 TrustCode = Annotated[bool, flag("Import whatever model the run names.", "--trust-code")]
+Trust = Annotated[
+    bool | None,
+    flag("Whether the exemplars' labels are right; default: where they were given, not drawn.", "--trust/--no-trust"),
+]
 Records = Annotated[Path | None, flag("Folder to keep a record in.", panel=OUTPUT)]
 
 

@@ -13,15 +13,26 @@ def suspects(
     run: opt.Run,
     top: Annotated[int, opt.flag("How many to print.", at_least=1)] = 20,
     out: Annotated[Path | None, opt.flag("A .csv or .parquet file; default: suspects.csv in the run's folder.")] = None,
+    relabel: Annotated[
+        str | None, opt.flag("Also write relabelled.csv: the suggested labels, or the chance of each with soft.")
+    ] = None,
+    drop: Annotated[bool, opt.flag("Also write kept.csv, without labels that look wrong.", "--drop")] = False,
+    trust: opt.Trust = None,
     json: opt.Json = False,
 ) -> None:
-    """Rank the training labels that are probably wrong; where the truth is known, say how well that finds them."""
-    from fairweight.apps.suspects import suspects_of
+    """Rank the training labels that are probably wrong; say how many are, and write a mended set."""
+    from fairweight.apps.suspects import suspects_of, write_table
+    from fairweight.cli import in_flags
 
     opt.introduce(run)
-    found = suspects_of(run)
+    found = suspects_of(run, trust=trust)
+    sets = {} if relabel is None else {"relabelled": found.relabelled(relabel)}
+    sets |= {"kept": found.kept()} if drop else {}
     path = found.write(out if out is not None else run / "suspects.csv")
+    written = {name: str(write_table(table, path.with_name(f"{name}.csv"))) for name, table in sets.items()}
     if json:
-        opt.print_json({**found.to_dict(top), "file": str(path)})
-    else:
-        print(printable_lines(f"{found.text(top)}\n\nAll {len(found.ranked):,} labels, ranked: {path}"))
+        opt.print_json({**found.to_dict(top), "file": str(path), **written})
+        return
+    print(printable_lines(f"{in_flags(found.text(top))}\n\nAll {len(found.ranked):,} labels, ranked: {path}"))
+    for name, where in written.items():
+        print(f"{name.capitalize()}: {len(sets[name]):,} rows in {where}")

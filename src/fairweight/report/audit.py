@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fairweight.report.suspects import RULE
+
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -35,6 +37,8 @@ class Trained:
     weights: pd.DataFrame  # as in weights.parquet
     suspects: pd.DataFrame  # as suspects.suspicion gives it
     detection: Detection | None = None
+    suspect_rule: str = RULE  # what labels are ranked by, in words
+    wrong_counts: Sequence[Mapping[str, Any]] = ()  # by, name, n, wrong, low, high: all, by label, by group
     history: Sequence[Mapping[str, Any]] = ()  # one entry per epoch
     warnings: Sequence[str] = ()
     scores: Mapping[str, float] = field(default_factory=dict)  # how they ended: std, min, max, effective_size

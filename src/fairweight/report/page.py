@@ -16,7 +16,6 @@ from fairweight.report.findings import findings
 from fairweight.report.movement import Movement, movement
 from fairweight.report.page_data import MOST_SAMPLES, chosen, data_for
 from fairweight.report.sample_cards import most_suspect, sample_cards, weighted_most
-from fairweight.report.suspects import RULE
 from fairweight.report.table_rows import cell_rows, group_columns, group_rows, summary_rows
 
 CARDS = 12  # samples shown as weighted up most, and as many down
@@ -50,7 +49,6 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
         cells=cell_rows(audit),
         interval_plot=_markup(_interval_plot(audit)),
         trained=None if trained is None else _about(trained),
-        rule=RULE,
     )
 
 
@@ -102,6 +100,9 @@ def _about(trained: Trained) -> dict[str, Any]:
         "down": sample_cards(trained, down),
         "suspects": sample_cards(trained, suspects),
         "suspected": int(trained.suspects["suspected"].sum()),
+        "hard": int(trained.suspects["hard"].sum()) if "hard" in trained.suspects else 0,
+        "suspect_rule": trained.suspect_rule,
+        "wrong_counts": [row for row in trained.wrong_counts if row["n"]][:LINES],
         "weighs": trained.weighs,
         "fixed": trained.weights_are_fixed,
         "method": trained.method,

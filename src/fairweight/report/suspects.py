@@ -1,12 +1,11 @@
-"""Labels that are probably wrong, by one rule.
+"""Labels that are probably wrong, where no row is trusted (apps/_wrong_labels.py has the rule where some are).
 
-Each training sample has up to three ranks, from 0 (least suspect) to 1: by the lowest point of its score's path, by its
-average loss, and by its average margin over training, in probabilities. Where a method learns scores, suspicion is the
-middle one of the three, so that one measure gone astray (a reversed look-ahead, an objective that asks for hard
-samples) does not decide. Where it learns none, two ranks have no middle, and the margin decides: it is bounded, while a
-loss is ruled by the few visits that went worst. Ties go to the higher mean of the ranks, then to the lower row. A
-sample is suspected where its average margin is below 0: over the whole of training the model preferred another label.
-Where classes overlap, such samples are hard cases as well as wrong labels.
+Labels are ranked by the average margin over training, in probabilities: each visit is judged before the step that
+learns from it, so early visits are opinions of a model that has not seen the label, and no visit of a sure network
+outweighs the others. Ties go to the higher average loss, then to the lower row. A score's rank takes no part: on MNIST
+it adds nothing, and on tables it is mostly the weight of a cell. A sample is suspected where its average margin is
+below 0: over the whole of training the model preferred another label. Where classes overlap, such samples are hard
+cases as well as wrong labels, and nothing here tells them apart.
 """
 
 from __future__ import annotations
@@ -17,15 +16,9 @@ from typing import TYPE_CHECKING, Any
 from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
-    Numbers = np.ndarray[Any, np.dtype[np.float64]]
-
-RULE = (
-    "the middle of three ranks: by the lowest point of the score's path, by the average loss and by the average "
-    "probability margin over training; without scores, by that margin"
-)
+RULE = "the average probability margin over training, as no trusted rows tell wrong labels from hard ones"
 MARGINS = ("mean_probability_margin", "mean_margin")  # the first that the weights hold
 
 
@@ -51,34 +44,27 @@ class Detection:
         }
 
 
-def suspicion(weights: pd.DataFrame, lowest_scores: Numbers | None = None) -> pd.DataFrame:
-    """rank (1: the most suspect), suspicion (0 to 1) and suspected, one row per row of weights.parquet.
-
-    lowest_scores: each sample's lowest score at the end of any epoch; None: its last score, where the run has any.
-    """
+def suspicion(weights: pd.DataFrame) -> pd.DataFrame:
+    """rank (1: the most suspect), suspicion (0 to 1) and suspected, one row per row of weights.parquet."""
     import numpy as np
     import pandas as pd
 
-    scores = weights.get("score") if lowest_scores is None else pd.Series(lowest_scores, index=weights.index)
-    margin = next((weights[name] for name in MARGINS if name in weights and weights[name].notna().any()), None)
-    measures = pd.DataFrame(
-        {
-            "score": None if scores is None or scores.nunique() < 2 else -scores,  # all alike: they rank nobody
-            "loss": weights.get("ema_loss"),
-            "margin": None if margin is None else -margin,
-        },
-        index=weights.index,
-        dtype="float64",
-    ).dropna(axis="columns", how="all")
-    if measures.empty:
-        raise BadInput("these weights hold no loss, margin or score to rank labels by; train with this version.")
-    ranks = (measures.rank(na_option="top") - 0.5) / len(weights)
-    middle = ranks.median(axis=1) if "score" in ranks else ranks.iloc[:, -1]
-    order = np.lexsort((np.arange(len(weights)), -ranks.mean(axis=1), -middle))
+    margin, loss = margin_of(weights), weights.get("ema_loss")
+    measures = [-margin] if margin is not None else []
+    measures += [loss] if loss is not None and loss.notna().any() else []
+    if not measures:
+        raise BadInput("these weights hold no loss or margin to rank labels by; train with this version.")
+    ranks = [(measure.rank(na_option="top") - 0.5).to_numpy() / len(weights) for measure in measures]
+    order = np.lexsort((np.arange(len(weights)), *(-rank for rank in reversed(ranks))))
     place = np.empty(len(weights), dtype=np.int64)
     place[order] = np.arange(1, len(weights) + 1)
     suspected = False if margin is None else margin < 0
-    return pd.DataFrame({"rank": place, "suspicion": middle, "suspected": suspected}, index=weights.index)
+    return pd.DataFrame({"rank": place, "suspicion": ranks[0], "suspected": suspected}, index=weights.index)
+
+
+def margin_of(weights: pd.DataFrame) -> pd.Series[float] | None:
+    """Average margin over training, in probabilities where the run has it."""
+    return next((weights[name] for name in MARGINS if name in weights and weights[name].notna().any()), None)
 
 
 def detection(weights: pd.DataFrame, ranked: pd.DataFrame) -> Detection | None:

@@ -163,6 +163,8 @@ def _moved(trained: Trained) -> list[Finding]:
 
 
 def _suspects(trained: Trained) -> list[Finding]:
+    if trained.wrong_counts:
+        return [_wrong(trained), *_found(trained)]
     suspected = trained.suspects["suspected"].to_numpy()
     count, total = int(suspected.sum()), len(suspected)
     if not count:
@@ -175,16 +177,45 @@ def _suspects(trained: Trained) -> list[Finding]:
         f"model preferred another label. {most:,} of them are labelled {short(top)}."
     )
     numbers = {"n": count, "share": share, "most": most}
-    found = [Finding("wrong labels", "look" if share >= 0.005 else "note", sentence, numbers)]
-    if (truth := trained.detection) is not None:
-        at = truth.precision[truth.wrong]
+    return [Finding("wrong labels", "look" if share >= 0.005 else "note", sentence, numbers), *_found(trained)]
+
+
+def _wrong(trained: Trained) -> Finding:
+    """How many labels are wrong beside trusted exemplars, where most of them are, and how many are only hard."""
+    whole, *parts = trained.wrong_counts
+    suspected, hard = (int(trained.suspects[name].sum()) for name in ("suspected", "hard"))
+    numbers = {key: whole[key] for key in ("n", "wrong", "low", "high")} | {"look_wrong": suspected, "hard": hard}
+    told = f"{hard:,} more are hard: their inputs speak for another label, and the given one still stands"
+    if whole["low"] <= 0:
         sentence = (
-            f"{truth.wrong:,} labels are known to be wrong. The ranking finds them with an AUC of {truth.auc:.4f}; of "
-            f"the {truth.wrong:,} most suspect labels {percent(at)} are."
+            f"Nothing shows that labels are wrong: of {whole['n']:,} an estimated {whole['wrong']:,.0f}, and the "
+            f"interval reaches from 0 to {whole['high']:,.0f}. {told}."
         )
-        numbers = {"wrong": truth.wrong, "auc": truth.auc, "precision": at}
-        found.append(Finding("wrong labels found", "note", sentence, numbers))
-    return found
+        return Finding("wrong labels", "note", sentence, numbers)
+    sentence = (
+        f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong (95 % interval {whole['low']:,.0f} to "
+        f"{whole['high']:,.0f}), judged beside trusted exemplars; {suspected:,} look wrong one by one. {told}."
+    )
+    for by in ("label", "group"):
+        found = [part for part in parts if part["by"] == by and part["n"]]
+        if len(found) > 1:
+            most = max(found, key=lambda part: part["wrong"] / part["n"])
+            share = f"{percent(most['wrong'] / most['n'])} of {most['n']:,}"
+            sentence += f" By {by} the most are in {short(str(most['name']))}: {share}."
+    return Finding("wrong labels", "look" if whole["low"] >= 0.005 * whole["n"] else "note", sentence, numbers)
+
+
+def _found(trained: Trained) -> list[Finding]:
+    """How well the ranking finds labels that are known to be wrong."""
+    truth = trained.detection
+    if truth is None:
+        return []
+    at = truth.precision[truth.wrong]
+    sentence = (
+        f"{truth.wrong:,} labels are known to be wrong. The ranking finds them with an AUC of {truth.auc:.4f}; of "
+        f"the {truth.wrong:,} most suspect labels {percent(at)} are."
+    )
+    return [Finding("wrong labels found", "note", sentence, {"wrong": truth.wrong, "auc": truth.auc, "precision": at})]
 
 
 def _memorised(trained: Trained) -> list[Finding]:

@@ -1,9 +1,10 @@
-"""Choose training rows and exemplars by what other runs found.
+"""Choose training rows and exemplars, and mend labels, by what other runs found.
 
     rows = {"train": {"drop": 0.1, "lowest": "ema_weighted_loss", "runs": [a Spec]}}
     rows = {"train": {"drop": 0.1, "random": 3}}                             a seed
     rows = {"train": {"drop": 0.1, "random": 3, "like": {...}}}              as many of each class as that rule drops
     rows = {"train": {"file": "kept.txt", "sha256": "..."}}                  source rows that stay, one on each line
+    rows = {"labels": {"file": "relabelled.csv", "sha256": "..."}}           source rows and their mended labels
     rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
 The runs and files named lie beside the run that asks; several runs are averaged. Ties are broken by EMA loss, then by
@@ -40,6 +41,7 @@ MEASURES = (
 _KEYS = {
     "train": ("drop", "lowest", "runs", "within", "ties", "random", "like", "file", "sha256"),
     "exemplar": ("size", "lowest", "runs", "balanced", "ties"),
+    "labels": ("file", "sha256"),
 }
 
 
@@ -59,9 +61,11 @@ def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
     """Restrict the dataset to the training rows, and give it the exemplars, that the Spec asks for."""
     strange = sorted(set(spec.rows) - set(_KEYS))
     if strange:
-        raise BadInput(f"rows has no part {strange[0]!r}; it chooses train, exemplar or both.")
+        raise BadInput(f"rows has no part {strange[0]!r}; it chooses train or exemplar, and mends labels.")
     for part, rule in spec.rows.items():
         _check(part, rule)
+    if "labels" in spec.rows:
+        dataset = _relabelled(dataset, spec.rows["labels"], beside)
     new, train, rows = dataset, dataset.train, dataset.rows["train"]
     if "exemplar" in spec.rows:
         index = _exemplars(dataset, spec.rows["exemplar"], beside)
@@ -97,12 +101,37 @@ def _check(part: str, rule: Mapping[str, Any]) -> None:
         raise BadInput(f'rows.{part}.ties says who goes first of equals by "lowest"; {words}.')
     if "file" in rule:
         if set(rule) != {"file", "sha256"}:
-            raise BadInput("rows.train.file names the rows that stay; give it with its sha256 and nothing else.")
+            raise BadInput(f"rows.{part}.file names the rows; give it with its sha256 and nothing else.")
         return
     if part == "train" and not 0 < float(rule.get("drop", 0)) < 1:
         raise BadInput("rows.train.drop is the share of rows to leave out; give a number between 0 and 1.")
     if part == "train" and ("lowest" in rule) == ("random" in rule):
         raise BadInput("rows.train drops the lowest by a measure, or at random; give one of 'lowest' and 'random'.")
+
+
+def _relabelled(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Dataset:
+    """Put the labels of a file, with the columns row and label, in the place of those that were given."""
+    import io
+
+    import pandas as pd
+
+    path = Path(rule["file"]) if beside is None else beside / rule["file"]
+    table = pd.read_csv(io.BytesIO(read_planned(path, rule["sha256"], "holds mended labels")), dtype={"label": str})
+    if not {"row", "label"} <= set(table.columns):
+        raise BadInput(f"{path} has no columns row and label; write it with `fairweight suspects RUN` again.")
+    named = dict(zip(table["row"].tolist(), table["label"].tolist(), strict=True))
+    code = {name: k for k, name in enumerate(dataset.label_names)}
+    labels, changed = dataset.train.labels.clone(), 0
+    for place, row in enumerate(dataset.rows["train"].tolist()):
+        name = named.get(row)
+        if name is None:
+            continue
+        if name not in code:
+            raise BadInput(f"{path} names the label {name!r}, which the data does not have; write the file again.")
+        changed += int(labels[place]) != code[name]
+        labels[place] = code[name]
+    note = f"Train: {changed:,} of {len(labels):,} labels were mended by {path.name}."
+    return replace(dataset, train=replace(dataset.train, labels=labels), notes=(*dataset.notes, note))
 
 
 def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:

@@ -35,6 +35,7 @@ from fairweight.training.predict import logits
 from fairweight.types import Batch, RunRecord, Samples
 
 _AT_ONCE = 8_192  # samples whose logits are held together
+TRAIN_LOGITS = 5_000_000  # numbers at most that are kept of the final model's logits on train
 SMALL = 500_000  # parameters of a network that one thread serves best
 
 
@@ -120,9 +121,12 @@ def _run(
     metrics = {**table.to_dict(), "run": record.to_dict()}
     if reweighter.scores is not None:
         metrics["scores"] = score_numbers(reweighter.scores, dataset)
+    train = placed(dataset.train, device)
+    if len(train) * len(dataset.label_names) <= TRAIN_LOGITS:
+        found["train"] = (train, logits(model, train))  # what wrong labels are found by
     folder.write_model(model)
     folder.write_logits(found)
-    at_end = final_predictions(model, placed(dataset.train, device))
+    at_end = final_predictions(model, train)
     if spec.network.get("name") == TREES:  # no history: the loss of the trained trees stands in
         at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()
     folder.write_weights(dataset, reweighter, dynamics, at_end)

@@ -1,0 +1,253 @@
+"""Train again on a run's data with wrong labels dropped, mended or weighted down, and say what that does to the gap."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairweight.apps._drop_rules import random_like
+from fairweight.apps.audit import finished
+from fairweight.apps.suspects import Suspects, stays, suspects_of
+from fairweight.errors import BadInput, RunsFailed, option
+from fairweight.runs._job import Watcher
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.pool import run_all
+from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import Mean, numbers_of, paired
+from fairweight.training.state import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUMMARY, KEPT, LABELS, WEIGHTS = "clean.json", "kept.txt", "relabelled.csv", "weights.parquet"
+NUMBERS = {"accuracy": "accuracy ↑", "tprd": "TPRD ↓", "max_fnr": "maxFNR ↓"}
+PLAIN = "uniform"
+ARMS = {
+    "as-given": "labels as given",
+    "relabelled": "relabelled",
+    "weighted": "weighted by the posterior",
+    "dropped": "suspects dropped",
+    "random-drop": "random drop, same cells",
+}
+MENDED = ("relabelled", "weighted", "dropped")  # as they are preferred: the first that does no harm
+SURE = 0.05  # p-value below which a difference over seeds counts
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """Trainings on each set over seeds, plain and by the run's method."""
+
+    out: Path
+    suspected: int
+    dropped: int
+    relabelled: int
+    cells: Sequence[Mapping[str, Any]]  # label, group, before, after: what dropping leaves of each cell
+    seeds: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]  # method: arm: seed: numbers in %
+
+    def difference(self, method: str, arm: str, number: str) -> dict[str, float | int | None]:
+        """Mean difference from the labels as given, over seeds, with the p-value of a paired t-test."""
+        return paired(*({s: v[number] for s, v in self.seeds[method][name].items()} for name in (arm, "as-given")))
+
+    def moved(self, method: str, arm: str, number: str) -> int:
+        """1: higher than with the labels as given, -1: lower; 0: no more than chance over seeds explains."""
+        found = self.difference(method, arm, number)
+        p, mean = found["p"], found["mean"]
+        return 0 if p is None or mean is None or p >= SURE else (1 if mean > 0 else -1)
+
+    def harms(self, method: str, arm: str) -> bool:
+        """True if the gap is wider or the accuracy lower than with the labels as given, beyond chance."""
+        return self.moved(method, arm, "tprd") > 0 or self.moved(method, arm, "accuracy") < 0
+
+    def advice(self) -> str:
+        """Which way to clean does no harm, in one sentence."""
+        if not self.suspected:
+            return "No label looks wrong: leave them as they are."
+        fine = [arm for arm in MENDED if not any(self._harms_known(method, arm) for method in self.seeds)]
+        wider = [m for m in self.seeds if "dropped" in self.seeds[m] and self.moved(m, "dropped", "tprd") > 0]
+        said = f"Dropping suspects widens the gap ({', '.join(wider)}). " if wider else ""
+        if not fine:
+            return f"{said}Every way of cleaning costs accuracy or widens the gap: leave the labels as they are."
+        helps = [arm for arm in fine if any(self._helps(method, arm) for method in self.seeds)]
+        best = (helps or fine)[0]
+        how = "helps" if helps else "does no harm, and no good that shows"
+        return f"{said}Of the ways to clean, prefer '{ARMS[best]}': it {how} on these test rows."
+
+    def _harms_known(self, method: str, arm: str) -> bool:
+        return arm in self.seeds[method] and self.harms(method, arm)
+
+    def _helps(self, method: str, arm: str) -> bool:
+        return arm in self.seeds[method] and (
+            self.moved(method, arm, "tprd") < 0 or self.moved(method, arm, "accuracy") > 0
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "suspected": self.suspected,
+            "dropped": self.dropped,
+            "relabelled": self.relabelled,
+            "cells": [dict(cell) for cell in self.cells],
+            "methods": {
+                method: {
+                    arm: {
+                        "seeds": {seed: dict(numbers) for seed, numbers in found.items()},
+                        "means": {n: Mean.of([v[n] for v in found.values()]).to_dict() for n in NUMBERS},
+                        "from_as_given": {n: self.difference(method, arm, n) for n in NUMBERS},
+                        "harms": arm != "as-given" and self.harms(method, arm),
+                    }
+                    for arm, found in arms.items()
+                }
+                for method, arms in self.seeds.items()
+            },
+            "advice": self.advice(),
+            "folder": str(self.out),
+        }
+
+    def text(self) -> str:
+        """The table of all sets and the verdict, for a terminal."""
+        count = len(next(iter(next(iter(self.seeds.values())).values())))
+        lines = [f"{self.suspected:,} labels look wrong; {self.dropped:,} of them are dropped and {self.relabelled:,} "
+                 "relabelled. At least half of every cell stays."]  # fmt: skip
+        for cell in self.cells:
+            if cell["after"] < cell["before"]:
+                lines.append(f"  {cell['label']}, {cell['group']}: {cell['after']:,} of {cell['before']:,} rows stay")
+        for method, arms in self.seeds.items():
+            title = f"{method}, in %, {count} seeds, mean ± standard error"
+            lines += ["", f"{title:52s}" + "".join(f"{head:>16s}" for head in NUMBERS.values())]
+            for arm, found in arms.items():
+                means = "".join(f"{Mean.of([v[n] for v in found.values()]).text():>16s}" for n in NUMBERS)
+                lines.append(f"{ARMS[arm]:52s}{means}{self._verdict(method, arm)}")
+        note = " One seed tells nothing of chance: raise the seeds." if count < 2 else ""
+        return "\n".join([*lines, "", f"{self.advice()}{note}", f"Files and runs: {self.out}"])
+
+    def _verdict(self, method: str, arm: str) -> str:
+        if arm == "as-given":
+            return ""
+        words = {
+            "tprd": {1: "widens the gap", -1: "narrows the gap"},
+            "accuracy": {1: "raises accuracy", -1: "costs accuracy"},
+        }
+        said = [words[n][self.moved(method, arm, n)] for n in words if self.moved(method, arm, n)]
+        return "  " + (", ".join(said) if said else "no more than chance explains")
+
+
+def clean(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    trust: bool | None = None,
+    seeds: int = 5,
+    first_seed: int = 0,
+    jobs: int | None = None,
+    device: str = "cpu",
+    data_dir: str | Path | None = None,
+    watching: Callable[[dict[str, str]], Watcher] | None = None,
+) -> Cleaned:
+    """Train plainly, and by the run's own method, on each way of cleaning its labels, and compare over seeds.
+
+    Splits, rows and settings stay the run's. A label that looks wrong is dropped, mended or weighted by the chance
+    that it is right; at least half of every cell stays.
+    """
+    folder = finished(run)
+    found = suspects_of(run, trust=trust)
+    if not found.chances:
+        raise BadInput(
+            f"labels are mended beside trusted rows, and the run in {folder.path} has none: give exemplars whose "
+            f"labels were checked with {option('exemplar.source')}, or say that they were with {option('trust')}."
+        )
+    where = folder.path / "clean" if out is None else Path(out)
+    RunFolder(where).make()
+    ranked = found.ranked
+    kept = stays(ranked)
+    first = folder.read_spec()
+    base = first.with_(search={}, weights={}, data_seed=first.seed if first.data_seed is None else first.data_seed)
+    methods = {PLAIN: base.with_(method=PLAIN, method_options={})}
+    if first.method not in (PLAIN, "given") and not first.search:
+        methods[first.method] = base
+    rules = _written(where, found, kept)
+    specs: dict[str, dict[str, list[Spec]]] = {}
+    for method, spec in methods.items():
+        specs[method] = {arm: [] for arm in ARMS if arm != "weighted" or method == PLAIN}
+        for seed in range(first_seed, first_seed + seeds):
+            like = random_like(ranked, kept, seed, within="cell")
+            drawn = _list(where / f"random_seed{seed}.txt", ranked.loc[like, "row"].tolist())
+            each: dict[str, dict[str, Any]] = {
+                "as-given": {},
+                "relabelled": {"rows": {**base.rows, "labels": rules["labels"]}},
+                "weighted": {"method": "given", "weights": rules["weights"]},
+                "dropped": {"rows": {**base.rows, "train": rules["kept"]}},
+                "random-drop": {"rows": {**base.rows, "train": drawn}},
+            }
+            for arm in specs[method]:
+                specs[method][arm].append(spec.with_(seed=seed, **each[arm]))
+    flat = [s for arms in specs.values() for every in arms.values() for s in every]
+    names = {
+        s.fingerprint: f"{method}, {ARMS[arm]}, seed {s.seed}"
+        for method, arms in specs.items()
+        for arm, every in arms.items()
+        for s in every
+    }
+    outcomes = run_all(
+        flat, where, jobs=jobs, device=device, data_dir=data_dir,
+        watcher=None if watching is None else watching(names),
+    )  # fmt: skip
+    failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
+    if failed is not None:
+        raise RunsFailed(f"the run {failed.folder} failed: {failed.error}")
+    numbers = {
+        method: {
+            arm: {str(s.seed): _numbers(RunFolder(outcomes[s.fingerprint].folder)) for s in every}
+            for arm, every in arms.items()
+        }
+        for method, arms in specs.items()
+    }
+    relabelled = int(ranked["suggested"].notna().sum())
+    result = Cleaned(where, found.suspected, int((~kept).sum()), relabelled, _cells(ranked, kept), numbers)
+    RunFolder(where).write(SUMMARY, result.to_dict())
+    return result
+
+
+def _numbers(folder: RunFolder) -> dict[str, float]:
+    found = numbers_of(folder)
+    return {name: found.get(name, float("nan")) for name in NUMBERS}
+
+
+def _cells(ranked: pd.DataFrame, kept: Any) -> list[dict[str, Any]]:
+    names = ranked["group"].astype(str) if "group" in ranked else "all"
+    table = ranked[["given"]].assign(group=names, before=1, after=kept).astype({"given": str})
+    counted = table.groupby(["given", "group"], as_index=False).sum().rename(columns={"given": "label"})
+    return [
+        {"label": str(a), "group": str(b), "before": int(c), "after": int(d)}
+        for a, b, c, d in counted.itertuples(index=False)
+    ]
+
+
+def _written(where: Path, found: Suspects, kept: Any) -> dict[str, dict[str, str]]:
+    """Write the cleaned sets; what a Spec says of each."""
+    import numpy as np
+
+    ranked = found.ranked
+    labels = found.relabelled()[["row", "label"]].to_csv(index=False).encode()
+    write_atomically(where / LABELS, labels)
+    weights, content = ranked[["row"]].assign(label=ranked["given"].astype(str)), io.BytesIO()
+    weights.assign(weight=np.maximum(1.0 - ranked["posterior"].to_numpy(), 1e-6)).to_parquet(content, index=False)
+    write_atomically(where / WEIGHTS, content.getvalue())
+    return {
+        "labels": _named(where / LABELS, labels),
+        "weights": _named(where / WEIGHTS, content.getvalue()),
+        "kept": _list(where / KEPT, ranked.loc[kept, "row"].tolist()),
+    }
+
+
+def _list(path: Path, rows: Sequence[int]) -> dict[str, str]:
+    content = "".join(f"{row}\n" for row in sorted(rows)).encode()
+    write_atomically(path, content)
+    return _named(path, content)
+
+
+def _named(path: Path, content: bytes) -> dict[str, str]:
+    return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}

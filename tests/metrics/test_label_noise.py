@@ -1,0 +1,154 @@
+"""Planted flips on toy data whose answer is known on paper."""
+
+import time
+
+import numpy as np
+import pytest
+
+from fairweight.errors import BadInput
+from fairweight.metrics.label_noise import anchor_of, calibrate, flip_rates, label_noise
+
+APART = 3.0  # logits of two normal classes whose means lie this far apart: z has slope APART
+
+
+def drawn(n, share, seed, groups=1, apart=APART):
+    """Two classes of one normal feature, the exact log-odds as logits, and groups at random."""
+    random = np.random.default_rng(seed)
+    labels = (random.random(n) < share).astype(int)
+    x = random.normal(size=n) + apart * (labels - 0.5)
+    log_odds = apart * x  # log p(x | 1) / p(x | 0), for unit variance and means at ± apart / 2
+    return np.stack([-log_odds / 2, log_odds / 2], axis=1), labels, random.integers(0, groups, n)
+
+
+def flipped(labels, groups, rates, seed):
+    """rates[group][label]: how often that true label is written down as the other."""
+    random = np.random.default_rng(seed)
+    chance = np.array(rates)[groups, labels]
+    return np.where(random.random(len(labels)) < chance, 1 - labels, labels)
+
+
+RATES = [[0.0, 0.0], [0.1, 0.3]]
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_planted_flip_rates_are_recovered_by_label_and_group(even):
+    logits, true, groups = drawn(20_000, 0.3, 0, groups=2)
+    given = flipped(true, groups, RATES, 1)
+    trusted, ty, tg = drawn(1_000, 0.5 if even else 0.3, 2, groups=2)
+    noise = label_noise(logits, given, trusted, ty, groups=groups, trusted_groups=tg)
+    for group in (0, 1):
+        for label in (0, 1):
+            assert noise.rates[group, label, 1 - label] == pytest.approx(RATES[group][label], abs=0.05)
+    wrong = given != true
+    assert noise.count().low <= wrong.sum() <= noise.count().high
+    assert noise.count(group=1).value == pytest.approx(wrong.sum(), rel=0.2)
+    assert noise.count(group=0).low == 0.0
+
+
+def test_logits_that_learned_the_flips_are_calibrated_back():
+    """A model that was trained on flipped labels speaks too rarely of the label that lost; trusted rows undo that."""
+    logits, true, groups = drawn(10_000, 0.3, 0)
+    trusted, ty, _ = drawn(600, 0.5, 2)
+    given = flipped(true, groups, [[0.0, 0.3]], 1)
+    honest = label_noise(logits, given, trusted, ty).rates
+    shifted = np.array([0.8, 0.0])
+    assert label_noise(0.5 * logits + shifted, given, 0.5 * trusted + shifted, ty).rates == pytest.approx(
+        honest, abs=0.03
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("apart", [1.5, 3.0])
+def test_on_clean_labels_the_interval_of_the_count_reaches_zero(seed, apart):
+    logits, true, groups = drawn(4_000, 0.25, 10 * seed, groups=2, apart=apart)
+    trusted, ty, tg = drawn(300, 0.25, 10 * seed + 1, groups=2, apart=apart)
+    noise = label_noise(logits, true, trusted, ty, groups=groups, trusted_groups=tg)
+    assert noise.count().low == 0.0
+    assert noise.looks_wrong.mean() < 0.02
+
+
+def test_the_posterior_is_a_chance_and_the_suggestion_the_true_label():
+    logits, true, groups = drawn(20_000, 0.5, 0, apart=4.0)
+    given = flipped(true, groups, [[0.2, 0.2]], 1)
+    trusted, ty, _ = drawn(2_000, 0.5, 2, apart=4.0)
+    noise = label_noise(logits, given, trusted, ty, draws=5)
+    wrong = given != true
+    for low, high in ((0.1, 0.5), (0.5, 0.9), (0.9, 1.0)):
+        inside = (noise.wrong > low) & (noise.wrong <= high)
+        assert wrong[inside].mean() == pytest.approx(noise.wrong[inside].mean(), abs=0.06)
+    assert (noise.suggested[noise.looks_wrong] == true[noise.looks_wrong]).mean() > 0.9
+
+
+def test_hard_labels_are_told_from_wrong_ones():
+    """Classes that overlap and no flips: many inputs speak for the other label, and none of their labels is wrong."""
+    logits, true, _ = drawn(5_000, 0.5, 0, apart=1.0)
+    trusted, ty, _ = drawn(1_000, 0.5, 1, apart=1.0)
+    noise = label_noise(logits, true, trusted, ty, draws=5)
+    assert noise.is_hard.mean() > 0.2
+    assert noise.looks_wrong.mean() < 0.02
+    assert not (noise.is_hard & noise.looks_wrong).any()
+
+
+def test_em_equals_bayes_where_rates_and_shares_are_given():
+    evidence = np.log(np.array([[0.9, 0.1], [0.2, 0.8]]))
+    labels, groups = np.array([1, 0]), np.zeros(2, dtype=int)
+    anchor = anchor_of(np.array([[50.0, 50.0]]), np.array([[30.0, 10.0]]))
+    found = flip_rates(evidence, labels, groups, anchor, rounds=1)
+    for row, (own, given) in enumerate(zip(np.exp(evidence), labels, strict=True)):
+        joint = own * anchor.shares[0] * np.where(np.arange(2) == given, 0.9, 0.1)
+        assert found.posterior[row] == pytest.approx(joint / joint.sum())
+
+
+def test_many_labels_flip_to_any_other():
+    random = np.random.default_rng(0)
+    k, n = 5, 6_000
+    true = random.integers(0, k, n)
+    logits = 4.0 * np.eye(k)[true] + random.normal(size=(n, k))
+    given = np.where(random.random(n) < 0.2, (true + random.integers(1, k, n)) % k, true)
+    trusted = random.integers(0, k, 300)
+    noise = label_noise(logits, given, 4.0 * np.eye(k)[trusted] + random.normal(size=(300, k)), trusted)
+    assert noise.count().value == pytest.approx((given != true).sum(), rel=0.1)
+    assert (noise.suggested == true).mean() > 0.98
+
+
+def test_few_trusted_rows_leave_logits_almost_as_they_are():
+    found = calibrate(np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([0, 1]), np.zeros(2, dtype=int), 1)
+    assert found.scale == pytest.approx(1.0, abs=0.3)
+    assert np.abs(found.bias).max() < 0.3
+
+
+def test_one_logit_is_that_of_the_positive_label():
+    logits, true, _ = drawn(500, 0.5, 0)
+    one = (logits[:, 1] - logits[:, 0])[:, None]
+    both = label_noise(np.concatenate([0 * one, one], axis=1), true, logits[:100], true[:100], draws=0)
+    assert label_noise(one, true, logits[:100], true[:100], draws=0).wrong == pytest.approx(both.wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"labels": [0, 1, 5]}, "labels are numbers from 0 to 1"),
+        ({"labels": [0, 1]}, "one row for each"),
+        ({"logits": [[0, np.inf]] * 3}, "no finite numbers"),
+        ({"trusted_logits": [[0, 1]], "trusted_labels": [1]}, "1 trusted rows for 2 labels"),
+    ],
+)
+def test_what_cannot_be_estimated_is_refused(change, says):
+    given = {
+        "logits": [[0, 1]] * 3,
+        "labels": [0, 1, 1],
+        "trusted_logits": [[0, 1], [1, 0]],
+        "trusted_labels": [1, 0],
+    } | change
+    with pytest.raises(BadInput, match=says):
+        label_noise(**given)
+
+
+@pytest.mark.slow
+def test_fifty_thousand_rows_take_less_than_two_seconds():
+    logits, true, groups = drawn(50_000, 0.3, 0, groups=2)
+    given = flipped(true, groups, RATES, 1)
+    trusted, ty, tg = drawn(600, 0.5, 2, groups=2)
+    started = time.process_time()
+    label_noise(logits, given, trusted, ty, groups=groups, trusted_groups=tg)
+    assert time.process_time() - started < 2.0
