@@ -354,7 +354,6 @@ def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
         )
 
 
-
 def even_weights(losses: Tensor) -> Tensor:
     """1 / B for each."""  # [B]
     return torch.full_like(losses, 1.0 / len(losses), requires_grad=False)
