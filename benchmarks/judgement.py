@@ -53,7 +53,7 @@ def done(path: Path) -> bool:
 def measure(found: Task, method: str) -> dict[str, Any]:
     """Run one method and measure it on test."""
     about = peers.METHODS[method]
-    started = time.monotonic()
+    started, before = time.monotonic(), os.times()
     run: dict[str, Any] = {
         "set": found.name, "seed": found.seed, "method": method, "test_rows": found.test_rows,
         "n_fit": len(found.fit_labels), "commit": commit(), "versions": peers.versions(),
@@ -66,6 +66,9 @@ def measure(found: Task, method: str) -> dict[str, Any]:
             return {**run, "failed": f"{type(error).__name__}: {error}"[:300]}
         verdict = peers.verdict_of(Path(folder)) if method in peers.OURS else {}
     run["seconds"] = round(time.monotonic() - started, 2)
+    run["cpu_seconds"] = round(
+        sum(os.times()[:4]) - sum(before[:4]), 2
+    )  # children too: what a busy machine leaves true
     numbers = numbers_of(counts_of(found.test_labels, said, found.test_groups), found.seed)
     return {**run, **numbers, **({"verdict": verdict} if verdict else {})}
 

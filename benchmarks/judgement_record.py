@@ -48,6 +48,7 @@ def record_of(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "budget": BUDGET,
         "bound_of_peers": peers.BOUND,
         "noise": "95 % interval of the paired t-test over seeds; gaps of a seed: bootstrap over test rows",
+        "seconds": "wall time, on a machine that others used at the same time; cpu_seconds, where there, are its own",
         "failed": sorted({f"{r['set']}, {r['method']}: {r['failed']}" for r in every if "failed" in r}),
         "missing": missing(sets),
         "sets": sets,
@@ -87,7 +88,7 @@ def _set(name: str, runs: list[Mapping[str, Any]]) -> dict[str, Any]:
         means = {key: _mean([r[key] for r in mine]) for key in NUMBERS}
         gaps = {c: _mean([r["gaps"][c]["value"] for r in mine if r["gaps"][c]["value"] is not None]) for c in CRITERIA}
         about = peers.METHODS[method]
-        kept = ("counts", "seconds", "test_rows", "n_fit", "rows", "commit", "date", "verdict")
+        kept = ("counts", "seconds", "cpu_seconds", "test_rows", "n_fit", "rows", "commit", "date", "verdict")
         rows[method] = {
             "title": about.title,
             "plain": about.plain,

@@ -61,7 +61,7 @@ def task(name: str, seed: int, data: Path, rows: int = ROWS) -> Task:
     # A part's inputs, labels and groups are tensors in one order: peers learn from all three parts.
     x, y, a = (np.concatenate([getattr(part, key).numpy() for part in parts]) for key in ("inputs", "labels", "groups"))
     test = dataset.test
-    return Task(name, seed, frame, x, y, a, test.inputs.numpy(), test.labels.numpy(), test.groups.numpy())  # type: ignore[union-attr]
+    return Task(name, seed, frame, x, y, a, test.inputs.numpy(), test.labels.numpy(), test.groups.numpy())
 
 
 def loaded(frame: pd.DataFrame, seed: int, **options: Any) -> Dataset:

@@ -95,7 +95,7 @@ def trained(dataset: Dataset, spec: Spec, train: Batch, make: Make) -> tuple[dic
         validation=dataset.validation, options=options,
     )  # fmt: skip
     test = dataset.test
-    counts = counts_of(*(t.numpy() for t in (test.labels, predict(model, test), test.groups)))  # type: ignore[union-attr]
+    counts = counts_of(*(t.numpy() for t in (test.labels, predict(model, test), test.groups)))
     found = numbers_of(counts)
     gap = found["gaps"]["equal-opportunity"]["value"]
     told = {"accuracy": found["accuracy"], "gap": gap, "positives": found["positives"], "kept_epoch": stop.best_epoch}
