@@ -66,8 +66,8 @@ class Check:
             lines.append(f"  {name:16s} {'does not work' if error is None else f'{error:.1e}'}")
         if any(error is not None and error > CLOSE for error in self.rounding.values()):
             lines.append(
-                f"  More than {CLOSE:.0e} comes of the model's conditioning, not of the mode: compare double backward's "
-                "own rounding here. Scores average over many steps; to lower it, train in a higher precision."
+                f"  More than {CLOSE:.0e} comes of the model's conditioning, not of the mode: compare double "
+                "backward's own rounding here. Scores average over many steps; a higher precision lowers it."
             )
         for name, kept in self.untouched.items():
             lines.append(f"  {name:20s} {'left as it was' if kept else 'CHANGED by the gradient'}")
