@@ -22,10 +22,12 @@ JSON = "application/vnd.pypi.simple.v1+json"
 
 
 def plain(name: str) -> str:
+    """The name as an index spells it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def version_of(file: str) -> str:
+    """The version in a file's name."""
     if file.endswith(".whl"):
         return file.split("-")[1]
     return re.sub(r"\.(tar\.gz|zip)$", "", file).rsplit("-", 1)[-1]
@@ -52,6 +54,7 @@ def hashes(pinned: str) -> list[str]:
 
 
 def main() -> None:
+    """From stdin to stdout."""
     pins = [line.strip().split("+")[0] for line in sys.stdin if "==" in line]
     with ThreadPoolExecutor(8) as several:
         for pinned, found in zip(pins, several.map(hashes, pins), strict=True):
