@@ -11,7 +11,9 @@ STAMP := $(VENV)/.ready
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c "import sys; sys.exit(None if sys.version_info >= (3, 11) else 'fairweight needs Python 3.11 or newer: run make PYTHON=python3.11')"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	# Where the index gives a build of torch for GPUs, its libraries are not in the lock: they are added here.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^torch==[0-9.]*' requirements.lock)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
 
