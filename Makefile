@@ -11,9 +11,7 @@ STAMP := $(VENV)/.ready
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c "import sys; sys.exit(None if sys.version_info >= (3, 11) else 'fairweight needs Python 3.11 or newer: run make PYTHON=python3.11')"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	# Where the index gives a build of torch for GPUs, its libraries are not in the lock: they are added here.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^torch==[0-9.]*' requirements.lock)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
 
@@ -52,14 +50,13 @@ docs: $(STAMP)
 	$(BIN)/python benchmarks/condense.py --page docs/audit.md
 
 lock: $(STAMP)
-	$(BIN)/python -m pip freeze --exclude-editable --exclude fairweight | $(BIN)/python tools/lock.py > requirements.new
-	mv requirements.new requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable --exclude fairweight | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
 
 # Known weaknesses of what the lock names, in an environment of its own; says so where no database can be reached.
 audit-deps:
 	@if $(PYTHON) -c "import urllib.request as u; u.urlopen('https://pypi.org/pypi/pip/json', timeout=20).read()" 2>/dev/null; then \
 	  test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/python -m pip install --quiet pip-audit; }; \
-	  $(VENV)-audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock; \
+	  $(VENV)-audit/bin/pip-audit --no-deps --disable-pip -r requirements.lock; \
 	else \
 	  echo "No advisory database can be reached from here: nothing was audited."; \
 	fi
