@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test quick lint types imports unit browser docs lock clean
+.PHONY: demo test quick lint types imports unit browser docs lock audit-deps clean
 .DEFAULT_GOAL := demo
 
 $(STAMP): requirements.lock pyproject.toml
@@ -51,6 +51,15 @@ docs: $(STAMP)
 
 lock: $(STAMP)
 	$(BIN)/python -m pip freeze --exclude-editable --exclude fairweight | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
+
+# Known weaknesses of what the lock names, in an environment of its own; says so where no database can be reached.
+audit-deps:
+	@if $(PYTHON) -c "import urllib.request as u; u.urlopen('https://pypi.org/pypi/pip/json', timeout=20).read()" 2>/dev/null; then \
+	  test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/python -m pip install --quiet pip-audit; }; \
+	  $(VENV)-audit/bin/pip-audit --no-deps --disable-pip -r requirements.lock; \
+	else \
+	  echo "No advisory database can be reached from here: nothing was audited."; \
+	fi
 
 clean:
 	rm -rf $(VENV) dist build runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -153,6 +153,7 @@ def test_out_may_be_the_folder_one_stands_in_or_a_link(desk, tmp_path):
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     about["spec"]["source"] = str(desk / "people.csv")
     (tmp_path / "run" / "run.json").write_text(json.dumps(about))
+    RunFolder(tmp_path / "run").seal()
     for where, run, out in (
         (tmp_path / "here", "../run", "."),
         (tmp_path, "run", "link"),
@@ -219,6 +220,7 @@ def test_a_damaged_run_is_named_and_one_beside_is_passed_over(desk, tmp_path):
     shutil.copytree(desk / "run", tmp_path / "damaged")
     shutil.copy(desk / "people.csv", tmp_path)
     (tmp_path / "damaged" / "run.json").write_text("{}")
+    RunFolder(tmp_path / "damaged").seal()
     for words in (("refit",), ("audit",), ("predict",)):
         more = ("people.csv",) if words == ("predict",) else ()
         done = fairweight(tmp_path, *words, "damaged", *more)

@@ -111,6 +111,7 @@ def test_a_run_that_was_found_keeps_where_it_was_made(record, out, tmp_path):
         told = json.loads(path.read_text())
         told |= {"device": "a GPU", "commit": "abc", "versions": {**told["versions"], "torch": "9.9"}}
         path.write_text(json.dumps(told))
+        RunFolder(path.parent).seal()
     later = reproduce(planned("mnist", size="quick", seeds=2, rows=["uniform"], epochs=4), tmp_path / "found", jobs=1)
     assert set(later["devices"]) == {"a GPU", *record["devices"]}
     assert set(later["commits"]) == {"abc", *record["commits"]}
@@ -172,6 +173,7 @@ def test_a_control_that_cannot_be_computed_stops_no_other_row(out, record, tmp_p
             about = RunFolder(pool / row.spec_for(0).folder_name)
             about.write("run.json", {**about.read("run.json"), "fingerprint": row.spec_for(0).fingerprint})
             (about.path / "logits.safetensors").unlink()
+            about.seal()
     found = reproduce(what, tmp_path / "pool", jobs=1)
     assert row_of(found, "uniform")["seeds"]["0"]["accuracy"] > 0
     assert "logits.safetensors is not there" in row_of(found, "class-bias")["failed"]["0"]

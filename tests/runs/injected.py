@@ -1,6 +1,6 @@
 """Killed at the n-th call that touches the disk: a shim under open, write, fsync, rename, unlink and mkdir.
 
-    python -m tests.runs.injected WHAT FOLDER
+    python -m tests.runs.injected WHAT EVERY
 
 A process for each call is forked off, kills itself there with half of a write done, and is followed by one that does
 the same work again, undisturbed; what that leaves must be what an undisturbed run leaves. Prints a JSON object.
@@ -212,12 +212,13 @@ def main() -> None:
     what, every = sys.argv[1], int(sys.argv[2])
     work = WORK[what]
     here = Path.cwd()
-    status, calls, modules = forked(work, here / "whole", None)
+    whole_at = Path(tempfile.mkdtemp(dir=here)) / "out"  # as deep as the others: a refit names its weights from there
+    status, calls, modules = forked(work, whole_at, None)
     assert status == 0
     for name in modules:  # once, here, and not in every process
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    whole, failures = left(here / "whole"), []
+    whole, failures = left(whole_at), []
     for fatal in range(0, calls, every):
         out = Path(tempfile.mkdtemp(dir=here)) / "out"
         status, _, _ = forked(work, out, fatal)
