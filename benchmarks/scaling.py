@@ -70,7 +70,7 @@ def seconds(work: Work, ranks: int, links: Links) -> tuple[float, float]:
 def table(work: Work, step: float, links: Links) -> str:
     """One line for each number of ranks."""
     lines = [
-        f"{work.parameters:,.0f} parameters, {work.batch} samples and {work.exemplars} exemplars a rank, one step alone "
+        f"{work.parameters:,.0f} parameters, {work.batch} samples and {work.exemplars} exemplars a rank, a step alone "
         f"{1e3 * step:.0f} ms; links {links}",
         f"{'ranks':>6} {'reduced MB':>11} {'gathered MB':>12} {'plain ms':>9} {'beyond ms':>10} {'efficiency':>11}",
     ]
