@@ -17,7 +17,7 @@ N, E, BATCH, EXEMPLARS, STEPS = 60, 40, 13, 11, 12
 Numbers = dict[str, Tensor]
 Training = Callable[[], Numbers]
 CASES: dict[str, Training] = {}
-FEW = ("forward", "per_layer", "auto_wrapped", "ties", "meta_weight_net", "group_dro")  # for more than two ranks
+FEW = ("forward", "per_layer", "auto_wrapped", "ties", "meta_weight_net", "group_dro")  # for a quick look
 
 
 def case(function: Training) -> Training:
@@ -283,7 +283,7 @@ def resumed() -> Numbers:
     out = Path(os.environ["FOLDER"], "run") if dist.is_initialized() else None
     whole = _fit(3, norm=True)
     if out is None:
-        return {"difference": torch.zeros(())}
+        return {"difference": torch.zeros((), dtype=torch.float64)}
     _fit(2, out, norm=True)
     again = _fit(3, out, norm=True, resume=True)
     assert [found.name for found in out.iterdir() if found.name.startswith("log")] == ["log.jsonl"]

@@ -19,16 +19,25 @@ def alone() -> dict[str, Any]:
     return {name: run() for name, run in CASES.items()}
 
 
-@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        (2, "few"),
+        pytest.param((2, "all"), marks=pytest.mark.slow),
+        pytest.param((3, "few"), marks=pytest.mark.slow),
+    ],
+    ids=lambda found: f"{found[0]} ranks, {found[1]}",
+)
 def together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return ranks(request.param, tmp_path_factory.mktemp("cases"), ["cases"])
+    size, which = request.param
+    return ranks(size, tmp_path_factory.mktemp("cases"), [which])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_one_process(name: str, alone: dict[str, Any], together: list[dict[str, Any]]) -> None:
     if name not in together[0]:
         assert name not in FEW
-        return  # run by two ranks alone, for the time it takes
+        return  # run where all are, for the time it takes
     for found in together:
         assert found[name].keys() == alone[name].keys()
         for key, value in alone[name].items():
@@ -51,6 +60,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return ranks(2, tmp_path_factory.mktemp("refusals"), ["refusals"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_error_of_one_rank_is_raised_on_all(name: str, said: list[dict[str, Any]]) -> None:
     kind, sentence, seconds = said[0][name]
@@ -59,6 +69,7 @@ def test_an_error_of_one_rank_is_raised_on_all(name: str, said: list[dict[str, A
     assert seconds < SECONDS / 3
 
 
+@pytest.mark.slow
 def test_the_error_is_that_of_the_rank(said: list[dict[str, Any]]) -> None:
     expected = {
         "model_fails_in_a_trial": "ArithmeticError",

@@ -18,10 +18,10 @@ def main(kind: str, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=SECONDS))
     rank = dist.get_rank()
-    if kind == "cases":
+    if kind in ("all", "few"):
         from tests.distributed.cases import CASES, FEW
 
-        chosen = FEW if dist.get_world_size() > 2 else CASES
+        chosen = FEW if kind == "few" else CASES
         torch.save({name: CASES[name]() for name in chosen}, folder / f"{rank}.pt")
     elif kind == "refusals":
         from tests.distributed.refusals import REFUSED
