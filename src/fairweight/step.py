@@ -152,10 +152,10 @@ def take_step(
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
-    if _needs_closure(type(optimizer)):  # type: ignore[arg-type]
+    kind: Any = type(optimizer)
+    if _needs_closure(kind):
         raise BadInput(
-            f"{type(optimizer).__name__} evaluates the loss many times a step; choose another optimizer, such as SGD "
-            "or Adam."
+            f"{kind.__name__} evaluates the loss many times a step; choose another optimizer, such as SGD or Adam."
         )
 
 

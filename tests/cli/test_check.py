@@ -67,10 +67,10 @@ def test_a_model_is_checked_timed_and_passes(folder):
     found = json.loads(done.stdout)
     assert found["passed"]
     assert found["errors"]["forward"] < 1e-10
-    assert found["errors"]["per-layer"] < 1e-10
-    assert found["rounding"]["per-layer"] < 1e-3
+    assert found["errors"]["per-layer"] is None  # batch norm
+    assert found["rounding"]["forward"] < 1e-3
     assert found["precision"] == "float32"
-    assert found["mode"] == "per-layer"
+    assert found["mode"] == "double-backward"  # a tiny net
     assert found["ratio"] > 1
     assert all(found["untouched"].values())
 
