@@ -91,7 +91,7 @@ def test_thresholds_by_group_need_the_group_and_close_the_gap(desk):
     words = (
         *TABLE,
         "--candidates",
-        "reweighing",
+        "plain",
         "--groups-at-prediction",
         "--budget",
         "2",
