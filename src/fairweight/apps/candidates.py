@@ -276,13 +276,19 @@ class _Candidates:
         if self.by_label or self.classes != 2 or self.train.groups is None:
             raise BadInput(f"{option('groups_at_prediction')} moves thresholds by group: give groups, and two labels.")
         labels, groups = self.train.labels.numpy(), self.train.groups.numpy()
-        for one in [one for one in self.found if one.name == "plain" and one.learner in self._in_reach()]:
+        plain = [one for one in self.found if one.name == "plain" and one.learner in self._in_reach()]
+        # What spends the whole budget on the rows it was found on spends more on others: half of it is tried as well.
+        wish = self.asked.wish
+        half = replace(wish, budget=wish.allowed / 2) if np.isfinite(wish.allowed) else wish
+        for one, name, aim in [
+            (one, *rest) for one in plain for rest in (("thresholds", wish), ("thresholds-half", half))
+        ]:
             began = time.monotonic()
             chances = one.chances.copy()
             for fold in (*self.folds.used, None):  # for each fold, thresholds that were found without it
                 known = self.folds.judged & (groups >= 0)
                 there = known if fold is None else known & (self.folds.of != fold)
-                up = thresholds(one.chances[there], Rows(labels[there], groups[there], 2), self.asked.wish)
+                up = thresholds(one.chances[there], Rows(labels[there], groups[there], 2), aim)
                 shift = np.stack([np.zeros(len(self.counts)), np.resize(up, len(self.counts))], axis=1)
                 if fold is not None:
                     inside = self.folds.of == fold
@@ -290,7 +296,7 @@ class _Candidates:
                     moved = one.chances[inside] * np.exp(table[groups[inside]])
                     chances[inside] = moved / moved.sum(axis=1, keepdims=True)
             took = time.monotonic() - began
-            self.found.append(replace(one, name="thresholds", chances=chances, seconds=took, shift=shift))
+            self.found.append(replace(one, name=name, chances=chances, seconds=took, shift=shift))
 
     def _in_reach(self) -> list[str]:
         rows = self.folds.judged
