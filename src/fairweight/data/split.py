@@ -67,8 +67,8 @@ def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Nam
         drawn = by_stratum(train.strata(), sizes, stream(seed, "split", name))
         marked["train"], marked[name], origin[name] = train.without(drawn), train.take(drawn), "train"
         notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from train, stratified by cell (seed {seed}).")
-    given = "exemplar" in marked
-    if given:
+    was_given = "exemplar" in marked
+    if was_given:
         _take_exemplar(marked, origin, notes, exemplar)
     else:
         _draw_exemplar(marked, origin, notes, exemplar, seed, names)
@@ -82,7 +82,7 @@ def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Nam
     natural = marked["train"]  # as it was before exemplars left it
     if origin["exemplar"] == "train" and not bool(torch.isin(marked["exemplar"].rows, natural.rows).all()):
         natural = natural.joined(marked["exemplar"])
-    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], natural, given))
+    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], natural, was_given))
     return Parts(marked, origin, tuple(notes))
 
 
