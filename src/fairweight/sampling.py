@@ -111,7 +111,6 @@ class ExemplarSampler:
         natural = torch.tensor(cells.counts, dtype=torch.float32)
         share = natural / natural.sum() * len(cells)  # mean 1 over a batch drawn evenly
         self.shares = share.repeat_interleave(per_cell).to(self.device)  # [E], where no rest is drawn
-        self._even = len(set(cells.counts)) == 1 and not self._rest  # a batch is drawn as the set was
         self._natural, self._cell = share.to(self.device), index.to(self.device)  # [cells], [N]
 
     def __len__(self) -> int:
@@ -171,21 +170,16 @@ class ExemplarSampler:
         return torch.cat([order[ahead], order[rest]])
 
     def batch(self, exemplar: Samples, step: int, part: Tensor | None = None) -> Batch:
-        """The exemplar batch of this step, with its members' natural shares: by the set's cells, and its own if any.
+        """The exemplar batch of this step, with its members' natural shares: its own, or those of the set's cells.
 
         part: of the batch, these places alone are taken, as one of several ranks does.
         """
         rows = self.rows(step)
         own = slice(None) if part is None else part.to(rows.device)
         drawn = exemplar.take(rows[own])
-        standing = self._standing_for(rows)[own]
-        if drawn.shares is None:
-            return replace(drawn, shares=standing)
-        return drawn if self._even else replace(drawn, shares=drawn.shares * standing)
-
-    def _standing_for(self, rows: Tensor) -> Tensor:
-        """How many of the set a member of the batch stands for: one of a large cell stands for more."""  # [E]
-        return self._shares_of(rows) if self._rest else self.shares
+        if drawn.shares is not None:
+            return drawn
+        return replace(drawn, shares=(self._shares_of(rows) if self._rest else self.shares)[own])
 
     def _shares_of(self, rows: Tensor) -> Tensor:
         """What each member of the batch stands for, so that the cells have their natural shares in it."""  # [E]

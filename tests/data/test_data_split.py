@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -11,6 +12,7 @@ from fairweight.data.draw import proportional
 from fairweight.data.parts import Marked, Parts
 from fairweight.data.split import divide
 from fairweight.errors import BadInput, EmptyCell, MissingGroups
+from fairweight.sampling import ExemplarSampler
 from fairweight.types import Cells
 
 
@@ -242,3 +244,18 @@ def test_a_share_of_a_part_that_is_given_is_refused_and_none_is_drawn_without_on
         divide(Parts(given, origin), Split(test=0.3), Exemplar(), 0, names)
     parts = divide(Parts(given, origin), Split(), Exemplar(), 0, names)
     assert torch.equal(parts.marked["test"].rows, torch.arange(10))
+
+
+def test_given_exemplars_of_any_mix_count_by_natural_shares_in_a_batch_drawn_by_cell():
+    """Exemplars at random are mostly of the common label; a batch holds as many of each, and its mean is natural."""
+    random = np.random.default_rng(0)
+    n = 2_000
+    label = np.where(random.random(n) < 0.2, "b", "a")
+    part = random.choice(["train", "exemplar", "test"], n, p=[0.6, 0.2, 0.2])
+    frame = pd.DataFrame({"x": random.normal(size=n), "label": label, "part": part})
+    data = load(frame, label="label", options=Options(split=Split(column="part", validation=0.0)))
+    exemplar = data.exemplar
+    batch = ExemplarSampler(Cells.of(exemplar.labels), 8).batch(exemplar, 0)
+    share = float((batch.shares * (batch.labels == 1)).sum() / batch.shares.sum())
+    inside = part != "test"
+    assert share == pytest.approx((label[inside] == "b").mean(), abs=0.005)

@@ -67,7 +67,8 @@ def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Nam
         drawn = by_stratum(train.strata(), sizes, stream(seed, "split", name))
         marked["train"], marked[name], origin[name] = train.without(drawn), train.take(drawn), "train"
         notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from train, stratified by cell (seed {seed}).")
-    if "exemplar" in marked:
+    was_given = "exemplar" in marked
+    if was_given:
         _take_exemplar(marked, origin, notes, exemplar)
     else:
         _draw_exemplar(marked, origin, notes, exemplar, seed, names)
@@ -81,7 +82,7 @@ def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Nam
     natural = marked["train"]  # as it was before exemplars left it
     if origin["exemplar"] == "train" and not bool(torch.isin(marked["exemplar"].rows, natural.rows).all()):
         natural = natural.joined(marked["exemplar"])
-    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], natural))
+    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], natural, was_given))
     return Parts(marked, origin, tuple(notes))
 
 
@@ -162,8 +163,12 @@ def _gaps(test: Marked, exemplar: Marked, names: Names) -> list[str]:
     return [f"Warning: the exemplar set has no row with {'; '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}."]
 
 
-def _shares(exemplar: Marked, natural: Marked) -> Tensor | None:
-    """Weigh each exemplar such that cells have their natural shares, mean 1; None where those are not known."""
+def _shares(exemplar: Marked, natural: Marked, given: bool) -> Tensor | None:
+    """Weigh each exemplar such that cells have their natural shares, mean 1; None where those are not known.
+
+    Exemplars that we draw are even by cell, as batches of them are. Those that are given may be of any mix, which a
+    batch drawn evenly by cell does away with: there each counts by its cell's natural share.
+    """
     if natural.groups is None or exemplar.groups is None:
         there, here = natural.labels, exemplar.labels
     else:
@@ -176,5 +181,5 @@ def _shares(exemplar: Marked, natural: Marked) -> Tensor | None:
     size = int(max(there.max(), here.max())) + 1
     usual = torch.bincount(there, minlength=size).double()
     drawn = torch.bincount(here, minlength=size).double()
-    weights = (usual / drawn.clamp(min=1))[here]
+    weights = usual[here] if given else (usual / drawn.clamp(min=1))[here]
     return (weights / weights.mean()).float() if float(weights.sum()) > 0 else None
