@@ -39,7 +39,8 @@ def pictures(folder: Path, sizes=((8, 8),), broken: bool = False) -> str:
 
 
 def given(*words: str, label: str = "income", group: str = "sex") -> Made:
-    return (*words, "--label", label, "--group", group, "--method", "forml")
+    method = () if "--method" in words else ("--method", "forml")
+    return (*words, "--label", label, "--group", group, *method)
 
 
 def changed(folder: Path, **columns) -> str:

@@ -54,6 +54,8 @@ def test_two_processes_give_the_table_of_one(tmp_path: Path) -> None:
             "income",
             "--group",
             "sex",
+            "--method",
+            "forml",
             "--epochs",
             "2",
             "--out",

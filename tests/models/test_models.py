@@ -77,7 +77,7 @@ def test_mlp():
 
 
 def test_the_folder_names_its_models():
-    assert catalog.names("models") == ["mlp", "resnet"]
+    assert catalog.names("models") == ["mlp", "resnet", "trees"]
     assert catalog.load("models", "mlp") is MLP
     assert catalog.load("models", "resnet") is ResNet18
 

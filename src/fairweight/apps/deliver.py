@@ -18,6 +18,8 @@ from fairweight.metagradient.passes import predicted
 from fairweight.metrics import GroupTable
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.learners import Fitted
+from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.runs.manifest import VERSION as MANIFEST_VERSION
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import Result, final_predictions, score_numbers
 from fairweight.runs.shift import shifted
@@ -130,9 +132,10 @@ def _written(
     dataset: Dataset,
 ) -> Result:
     whole = found.dataset
-    (folder.path / METRICS).unlink(missing_ok=True)
+    for name in (MANIFEST, METRICS):
+        (folder.path / name).unlink(missing_ok=True)
     data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
-    folder.write(RUN, {"spec": spec.to_dict(), "data": data, **about})
+    folder.write(RUN, {"spec": spec.to_dict(), "data": data, **about, "manifest": MANIFEST_VERSION})
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
     folder.write_model(fitted.model)
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
@@ -147,4 +150,5 @@ def _written(
     if fitted.reweighter.scores is not None:
         metrics["scores"] = score_numbers(torch.as_tensor(fitted.reweighter.scores), whole)
     folder.write(METRICS, metrics)
+    folder.seal()
     return Result(spec, folder, folder.read(METRICS), reused=False)

@@ -22,6 +22,7 @@ from fairweight.metrics.criterion import Criterion, criterion, default_criterion
 from fairweight.runs.build import Built, build
 from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RUN, RunFolder
+from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import Result, run
 from fairweight.runs.run_search import CANDIDATES, STATE, search_for, search_of, searched
 from fairweight.runs.spec import Spec
@@ -111,11 +112,14 @@ def prepare(
     wanted: Wanted, *, device: str = "cpu", data_dir: str | Path | None = None, download: bool = False
 ) -> Prepared:
     """Read the data, choose what was left open, and build it: what would be refused is refused here."""
-    method = wanted.method or (FORML if names_method(wanted.training) else None)
+    method = FORML if wanted.method is None and names_method(wanted.training) else wanted.method
     first = Spec(
         wanted.source, wanted.label, wanted.group, data=wanted.data, method=method or FORML, seed=wanted.seed
     )  # fmt: skip
     dataset = dataset_for(first, data_dir, download)
+    groups = dataset.train.groups
+    if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):
+        method = FORML  # groups are known of exemplars alone: candidates could not be judged on training rows
     wish = wish_for(dataset, wanted.criterion, wanted.bound, wanted.budget)
     training = dict(wanted.training)
     table = dataset.kind == "table" and ":" not in (wanted.learner or "")
@@ -242,12 +246,15 @@ def _beats(done: Result, plain: Result, prepared: Prepared) -> bool:
 
 def _adopted(done: Result, plain: Result) -> Result:
     """Put plain training's files into the run's folder."""
-    for path in plain.folder.path.iterdir():
-        if path.is_file() and path.name not in (METRICS, RUN):
-            shutil.copy2(path, done.folder.path / path.name)
     about = {**plain.folder.read(RUN), "fingerprint": done.folder.read(RUN)["fingerprint"]}
+    metrics = plain.folder.read(METRICS)
+    (done.folder.path / MANIFEST).unlink(missing_ok=True)  # sealed again when all is there
+    for path in plain.folder.path.iterdir():
+        if path.is_file() and path.name not in (METRICS, RUN, MANIFEST) and not path.name.startswith("."):
+            shutil.copy2(path, done.folder.path / path.name)
     done.folder.write(RUN, about)
-    done.folder.write(METRICS, plain.folder.read(METRICS))
+    done.folder.write(METRICS, metrics)
+    done.folder.seal()
     return Result(plain.spec, done.folder, done.folder.read(METRICS), reused=False)
 
 

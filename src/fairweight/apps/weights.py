@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from fairweight.apps._csv import write_csv
 from fairweight.apps.candidates import Search, search
 from fairweight.apps.train import Prepared
 from fairweight.errors import BadInput, NoSpace, option
@@ -59,9 +60,9 @@ def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: T
     )
     content = io.BytesIO()
     if path.suffix.lower() == ".csv":
-        frame.to_csv(content, index=False)
+        write_csv(frame, content)
     else:
-        frame.to_parquet(content, index=False)
+        frame.to_parquet(content, index=False, write_page_checksum=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         state.write_atomically(path, content.getvalue())

@@ -314,7 +314,7 @@ class ExemplarMethod(Reweighter):
         """At steps 2, 4, 8, …: whether samples see each other may depend on their values."""
         if self.mode is None or self.mode.name != "per-layer" or self.steps < 2 or self.steps & (self.steps - 1):
             return False
-        if len(batch) < 2:  # one sample sees nobody
+        if len(batch) < 2 or self.ranks is not None:  # one sample sees nobody; ranks must all look, or none
             return False
         return batch.labels.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 

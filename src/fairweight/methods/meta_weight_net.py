@@ -78,7 +78,8 @@ class MetaWeightNet(ExemplarMethod):
 
     def net_gradient(self, done: ForwardPass, exemplar: Batch, optimizer: torch.optim.Optimizer) -> Solution:
         """d objective(θ̃) / d net, with what was seen on the way; moves nothing."""
-        mode, rates = self.settled(done.batch), self.look_ahead.rates(done.parameters, optimizer)
+        mode, rates = self.mode, self.look_ahead.rates(done.parameters, optimizer)
+        assert mode is not None
         frozen = self.look_ahead.statistics == "running"
         net = self._net.detach()
         return solve(done, exemplar, net, self.objective, rates, mode, self.form, running_statistics=frozen)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, MissingGroups, option
+from fairweight.constraints import between, constrained, whole
+from fairweight.errors import MissingGroups, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import Through, check_within, count_cells, look_up
 from fairweight.methods._fixed_weights import KnownWeights
 from fairweight.types import Batch, Loss, Samples
 
 
+@constrained(num_samples=whole(1), strength=between(0))
 class Reweighing(KnownWeights):
     """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
 
@@ -33,8 +33,6 @@ class Reweighing(KnownWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        if not 0 <= strength < math.inf:
-            raise BadInput(f"Reweighing(strength={strength}): give a number from 0 (all alike); the paper's is 1.")
         self.strength = strength
         self._table: Tensor | None = None  # [K, G + 1], on the device
 

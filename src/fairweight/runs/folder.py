@@ -198,7 +198,7 @@ class RunFolder:
         return Spec.from_dict(self.read(RUN)["spec"])
 
     def write(self, name: str, values: dict[str, Any]) -> None:
-        state.write_atomically(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
+        self.put({name: (json.dumps(values, indent=2) + "\n").encode()})
 
     def write_run(self, spec: Spec, dataset: Dataset, about: Mapping[str, Any]) -> None:
         """Write what determines the run, the data that was found, and where it is trained."""

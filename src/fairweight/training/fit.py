@@ -63,11 +63,11 @@ def fit(
     if resume and out is None:
         raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
     for name, data in (("train", train), ("exemplar", exemplar), ("validation", validation)):
-        if data is not None and not isinstance(data, Samples):
+        loader = isinstance(data, DataLoader) and name != "validation"
+        if data is not None and not loader and not isinstance(data, Samples):
             raise BadInput(
                 f"{name}= is a {type(data).__name__}, and fit draws samples by their row: pass a Batch that holds the "
-                "whole set or anything with labels, groups, len() and take(rows), or call method.step(batch, exemplar, "
-                "optimizer) in your own loop over it."
+                "whole set, anything with labels, groups, len() and take(rows), or a DataLoader over with_rows(data)."
             )
     given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
     chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
