@@ -138,4 +138,4 @@ def test_interrupted_while_it_imports_it_says_so(desk):
         _, err = process.communicate(timeout=60)
         if "fairweight" in err or "Stopped" in err:  # before that it is Python's own start, which nobody minds
             assert "Traceback" not in err
-            assert process.returncode == 130
+            assert process.returncode in (130, -signal.SIGINT)  # both are 130 to a shell

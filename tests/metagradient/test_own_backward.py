@@ -192,7 +192,7 @@ def test_a_scale_that_is_too_large_moves_nothing():
     assert scaler.get_scale() < 1e38
 
 
-def test_a_loader_is_refused_by_fit():
+def test_a_loader_that_does_not_say_its_rows_is_refused_by_fit():
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             yield torch.zeros(6), 0
@@ -200,5 +200,7 @@ def test_a_loader_is_refused_by_fit():
     model = net.mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = torch.utils.data.DataLoader(Stream())
-    with pytest.raises(BadInput, match="your own loop"):
+    with pytest.raises(BadInput, match="with_rows"):
         fw.fit(model, optimizer, fw.Uniform(model, SIZE), loader, epochs=1)
+    with pytest.raises(BadInput, match="with_rows"):
+        fw.fit(model, optimizer, fw.Uniform(model, SIZE), Stream(), epochs=1)

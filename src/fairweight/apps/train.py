@@ -113,9 +113,8 @@ def prepare(
 ) -> Prepared:
     """Read the data, choose what was left open, and build it: what would be refused is refused here."""
     method = FORML if wanted.method is None and names_method(wanted.training) else wanted.method
-    first = Spec(
-        wanted.source, wanted.label, wanted.group, data=wanted.data, method=method or FORML, seed=wanted.seed
-    )  # fmt: skip
+    named = FORML if method is None else method
+    first = Spec(wanted.source, wanted.label, wanted.group, data=wanted.data, method=named, seed=wanted.seed)
     dataset = dataset_for(first, data_dir, download)
     groups = dataset.train.groups
     if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):
