@@ -50,7 +50,7 @@ def specs(name: str, seed: int) -> Iterator[tuple[str, Spec]]:
 
 
 def run(asked: argparse.Namespace) -> None:
-    wanted = [spec for seed in SEEDS for name in asked.sets for _, spec in specs(name, seed)]
+    wanted = [spec for seed in SEEDS for name in asked.sets for t, spec in specs(name, seed) if t in asked.titles]
     options = {"device": asked.device, "jobs": asked.jobs, "data_dir": asked.data_dir}
     with closing(run_each(wanted, asked.out, **options)) as outcomes:
         for outcome in outcomes:
@@ -93,6 +93,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "record"))
     parser.add_argument("--sets", nargs="*", choices=tuple(SETS), default=list(SETS))
+    parser.add_argument("--titles", nargs="*", default=["uniform", "heeding", "default of 0.1", "heeding twice"])
     parser.add_argument("--data-dir")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "image_default")
     parser.add_argument("--device", default="cpu")
