@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from fairweight.errors import NotDifferentiable
-from fairweight.fast._graph_edits import merge, split
+from fairweight.fast._graph_edits import merge, shorten_tangents, split
 from fairweight.fast.batch_norm_tangent import NormTangents
 from fairweight.metagradient._context import kernels, uncompiled
 from fairweight.metagradient._exchanged import exchanged
@@ -62,6 +62,7 @@ class TracedStep:
         whole = self._trace(batch, exemplar, loss, objective)
         (output,) = (node for node in whole.graph.nodes if node.op == "output")
         self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
+        shorten_tangents(whole.graph)
         norms = merge(whole, len(self.names), self._held)
         self.norms = [norm for norm, _, _ in norms]
         kept = [node for _, mean, inverse in norms for node in (mean, inverse)]
