@@ -321,6 +321,17 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
 
 
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of products; of complex tensors that of their real and imaginary parts, as torch's gradients mean it."""
+    return (a.conj() * b).real.sum() if a.is_complex() else (a * b).sum()
+
+
+def hooked(parameters: Parameters) -> str | None:
+    """The first parameter with a hook that changes its gradient or acts on it: only a backward pass calls those."""
+    hooks = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return next((name for name, p in parameters.items() if any(getattr(p, h, None) for h in hooks)), None)
+
+
 def dense(slope: Tensor) -> Tensor:
     """A gradient as a plain tensor: embeddings may give sparse ones."""
     return slope.to_dense() if slope.is_sparse else slope

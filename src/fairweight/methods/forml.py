@@ -104,7 +104,7 @@ class FORML(ExemplarMethod):
         self._scope = None if scope is None else Scope(model, scope)
         self.agreement_every, self.every = agreement_every, every
         first = next(iter(trainable(unwrap(model)).values()))
-        device, dtype = first.device, torch.promote_types(first.dtype, torch.float32)
+        device, dtype = first.device, torch.promote_types(first.dtype.to_real(), torch.float32)
         self._own = torch.full((num_samples,), self.form.start, dtype=dtype, device=device)  # [N]
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
