@@ -34,7 +34,7 @@ from fairweight.apps.bench import Way, measure
 from fairweight.data.augment import Chain, Flip, Shift
 from fairweight.metagradient import Mode, Scope, classification_loss, solve, virtual_forward
 from fairweight.metagradient.scope import in_scope
-from fairweight.metagradient.weight_form import Softmax
+from fairweight.metagradient.solve import Softmax
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform

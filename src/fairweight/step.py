@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite
-from fairweight.metagradient._context import restored_on_error
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
 from fairweight.metagradient.global_pass import Everyone, GlobalPass
+from fairweight.metagradient.model import restored_on_error
 from fairweight.metagradient.passes import ForwardPass, predicted
 from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.passes import RandomState
+from fairweight.metagradient.model import RandomState
 from fairweight.types import Batch, StepRecord, map_tensors
 
 if TYPE_CHECKING:

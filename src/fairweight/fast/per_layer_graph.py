@@ -16,9 +16,7 @@ from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.group_norm_layout import layout_kept
 from fairweight.fast.step_graph import SEEN, Traced, TracedStep, held_by, refill
-from fairweight.metagradient._context import uncompiled
-from fairweight.metagradient._exchanged import exchanged
-from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
+from fairweight.metagradient.model import Parameters, call_arguments, exchanged, logits_of, uncompiled
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._plans import known_plan
 from fairweight.metagradient.per_layer._record import Record

@@ -18,9 +18,7 @@ from torch.fx import GraphModule
 from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import merge, shorten_tangents, split
 from fairweight.fast.batch_norm_tangent import NormTangents
-from fairweight.metagradient._context import kernels, uncompiled
-from fairweight.metagradient._exchanged import exchanged
-from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
+from fairweight.metagradient.model import Parameters, call_arguments, exchanged, kernels, logits_of, uncompiled
 from fairweight.metagradient.solve import Rates
 from fairweight.metagradient.whole_map import WholeStep, whole_map
 from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors

@@ -17,16 +17,8 @@ from fairweight.fast.compiled import compiled
 from fairweight.fast.per_layer_graph import LayerStep
 from fairweight.fast.step_graph import Traced, TracedStep
 from fairweight.metagradient.choose import UNSEEN
-from fairweight.metagradient.passes import (
-    ForwardPass,
-    Mode,
-    Solution,
-    check_labels,
-    hooked,
-    trainable,
-    unwrap,
-    write_slopes,
-)
+from fairweight.metagradient.model import hooked, trainable, unwrap
+from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, write_slopes
 from fairweight.metagradient.solve import Rates, check_finite
 from fairweight.types import Batch, Loss, ObjectiveFunction
 

@@ -15,19 +15,8 @@ from fairweight.errors import NotDifferentiable, UnknownName
 from fairweight.metagradient import difference, double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
-from fairweight.metagradient.passes import (
-    ForwardPass,
-    Mode,
-    Parameters,
-    dense,
-    holds_compiled,
-    hooked,
-    inner,
-    is_compiled,
-    trainable,
-    unwrap,
-    virtual_forward,
-)
+from fairweight.metagradient.model import Parameters, holds_compiled, hooked, is_compiled, trainable, unwrap
+from fairweight.metagradient.passes import ForwardPass, Mode, dense, inner, virtual_forward
 from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss

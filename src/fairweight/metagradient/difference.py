@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from fairweight.metagradient.passes import ForwardPass, Parameters, in_full, pull_by_tangent
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import ForwardPass, in_full, pull_by_tangent
 
 
 def norm(values: Parameters) -> Tensor:

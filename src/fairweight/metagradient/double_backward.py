@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.passes import ForwardPass, Parameters, inner
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import ForwardPass, inner
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:

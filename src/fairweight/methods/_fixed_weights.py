@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, MissingExemplar, NotBegun, UnknownName
-from fairweight.metagradient.passes import ForwardPass, classification_loss, trainable, unwrap
+from fairweight.metagradient.model import trainable, unwrap
+from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.methods import Reweighter, even_weights, shares
 from fairweight.methods._cells import Through
 from fairweight.types import Batch, Loss, Samples, Weighing

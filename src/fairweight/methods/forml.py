@@ -27,8 +27,7 @@ from fairweight.metagradient import (
     solve,
     weight_form,
 )
-from fairweight.metagradient.passes import Parameters, trainable, unwrap
-from fairweight.metagradient.scope import in_scope
+from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.methods import ExemplarMethod, current_lr
 from fairweight.methods._agreement import agreement
 from fairweight.methods.look_ahead import LookAhead
@@ -109,6 +108,7 @@ class FORML(ExemplarMethod):
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
         self._traced: TracedSteps | None = None
+        self._known_rates: tuple[Any, Rates] | None = None  # of the optimizer's groups as they were
         if trace is not None:
             warnings.warn("FORML(trace=...) is deprecated; call compile() instead.", DeprecationWarning, stacklevel=2)
         if trace not in (None, False):
@@ -225,7 +225,15 @@ class FORML(ExemplarMethod):
 
     def _rates(self, optimizer: torch.optim.Optimizer, parameters: Parameters | None = None) -> Rates:
         own = trainable(unwrap(self.model)) if parameters is None else parameters
-        return self.look_ahead.rates(in_scope(own, self._scope), optimizer)
+        own = own if self._scope is None else self._scope.within(own)
+        key = tuple(own), tuple((id(g), len(g["params"]), g["lr"], g.get("maximize")) for g in optimizer.param_groups)
+        if (
+            self._known_rates is None
+            or self._known_rates[0] != key
+            or any(isinstance(lr, Tensor) for *_, lr, _ in key[1])
+        ):
+            self._known_rates = key, self.look_ahead.rates(own, optimizer)
+        return self._known_rates[1]
 
     def _batch_scores(self, batch: Batch) -> Tensor:
         own = self._own[self.rows(batch)]

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from fairweight import catalog
 from fairweight.errors import NotDifferentiable
-from fairweight.metagradient.passes import Parameters
+from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.per_layer._again import outputs
 from fairweight.metagradient.per_layer._frozen_norm import FrozenNorm, Switch, batch_norm
 from fairweight.metagradient.per_layer._kind import Call, Kind

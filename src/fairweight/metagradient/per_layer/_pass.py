@@ -10,15 +10,13 @@ from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.forward import tangent
+from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.metagradient.passes import (
     ForwardPass,
     Mode,
-    Parameters,
     classification_loss,
     forward,
     pull_by_tangent,
-    trainable,
-    unwrap,
     virtual_forward,
     write_slopes,
 )

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from torch import nn
 
 from fairweight.errors import NotDifferentiable
-from fairweight.metagradient.passes import unwrap
+from fairweight.metagradient.model import unwrap
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._trial import Plan, plan, signature
 from fairweight.types import Batch, Loss

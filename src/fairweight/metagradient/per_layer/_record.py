@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import NotDifferentiable
-from fairweight.metagradient.passes import Parameters, dense
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import dense
 from fairweight.metagradient.per_layer._layout import Layout, Place
 from fairweight.metagradient.per_layer._observer import Observer, Use, Way
 from fairweight.metagradient.per_layer._term import Term, as_given

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, NotDifferentiable
-from fairweight.metagradient._context import RandomState, casts_forgotten, kernels
-from fairweight.metagradient.passes import Parameters, dense, losses_with_graph, run, trainable
+from fairweight.metagradient.model import Parameters, RandomState, casts_forgotten, kernels, trainable
+from fairweight.metagradient.passes import dense, losses_with_graph, run
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._layout import MIXED, UNKNOWN, Layout, candidates, find, masks, owners
 from fairweight.metagradient.per_layer._observer import Observer, Way
