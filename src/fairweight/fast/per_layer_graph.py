@@ -18,7 +18,7 @@ from fairweight.fast.group_norm_layout import layout_kept
 from fairweight.fast.step_graph import SEEN, Traced, TracedStep, held_by, refill
 from fairweight.metagradient.model import Parameters, call_arguments, exchanged, logits_of, uncompiled
 from fairweight.metagradient.per_layer._observer import Observer
-from fairweight.metagradient.per_layer._plans import known_plan
+from fairweight.metagradient.per_layer._pass import known_plan
 from fairweight.metagradient.per_layer._record import Record
 from fairweight.metagradient.solve import evaluate
 from fairweight.types import Batch, Loss, ObjectiveFunction

@@ -16,11 +16,10 @@ from torch.overrides import TorchFunctionMode
 from fairweight import catalog
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.per_layer._again import outputs
 from fairweight.metagradient.per_layer._frozen_norm import FrozenNorm, Switch, batch_norm
 from fairweight.metagradient.per_layer._kind import Call, Kind
 from fairweight.metagradient.per_layer.kinds.given import Given
-from fairweight.metagradient.per_layer.kinds.other import Other
+from fairweight.metagradient.per_layer.kinds.other import Other, outputs
 from fairweight.types import map_tensors
 
 _MARK = "_fairweight_of_samples"
@@ -75,6 +74,11 @@ class Observer(TorchFunctionMode):
         }
         self._data: dict[int, Tensor] = {}
         map_tensors(data, lambda t: self._data.setdefault(id(t), t))
+
+    @property
+    def signature(self) -> Any:
+        """What two passes must have in common to be read alike."""
+        return tuple(use.signature for use in self.uses)
 
     def names(self, weight: Tensor) -> frozenset[str]:
         """The parameters that a weight is made of."""

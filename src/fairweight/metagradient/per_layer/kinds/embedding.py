@@ -8,9 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term
+from fairweight.metagradient.per_layer._kind import Call, Kind, Place, Term
 
 
 class Embedding(Kind):
@@ -27,10 +25,7 @@ class Embedding(Kind):
         weight, index, padding, scaled = _read(*call.args, **call.kwargs)
         return None if scaled or not call.learned(weight) else cls(call, weight, index, padding)
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         if self.padding >= 0:
             g = g.masked_fill((self.index == self.padding)[..., None], 0.0)
         return [_Rows(self.weights[0], self.index, g, place)]

@@ -9,29 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term, broadcast, cast_as_autocast_does, matched
+from fairweight.metagradient.per_layer._kind import Call, Place, Product, Term, broadcast, matched
 
 
-class Linear(Kind):
+class Linear(Product):
     """A matrix that every row of the input is multiplied by, and a bias: F.linear, matmul, addmm."""
 
     functions: ClassVar[frozenset[Any]] = frozenset(
         {F.linear, torch.matmul, torch.mm, torch.addmm, Tensor.matmul, Tensor.mm, Tensor.addmm}
     )
 
-    def __init__(self, call: Call, a: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
-        self.call, self.weight, self.bias = call, weight, bias
-        self.given: Tensor | None = a
-        self.turned = turned  # the weight is [in, out]
-        self.of_weight = call.learned(weight)
-        self.of_bias = bias is not None and call.learned(bias)
-        self.a: Tensor | None = cast_as_autocast_does(a)
-        self.kept = (self.a,) if self.of_weight else ()
-        self.weights = tuple(
-            w for w, is_learned in ((weight, self.of_weight), (bias, self.of_bias)) if is_learned and w is not None
-        )
+    turned = False  # the weight is [in, out]
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
@@ -40,28 +28,17 @@ class Linear(Kind):
         a, weight, bias, turned = read(*call.args, **call.kwargs)
         if call.learned(a) or not isinstance(weight, Tensor) or weight.ndim != 2 or a.ndim < 2:
             return None
-        return cls(call, a, weight, bias, turned)
+        made = cls(call, a, weight, bias)
+        made.turned = turned
+        return made
 
-    def run(self) -> Any:
-        assert self.call is not None
-        assert self.given is not None
-        assert self.a is not None
-        out = self.call.run_with(self.given, self.a)
-        self.call = self.given = None
-        if not self.of_weight:
-            self.a = None
-        return out
-
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         found: list[Term] = []
         if self.a is not None:
             rows = place.rows(g.shape)
             a, flat = self.a.detach().reshape(-1, self.a.shape[-1]), g.reshape(-1, g.shape[-1])
             found.append(_Products(self.weight, matched(a, g), flat, rows, self.turned))
-        if self.of_bias and self.bias is not None:
+        if self.bias is not None:
             found.append(broadcast(self.bias, g, place))
         return found
 

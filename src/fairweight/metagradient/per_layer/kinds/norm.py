@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term, broadcast, matched
+from fairweight.metagradient.per_layer._kind import Call, Kind, Place, Term, broadcast, matched
 
 
 class Norm(Kind):
@@ -50,10 +48,7 @@ class Norm(Kind):
         a, weight, bias, plain = read
         return None if call.learned(a) else cls(call, a, weight, bias, plain, call.function in _CHANNELS)
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         shape = [g.shape[1], *(1,) * (g.ndim - 2)] if self.by_channel else None
         found = []
         if self.weight is not None and self.a is not None:
