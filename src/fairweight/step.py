@@ -100,7 +100,7 @@ def _finish(
             done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
-        scaled = scale(total) if callable(scale) else total * scale
+        scaled = scale(total) if callable(scale) else total if scale == 1.0 else total * scale
         scaled = scaled if done.loss_scale is None else scaled * done.loss_scale
         agreement = made.look() if made.look is not None and done.keeps_graph else None
     done.backward(scaled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -122,12 +123,23 @@ def draws_random(whole: GraphModule) -> bool:
 
 
 def tidy(whole: GraphModule) -> None:
-    """Take out what copies nothing, and what nobody asks for, in place."""
+    """Take out what changes nothing, and what nobody asks for, in place."""
     for node in list(whole.graph.nodes):
-        if node.op == "call_function" and node.target in _SAME - {_aten.clone.default}:
-            node.replace_all_uses_with(node.args[0])
-            whole.graph.erase_node(node)
+        if node.op != "call_function":
+            continue
+        source: Any = node.args[0] if node.args else None
+        if node.target in _SAME - {_aten.clone.default}:
+            node.replace_all_uses_with(source)
+        elif node.target is _aten.t.default and source.target is _aten.t.default:  # turned and turned back
+            node.replace_all_uses_with(source.args[0])
+        elif node.target is _aten.view.default and _form(node) == _form(source):
+            node.replace_all_uses_with(source)
     whole.graph.eliminate_dead_code()
+
+
+def _form(node: Node) -> object:
+    value = node.meta.get("val")
+    return node if value is None else (value.shape, value.stride())
 
 
 def split(whole: GraphModule, fixed: int, statistics: list[Node]) -> tuple[GraphModule, GraphModule, list[bool]]:

@@ -101,7 +101,10 @@ class LayerStep(TracedStep):
             there = {name: parameters[name].detach() for name in self.moving}
             if not self.at_rest:
                 slope = record.slopes(None, self.moving)
-                there = {name: θ - rates[name] * slope[name] if name in slope else θ for name, θ in there.items()}
+                there = {
+                    name: torch.addcmul(θ, rates[name].to(θ.dtype), slope[name], value=-1) if name in slope else θ
+                    for name, θ in there.items()
+                }
             fixed = {name: θ.detach() for name, θ in parameters.items()}
             with torch.enable_grad():
                 by = {name: θ.detach().requires_grad_() for name, θ in there.items()}

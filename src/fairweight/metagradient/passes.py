@@ -15,7 +15,6 @@ from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable
 from fairweight.metagradient.model import (
     Parameters,
     RandomState,
-    call,
     call_arguments,
     exchanged,
     kernels,
@@ -56,8 +55,8 @@ def run(
     args, kwargs = call_arguments(inputs)
     with exchanged(model, {**others, **parameters}), uncompiled():
         with around or nullcontext():
-            logits = logits_of(model(*args, **kwargs), size)
-        return then(logits)
+            output = model(*args, **kwargs)
+        return then(logits_of(output, size))
 
 
 def _as_it_is(logits: Tensor) -> Tensor:
@@ -278,8 +277,10 @@ def forward(
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
     with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):
+        args, kwargs = call_arguments(batch.inputs)
         with uncompiled() if twice else nullcontext(), around or nullcontext():
-            logits = call(model, batch.inputs, len(batch))
+            output = model(*args, **kwargs)
+        logits = logits_of(output, len(batch))
         if check:
             check_labels(logits, batch.labels, "train")
         losses = losses_with_graph(loss, logits, batch.labels)

@@ -349,8 +349,9 @@ def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
     if not getattr(objective, "compares", False):
         return
     groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
-    present = torch.unique(groups[groups >= 0]).tolist()
-    if len(present) < 2:
+    known = groups[groups >= 0]
+    if len(known) == 0 or int(known.min()) == int(known.max()):
+        present = torch.unique(known).tolist()
         what = "label" if exemplar.groups is None else "group"
         raise OneGroup(
             f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "

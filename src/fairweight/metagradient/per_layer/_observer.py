@@ -91,10 +91,13 @@ class Observer(TorchFunctionMode):
             if read is not None:
                 return self._norm(self.frozen, read)
         found = _tensors(args, kwargs)
-        learned = [t for t in found if id(t) in self._learned]
+        known = self._learned
+        learned = [t for t in found if id(t) in known]
         if not learned:
             out = func(*args, **kwargs)
-            if found and any(map(self._of_samples, found)):
+            if isinstance(out, Tensor) and out.requires_grad:  # what has a gradient is the samples' without a mark
+                return out
+            if any(map(self._of_samples, found)):
                 _mark(out)
             return out
         if not any(id(t) not in self._learned and self._of_samples(t) for t in found):
