@@ -51,24 +51,28 @@ class TracedStep:
         *,
         at_rest: bool = False,
     ) -> None:
-        self.model = model
-        self.random = False
+        self.model, self.at_rest = model, at_rest
+        self.random = False  # whether the graphs draw random numbers
         self.names = list(parameters)
         self.moving = [name for name in self.names if name in set(moving)]  # in the virtual step
-        self.at_rest = at_rest
         self._held = list(held_by(model, self.names))
         whole = self._trace(batch, exemplar, loss, objective)
         (output,) = (node for node in whole.graph.nodes if node.op == "output")
         self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
+        first, second = self._cut(whole)
+        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
+        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
+        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+
+    def _cut(self, whole: GraphModule) -> tuple[GraphModule, GraphModule]:
+        """The graph in two, before and after the new weights are known."""
         shorten_tangents(whole.graph)
         norms = merge(whole, len(self.names), self._held)
         self.norms = [norm for norm, _, _ in norms]
         kept = [node for _, mean, inverse in norms for node in (mean, inverse)]
         first, second, late = split(whole, len(SEEN), kept)
         self._used = [name for name, is_late in zip(self.names, late, strict=True) if is_late]
-        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
-        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
-        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+        return first, second
 
     def solve(self, parameters: Parameters, scores: Tensor, rates: Rates, batch: Batch, exemplar: Batch) -> Traced:
         """The score gradient at these parameters; nothing is moved."""

@@ -29,9 +29,8 @@ from fairweight.metagradient import (
 )
 from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.methods import ExemplarMethod, current_lr
-from fairweight.methods._agreement import agreement
 from fairweight.methods.look_ahead import LookAhead
-from fairweight.methods.score_step import AdaptiveStep, ScoreStep
+from fairweight.methods.score_step import AdaptiveStep, ScoreStep, agreement
 from fairweight.methods.ties import Tie, TiedScores
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
