@@ -52,6 +52,7 @@ MODES: dict[str, dict[str, Any]] = {
     "every=5": {"every": 5},
     "look_ahead=None": {"look_ahead": None},
     "look_ahead=None, every=5": {"look_ahead": None, "every": 5},
+    "statistics held constant": {"gradient": "per-layer-frozen"},
     "scope=block": {"scope": "block"},
     "scope=head": {"scope": "head"},
     "scope=head, every=2": {"scope": "head", "every": 2},
@@ -104,7 +105,7 @@ class Probe(Observer):
         cells = Cells.of(self.parts.exemplar.labels)
         draws = ExemplarSampler(cells, self.setting.per_class, self.seed + 1000, device=device)
         rows = TrainSampler(len(self.parts.train), self.setting.batch, self.seed + 1000, device=device)
-        names = [m for m, options in MODES.items() if m != EXACT and "every" not in options]
+        names = [m for m, options in MODES.items() if m != EXACT and not {"every", "gradient"} & set(options)]
         found: dict[str, list[float]] = {name: [] for name in (*names, OTHER)}
         for k in range(PROBES):
             batch = self.parts.train.take(rows.rows(step + k))

@@ -28,7 +28,7 @@ from per_layer_models import Encoder, GroupNormResNet18, ViT
 from torch import Tensor, nn
 
 import fairweight as fw
-from fairweight.fast import _graph_edits, group_norm_layout
+from fairweight.fast import group_norm_layout, step_graph
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import classification_loss
 
@@ -97,7 +97,7 @@ def forml(model: nn.Module, n: int, **options: Any) -> fw.FORML:
 
 FAST: dict[str, dict[str, Any]] = {
     "exact": {},
-    "exact, joined": {},  # a convolution's tangent as one convolution
+    "exact, apart": {},  # a convolution's tangent as two convolutions
     "every=5": {"every": 5},
     "at rest": {"look_ahead": None},
     "at rest, every=5": {"look_ahead": None, "every": 5},
@@ -109,6 +109,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 WAYS = [
     *((way, regime) for regime in ("eager", "graph", "compiled") for way in ("plain", "per-layer")),
+    ("per-layer", "traced"),  # on a CPU: one graph, not compiled
     *((way, regime) for regime in ("eager", "graph") for way in ("forward", "double-backward")),
 ]
 FAST_WAYS = [(way, "compiled") for way in ("plain", *FAST)]
@@ -195,10 +196,10 @@ def warmed(case: Case, key: tuple[str, str], model: nn.Module, device: str, bf16
         graph = _captured(once) if gpu else None
         step: Callable[[], None] = once if graph is None else graph.replay
     else:
-        _graph_edits.JOIN = way == "exact, joined"
+        step_graph.JOIN = False if way == "exact, apart" else None
         reweighter = fw.Uniform(twin, case.batch) if way == "plain" else forml(twin, case.batch, **OPTIONS[way])
-        if regime == "compiled":
-            reweighter.compile()
+        if regime in ("compiled", "traced"):
+            reweighter.compile(*(["eager"] if regime == "traced" else []))
 
         def once() -> None:
             with cast():
@@ -208,7 +209,7 @@ def warmed(case: Case, key: tuple[str, str], model: nn.Module, device: str, bf16
         for _ in range(2 * every):
             once()
         found.every = every
-        captured = CapturedStep(reweighter, optimizer) if regime != "eager" and gpu else None
+        captured = CapturedStep(reweighter, optimizer) if regime not in ("eager", "traced") and gpu else None
 
         def step() -> None:
             with cast():
@@ -325,8 +326,8 @@ def agreement(case: Case, model: nn.Module, device: str, bf16: bool) -> dict[str
 
 def keys(device: str) -> list[tuple[str, str]]:
     if device == "cpu":
-        return [key for key in WAYS if key[1] == "eager"]
-    found = list(WAYS)
+        return [key for key in WAYS if key[1] in ("eager", "traced")]
+    found = [key for key in WAYS if key[1] != "traced"]
     found.insert(found.index(("per-layer", "compiled")), ("plain, one function", "compiled"))
     order = {"compiled": 0, "eager": 1, "graph": 2}
     return sorted(found, key=lambda key: (key[0] in SLOW, order[key[1]]))
@@ -417,7 +418,7 @@ def ratios(case: Case, ready: list[Ready]) -> list[dict[str, Any]]:
             plain[r.found.regime] = r.found
     best = min(plain.values(), key=lambda m: m.median_ms, default=None)
     for r in ready:
-        base = plain.get(r.found.regime)
+        base = plain.get(r.found.regime, plain.get("eager") if r.found.regime == "traced" else None)
         row = {"model": case.name, "way": r.found.way, "regime": r.found.regime, "median_ms": r.found.median_ms}
         row["times_plain"] = None if base is None else r.found.median_ms / base.median_ms
         row["times_best_plain"] = None if best is None else r.found.median_ms / best.median_ms

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fairweight as fw
-from fairweight.fast import _graph_edits
+from fairweight.fast import step_graph
 
 
 class Words(nn.Module):
@@ -118,7 +118,7 @@ def test_traced_equals_one_by_one(name, options):
 @pytest.mark.parametrize(("join", "tangents"), [(False, 3), (True, 2)])
 def test_fewer_operations_than_one_by_one(join, tangents, monkeypatch):
     """The forward pass stands once in the graph, not once more in the tangent's."""
-    monkeypatch.setattr(_graph_edits, "JOIN", join)  # a tangent's two convolutions as one
+    monkeypatch.setattr(step_graph, "JOIN", join)  # a tangent's two convolutions as one
     (_, _, records), (_, forml, traced) = pair("conv")
     convolutions = sum("convolution.default" in str(n.target) for n in forml._traced.step.first.graph.nodes)
     # two layers: forward 2, exemplar 2; tangent 2 per layer, but the pictures do not move

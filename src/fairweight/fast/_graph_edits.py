@@ -78,11 +78,8 @@ def merge(whole: GraphModule, p_count: int, held_names: list[str]) -> list[tuple
     return [(norm, tail[2 * k], tail[2 * k + 1]) for k, (norm, _, _) in enumerate(kept)]
 
 
-JOIN = False  # measured by benchmarks/per_layer.py as "exact, joined"
-
-
-def shorten_tangents(graph: Graph) -> None:
-    """The tangent of a convolution, W'a + Wa', without the part that is 0; with JOIN as one convolution of both."""
+def shorten_tangents(graph: Graph, join: bool) -> None:
+    """The tangent of a convolution, W'a + Wa', without the part that is 0; join: as one convolution of both."""
     for node in list(graph.nodes):
         if node.target is not _aten.add.Tensor or not all(_convolves(part) for part in node.args):
             continue
@@ -93,7 +90,7 @@ def shorten_tangents(graph: Graph) -> None:
         left = [part for part in (first, second) if part.args[2] is not None or not _is_zero(part.args[0])]
         if len(left) == 1:
             node.replace_all_uses_with(left[0])
-        elif JOIN and len(left) == 2 and options[3] is False and options[5] == 1:  # neither transposed nor in groups
+        elif join and len(left) == 2 and options[3] is False and options[5] == 1:  # neither transposed nor in groups
             with graph.inserting_before(node):
                 inputs, kernels = (
                     graph.call_function(_aten.cat.default, ([part.args[k] for part in left], 1)) for k in (0, 1)

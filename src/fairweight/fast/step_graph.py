@@ -24,6 +24,8 @@ from fairweight.metagradient.whole_map import WholeStep, whole_map
 from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors
 
 SEEN = WholeStep._fields[:-1]  # outputs before the model's gradients
+# Whether the two convolutions of a tangent are one; None: on a GPU (an H200: 0.7 % of a step, memory 1.12 for 1.06).
+JOIN: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class TracedStep:
 
     def _cut(self, whole: GraphModule) -> tuple[GraphModule, GraphModule]:
         """The graph in two, before and after the new weights are known."""
-        shorten_tangents(whole.graph)
+        join = next(self.model.parameters()).is_cuda if JOIN is None else JOIN
+        shorten_tangents(whole.graph, join)
         norms = merge(whole, len(self.names), self._held)
         self.norms = [norm for norm, _, _ in norms]
         kept = [node for _, mean, inverse in norms for node in (mean, inverse)]
@@ -105,14 +108,21 @@ class TracedStep:
     def move_statistics(self, traced: Traced) -> None:
         """Move the running statistics as the forward pass would have."""
         buffers = dict(self.model.named_buffers())
+        alike: dict[Any, list[int]] = {}  # norms that are moved together: one operation for each costs 4 % of a step
         for k, norm in enumerate(self.norms):
-            mean, inverse = traced.statistics[2 * k : 2 * k + 2]
-            variance = (inverse.double().pow(-2) - norm.eps) * (norm.count / max(norm.count - 1, 1))
-            buffers[norm.mean].lerp_(mean.to(buffers[norm.mean].dtype), norm.momentum)
-            buffers[norm.var].lerp_(variance.to(buffers[norm.var].dtype), norm.momentum)
-            tracked = norm.mean.replace("running_mean", "num_batches_tracked")
-            if tracked in buffers:
-                buffers[tracked].add_(1)
+            alike.setdefault((norm.momentum, buffers[norm.mean].dtype, buffers[norm.var].dtype), []).append(k)
+        for (momentum, of_mean, of_var), numbers in alike.items():
+            norms = [self.norms[k] for k in numbers]
+            means = [traced.statistics[2 * k].to(of_mean) for k in numbers]
+            inverses = [traced.statistics[2 * k + 1] for k in numbers]
+            variances = list(torch._foreach_reciprocal(torch._foreach_mul(inverses, inverses)))
+            torch._foreach_sub_(variances, [norm.eps for norm in norms])
+            torch._foreach_mul_(variances, [norm.count / max(norm.count - 1, 1) for norm in norms])
+            torch._foreach_lerp_([buffers[norm.mean] for norm in norms], means, momentum)
+            torch._foreach_lerp_([buffers[norm.var] for norm in norms], [v.to(of_var) for v in variances], momentum)
+        names = {norm.mean.replace("running_mean", "num_batches_tracked") for norm in self.norms} & buffers.keys()
+        if names:
+            torch._foreach_add_([buffers[name] for name in names], 1)
 
     def _rates(self, parameters: Parameters, rates: Rates) -> list[Tensor]:
         """The virtual step's rate of every parameter that moves, as tensors."""
