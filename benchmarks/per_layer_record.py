@@ -30,7 +30,7 @@ the first batch shows it exact; a model whose samples mix keeps forward mode.
 
 def best_way(ratios: list[dict[str, Any]]) -> tuple[str, str] | None:
     """The fastest exact way."""
-    exact = [r for r in ratios if r["way"] in ("per-layer", "exact", "exact, apart")]
+    exact = [r for r in ratios if r["way"] in ("per-layer", "exact", "exact, joined", "exact, apart")]
     fastest = min(exact, key=lambda r: float(r["median_ms"]), default=None)
     return None if fastest is None else (fastest["way"], fastest["regime"])
 
@@ -60,7 +60,7 @@ def words(record: dict[str, Any]) -> list[str]:
     """Heading, table, errors and provenance."""
     errors = []
     for model, found in record["models"].items():
-        if not found["agreement"]:
+        if not isinstance(found["agreement"], dict) or not found["agreement"]:  # not asked for, or why there is none
             continue
         low = found["agreement"].get("per-layer, bfloat16")
         full = found["agreement"]["per-layer, float32"]
@@ -87,22 +87,23 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--command", required=True)
     parser.add_argument("--remark", default="")
+    parser.add_argument("--commits", default="", help="of the code that was measured; without: this one")
     parser.add_argument("--records", type=Path, required=True)
     asked = parser.parse_args()
     models: dict[str, Any] = {}
     for document in (json.loads(path.read_text()) for path in asked.found):
-        for result in document["results"]:
-            own = models.setdefault(result["model"], {"results": [], "ratios": [], "agreement": {}})
-            own["results"].append(result)
-            own["agreement"] = document["agreement"].get(result["model"], own["agreement"])
-        for ratio in document["ratios"]:
-            models[ratio["model"]]["ratios"].append(ratio)
+        for model in dict.fromkeys(result["model"] for result in document["results"]):
+            models[f"{model}, another process" if model in models else model] = {  # with a plain step of its own
+                "results": [r for r in document["results"] if r["model"] == model],
+                "ratios": [r for r in document["ratios"] if r["model"] == model],
+                "agreement": document["agreement"].get(model, {}),
+            }
     about = provenance("cpu")
     gpu = document["device"] != "cpu"
     record = {
         "kind": "per_layer", "name": asked.name, "date": about["date"], "bf16": gpu,
         "device": document["device"] if gpu else about["device"],
-        "versions": {**about["versions"], "torch": document["torch"]}, "commits": [about["commit"]],
+        "versions": {"torch": document["torch"]}, "commits": (asked.commits or about["commit"]).split(","),
         "command": asked.command, "remark": asked.remark, "models": models,
     }  # fmt: skip
     path = asked.records / f"{about['date'][:10]}_{asked.name}" / "record.json"

@@ -79,19 +79,21 @@ def per_layer(record: Record) -> Iterator[tuple[str, str, str, bool]]:
     """The exact step by layers, or by forward mode where samples mix, and the fast modes beside it."""
     for model, found in record["models"].items():
         ratios = {(r["way"], r["regime"]): r for r in found["ratios"]}
-        if ", before" in model or (best := ratios.get(best_way(found["ratios"]) or ("", ""))) is None:
+        if ", before" in model:
             continue
         where = f"{record['device']}, {model}"
-        times, told = best["times_plain"], f"{best['times_plain']:.2f} ({best['regime']})"
-        yield f"exact step: at most {best['target']:g} × plain", told, where, times <= best["target"]
-        memory = best.get("memory_times_plain")
-        if memory is not None:
-            most = LAYER_MEMORY.get(model, 1.4)
-            yield f"its memory: at most {most} × plain", f"{memory:.2f}", where, memory <= most
-        slow = [r["median_ms"] for (way, _), r in ratios.items() if way == "double-backward"]
-        if slow and record["bf16"]:
-            faster = min(slow) / best["median_ms"]
-            yield f"at least {LAYER_FASTER:g} times as fast as double backward", f"{faster:.1f}", where, faster >= 5
+        best = ratios.get(best_way(found["ratios"]) or ("", ""))
+        if best is not None:
+            times, told = best["times_plain"], f"{best['times_plain']:.2f} ({best['regime']})"
+            yield f"exact step: at most {best['target']:g} × plain", told, where, times <= best["target"]
+            memory = best.get("memory_times_plain")
+            if memory is not None:
+                most = LAYER_MEMORY.get(model, 1.4)
+                yield f"its memory: at most {most} × plain", f"{memory:.2f}", where, memory <= most
+            slow = [r["median_ms"] for (way, _), r in ratios.items() if way == "double-backward"]
+            if slow and record["bf16"]:
+                faster = min(slow) / best["median_ms"]
+                yield f"at least {LAYER_FASTER:g} times as fast as double backward", f"{faster:.1f}", where, faster >= 5
         fast = [r for (way, _), r in ratios.items() if "every=5" in way or way == "at rest"]
         if fast:
             least = min(fast, key=lambda r: float(r["times_plain"]))

@@ -195,6 +195,10 @@ class Call(NamedTuple):
         """The function's own result."""
         return self.function(*self.args, **self.kwargs)
 
+    def read(self, names: str, **defaults: Any) -> dict[str, Any]:
+        """The arguments by name; names: in the order of torch's signature."""
+        return {**defaults, **dict(zip(names.split(), self.args, strict=False)), **self.kwargs}
+
     def run_with(self, old: Tensor, new: Tensor) -> Any:
         """The same with one argument in place of another."""
         args = tuple(new if value is old else value for value in self.args)

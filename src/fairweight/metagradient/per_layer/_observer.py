@@ -86,10 +86,12 @@ class Observer(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.frozen is not None and func in (torch.batch_norm, F.batch_norm):
-            read = (_batch_norm if func is torch.batch_norm else _functional_norm)(*args, **kwargs)
-            if read is not None:
-                return self._norm(self.frozen, read)
+        if self.frozen is not None and func in _NORMS:
+            usual = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+            given = Call(func, args, kwargs, self._is_learned).read(_NORMS[func], **usual)
+            if given["training"]:
+                order = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
+                return self._norm(self.frozen, tuple(given[name] for name in order))
         found = _tensors(args, kwargs)
         known = self._learned
         learned = [t for t in found if id(t) in known]
@@ -248,23 +250,10 @@ def _never(*_: Any) -> bool:
     return False
 
 
-def _batch_norm(
-    a: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, *_: Any
-) -> Any:
-    return (a, weight, bias, mean, var, momentum, eps) if training else None
-
-
-def _functional_norm(
-    input: Any,  # noqa: A002 - torch's name
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+_NORMS = {
+    torch.batch_norm: "input weight bias running_mean running_var training momentum eps",
+    F.batch_norm: "input running_mean running_var weight bias training momentum eps",
+}
 
 
 @cache

@@ -25,16 +25,22 @@ class Convolution(Product):
     def of(cls, call: Call) -> Self | None:
         transposed = call.function in _TRANSPOSED
         dims = _TRANSPOSED[call.function] if transposed else _PLAIN[call.function]
-        read = (_transposed if transposed else _plain)(*call.args, **call.kwargs)
-        a, weight, bias, stride, padding, dilation, groups, more = read
+        last = "output_padding groups dilation" if transposed else "dilation groups"
+        given = call.read(
+            f"input weight bias stride padding {last}",
+            bias=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0,
+        )  # fmt: skip
+        a, weight = given["input"], given["weight"]
         if call.learned(a) or a.ndim != dims + 2:
             return None
-        padding = _padding(padding, weight.shape[2:], dilation)
+        padding = _padding(given["padding"], weight.shape[2:], given["dilation"])
         if padding is None:
             return None
-        options = (_each(stride, dims), _each(padding, dims), _each(dilation, dims), transposed, _each(more, dims))
-        made = cls(call, a, weight, bias)
-        made.options = (*options, groups)
+        stride, padding, dilation, more = (
+            _each(value, dims) for value in (given["stride"], padding, given["dilation"], given["output_padding"])
+        )
+        made = cls(call, a, weight, given["bias"])
+        made.options = (stride, padding, dilation, transposed, more, given["groups"])
         return made
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
@@ -66,31 +72,6 @@ class _Kernel(Term):
         assert v is not None
         moved = torch.convolution(self.a, matched(v, self.g), None, *self.options)
         return self.place.sums(moved * self.g)
-
-
-def _plain(
-    input: Tensor,  # noqa: A002 - torch's name
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    return input, weight, bias, stride, padding, dilation, groups, 0
-
-
-def _transposed(
-    input: Tensor,  # noqa: A002 - torch's name
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
-    return input, weight, bias, stride, padding, dilation, groups, output_padding
 
 
 def _each(value: Any, dims: int) -> list[int]:

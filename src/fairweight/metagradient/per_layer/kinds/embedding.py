@@ -22,8 +22,10 @@ class Embedding(Kind):
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        weight, index, padding, scaled = _read(*call.args, **call.kwargs)
-        return None if scaled or not call.learned(weight) else cls(call, weight, index, padding)
+        given = call.read("weight indices padding_idx scale_grad_by_freq", padding_idx=-1, scale_grad_by_freq=False)
+        if given["scale_grad_by_freq"] or not call.learned(given["weight"]):
+            return None
+        return cls(call, given["weight"], given["indices"], given["padding_idx"])
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
         if self.padding >= 0:
@@ -43,9 +45,3 @@ class _Rows(Term):
         (v,) = along
         assert v is not None
         return self.place.sums(torch.embedding(v, self.index) * self.g)
-
-
-def _read(
-    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
-) -> Any:
-    return weight, indices, padding_idx, scale_grad_by_freq

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -23,13 +23,22 @@ class Linear(Product):
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        readers: dict[Any, Callable[..., Any]] = {F.linear: _linear, torch.addmm: _addmm, Tensor.addmm: _addmm}
-        read: Callable[..., Any] = readers.get(call.function, _matmul)
-        a, weight, bias, turned = read(*call.args, **call.kwargs)
+        bias = None
+        if call.function is F.linear:
+            given = call.read("input weight bias", bias=None)
+            a, weight, bias = given["input"], given["weight"], given["bias"]
+        elif call.function in (torch.addmm, Tensor.addmm):
+            given = call.read("input mat1 mat2", beta=1, alpha=1)
+            a, weight, bias = given["mat1"], given["mat2"], given["input"]
+            if given["beta"] != 1 or given["alpha"] != 1 or bias.ndim != 1:
+                return None
+        else:
+            given = call.read("input other")
+            a, weight = given["input"], given.get("other", given.get("mat2"))
         if call.learned(a) or not isinstance(weight, Tensor) or weight.ndim != 2 or a.ndim < 2:
             return None
         made = cls(call, a, weight, bias)
-        made.turned = turned
+        made.turned = call.function is not F.linear
         return made
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
@@ -60,16 +69,3 @@ class _Products(Term):
         if self.a.shape[1] <= self.g.shape[1]:
             return self.rows.sums((self.g @ matrix) * self.a)
         return self.rows.sums((self.a @ matrix.T) * self.g)
-
-
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:  # noqa: A002 - torch's name
-    return input, weight, bias, False
-
-
-def _matmul(input: Tensor, other: Tensor | None = None, *, mat2: Tensor | None = None) -> Any:  # noqa: A002
-    return input, other if mat2 is None else mat2, None, True
-
-
-def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:  # noqa: A002
-    plain = beta == 1 and alpha == 1 and input.ndim == 1
-    return mat1, mat2 if plain else None, input, True
