@@ -7,8 +7,7 @@ from torch import Tensor
 
 from fairweight import FORML
 from fairweight.metagradient import ForwardPass, Mode, Rates, exemplar_point, pull
-from fairweight.methods._agreement import halves
-from fairweight.methods.score_step import AdaptiveStep
+from fairweight.methods.score_step import AdaptiveStep, halves
 from fairweight.types import Batch
 
 

@@ -9,7 +9,7 @@ Which mode is recommended, a rule that was written down before any number was se
 all but the last five, and at least one). What is reported of test is of the seeds after those.
 
     python benchmarks/fast_modes.py --set mnist --data FOLDER --out FOLDER --seeds 8
-    python benchmarks/fast_modes.py --set cifar10 --data cifar10.npz --device cuda --out FOLDER --seconds 200
+    python benchmarks/fast_modes.py --set cifar10 --data FOLDER --device cuda --compile --out FOLDER --seconds 200
 
 Finished runs in --out are taken as they are, so it may be stopped and started again. Needs torch and numpy alone.
 """
@@ -34,7 +34,7 @@ from fairweight.apps.bench import Way, measure
 from fairweight.data.augment import Chain, Flip, Shift
 from fairweight.metagradient import Mode, Scope, classification_loss, solve, virtual_forward
 from fairweight.metagradient.scope import in_scope
-from fairweight.metagradient.weight_form import Softmax
+from fairweight.metagradient.solve import Softmax
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform
@@ -51,6 +51,8 @@ MODES: dict[str, dict[str, Any]] = {
     "every=2": {"every": 2},
     "every=5": {"every": 5},
     "look_ahead=None": {"look_ahead": None},
+    "look_ahead=None, every=5": {"look_ahead": None, "every": 5},
+    "statistics held constant": {"gradient": "per-layer-frozen"},
     "scope=block": {"scope": "block"},
     "scope=head": {"scope": "head"},
     "scope=head, every=2": {"scope": "head", "every": 2},
@@ -103,7 +105,7 @@ class Probe(Observer):
         cells = Cells.of(self.parts.exemplar.labels)
         draws = ExemplarSampler(cells, self.setting.per_class, self.seed + 1000, device=device)
         rows = TrainSampler(len(self.parts.train), self.setting.batch, self.seed + 1000, device=device)
-        names = [m for m, options in MODES.items() if m != EXACT and "every" not in options]
+        names = [m for m, options in MODES.items() if m != EXACT and not {"every", "gradient"} & set(options)]
         found: dict[str, list[float]] = {name: [] for name in (*names, OTHER)}
         for k in range(PROBES):
             batch = self.parts.train.take(rows.rows(step + k))
@@ -130,7 +132,9 @@ class Probe(Observer):
         return found.pull
 
 
-def train(setting: Setting, mode: str, parts: Parts, seed: int, device: str) -> dict[str, Any]:
+def train(
+    setting: Setting, mode: str, parts: Parts, seed: int, device: str, *, compiled: bool = False
+) -> dict[str, Any]:
     """One training: its accuracy and TPRD on validation and test, in points; with the exact mode, the correlations."""
     torch.manual_seed(seed)
     model = setting.model().to(device)
@@ -155,7 +159,7 @@ def train(setting: Setting, mode: str, parts: Parts, seed: int, device: str) -> 
         () if probe is None else (probe,),
         scheduler=cosine,
         augment=Chain(Flip(), Shift(4)) if setting.images else None,
-        options=FitOptions(setting.batch, setting.per_class, seed, drop_last=True, autocast=bf16),
+        options=FitOptions(setting.batch, setting.per_class, seed, drop_last=True, autocast=bf16, compile=compiled),
     )
     seconds = time.perf_counter() - started
     model.eval()
@@ -206,10 +210,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path())
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--from-seed", type=int, default=0, help="the first one: seeds may be shared among processes")
+    parser.add_argument("--rows", type=int, help="train samples, instead of the setting's")
+    parser.add_argument("--compile", action="store_true", help="compile steps, which long runs on a GPU win back")
     parser.add_argument("--choice", type=int, help="the first so many seeds choose, the others report")
     parser.add_argument("--modes", nargs="*", default=[PLAIN, *MODES], help="train these alone")
     parser.add_argument("--epochs", type=int, help="instead of the setting's")
-    parser.add_argument("--repeats", type=int, default=20, help="rounds of ten timed steps")
+    parser.add_argument("--repeats", type=int, default=20, help="rounds of ten timed steps; 0: time nothing")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no run after so many")
     parser.add_argument("--quick", action="store_true", help="a shortened run, to see that it works")
     parser.add_argument("--out", type=Path, required=True, help="where finished runs are kept")
@@ -222,7 +229,9 @@ def main() -> None:
         torch.set_num_threads(1)
     setting = quick(SETTINGS[given.set]) if given.quick else SETTINGS[given.set]
     if given.epochs:
-        setting = Setting(**{**vars(setting), "epochs": given.epochs})
+        setting = replace(setting, epochs=given.epochs)
+    if given.rows:
+        setting = replace(setting, train=given.rows)
     given.out.mkdir(parents=True, exist_ok=True)
     kept = given.out / f"{given.set}.json"
     state: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"runs": [], "times": {}}
@@ -231,18 +240,20 @@ def main() -> None:
     pixels = read(setting, given.data)
     if given.again:
         state |= {"times": {}, "note": given.again}
-    if not state["times"]:
+    if not state["times"] and given.repeats:
         state["times"] = times(setting, drawn(setting, pixels, 0).to(given.device), given.device, given.repeats)
         kept.write_text(json.dumps(state))
     finished = {(run["mode"], run["seed"]) for run in state["runs"]}
-    for seed in range(given.seeds):
+    for seed in range(given.from_seed, given.seeds):
         parts = drawn(setting, pixels, seed).to(given.device)
         for mode in given.modes:
             if (mode, seed) in finished or time.perf_counter() - began > given.seconds:
                 continue
-            state["runs"].append(train(setting, mode, parts, seed, given.device))
+            state["runs"].append(train(setting, mode, parts, seed, given.device, compiled=given.compile))
             kept.write_text(json.dumps(state))
             print(f"seed {seed}, {mode}: {state['runs'][-1]['seconds']} s", flush=True)  # no number of test is printed
+    if not state["times"]:
+        return  # a part of the runs: whoever has them all makes the record
     about = {key: value for key, value in vars(setting).items() if key not in ("model", "name")}
     record = {
         "kind": "fast modes",

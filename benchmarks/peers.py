@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fairweight.apps.bench import Way, bench, text
 from fairweight.metagradient import ForwardPass, Mode, Solution, forward
-from fairweight.metagradient.passes import call
+from fairweight.metagradient.model import call
 from fairweight.metagradient.solve import evaluate
 from fairweight.methods import current_lr
 from fairweight.methods.forml import FORML

@@ -1,6 +1,7 @@
-"""The exact step per layer beside plain training and the other ways, on transformers and a ResNet with group norm.
+"""The exact step beside plain training, fast modes and the other ways, on transformers and ResNets with either norm.
 
     PYTHONPATH=src python benchmarks/per_layer.py --out per_layer.json              a GPU, bfloat16; torch alone
+    PYTHONPATH=src python benchmarks/per_layer.py --only "ResNet-18 BN" --ways fast --out fast.json
     PYTHONPATH=src python benchmarks/per_layer.py --device cpu --quick              small models, eager, float32
 
 Ways take turns, so that a clock that drifts meets all of them. Every measurement is written as soon as it is made; one
@@ -18,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from per_layer_models import Encoder, GroupNormResNet18, ViT
 from torch import Tensor, nn
 
 import fairweight as fw
-from fairweight.fast import group_norm_layout
+from fairweight.fast import group_norm_layout, step_graph
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import classification_loss
 
@@ -56,6 +57,7 @@ class Measured:
     warm_up_s: float | None = None
     mode: str | None = None
     error: str | None = None
+    every: int = 1  # steps after which their kinds repeat
     times: list[float] = field(default_factory=list, repr=False)
 
 
@@ -85,6 +87,7 @@ def cases(quick: bool) -> list[Case]:
         Case(
             "ResNet-18 GN", lambda: GroupNormResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.2, True,
         ),
+        Case("ResNet-18 BN", lambda: fw.ResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.5, True),
     ]  # fmt: skip
 
 
@@ -92,18 +95,24 @@ def forml(model: nn.Module, n: int, **options: Any) -> fw.FORML:
     return fw.FORML(model, n, agreement_every=0, **options)
 
 
-WAYS: dict[tuple[str, str], Callable[[nn.Module, int], Any]] = {
-    ("plain", "eager"): fw.Uniform,
-    ("per-layer", "eager"): lambda m, n: forml(m, n, gradient="per-layer"),
-    ("plain", "graph"): fw.Uniform,
-    ("per-layer", "graph"): lambda m, n: forml(m, n, gradient="per-layer"),
-    ("plain", "compiled"): fw.Uniform,
-    ("per-layer", "compiled"): lambda m, n: forml(m, n, gradient="per-layer"),
-    ("forward", "eager"): lambda m, n: forml(m, n, gradient="forward"),
-    ("double-backward", "eager"): lambda m, n: forml(m, n, gradient="double-backward"),
-    ("forward", "graph"): lambda m, n: forml(m, n, gradient="forward"),
-    ("double-backward", "graph"): lambda m, n: forml(m, n, gradient="double-backward"),
+FAST: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "exact, apart": {},  # a convolution's tangent as two convolutions
+    "every=5": {"every": 5},
+    "at rest": {"look_ahead": None},
+    "at rest, every=5": {"look_ahead": None, "every": 5},
+    "head, every=5": {"scope": "head", "every": 5},
 }
+OPTIONS: dict[str, dict[str, Any]] = {
+    **{g: {"gradient": g} for g in ("per-layer", "forward", "double-backward")},
+    **FAST,
+}
+WAYS = [
+    *((way, regime) for regime in ("eager", "graph", "compiled") for way in ("plain", "per-layer")),
+    ("per-layer", "traced"),  # on a CPU: one graph, not compiled
+    *((way, regime) for regime in ("eager", "graph") for way in ("forward", "double-backward")),
+]
+FAST_WAYS = [(way, "compiled") for way in ("plain", *FAST)]
 SLOW = {"forward", "double-backward"}
 
 
@@ -187,17 +196,20 @@ def warmed(case: Case, key: tuple[str, str], model: nn.Module, device: str, bf16
         graph = _captured(once) if gpu else None
         step: Callable[[], None] = once if graph is None else graph.replay
     else:
-        reweighter = WAYS[key](twin, case.batch)
-        if regime == "compiled":
-            reweighter.compile()
+        step_graph.JOIN = False if way == "exact, apart" else None
+        reweighter = fw.Uniform(twin, case.batch) if way == "plain" else forml(twin, case.batch, **OPTIONS[way])
+        if regime in ("compiled", "traced"):
+            reweighter.compile(*(["eager"] if regime == "traced" else []))
 
         def once() -> None:
             with cast():
                 reweighter.step(train, held if way != "plain" else None, optimizer, check=False)
 
-        for _ in range(2):
+        every = getattr(reweighter, "every", 1)
+        for _ in range(2 * every):
             once()
-        captured = CapturedStep(reweighter, optimizer) if regime != "eager" and gpu else None
+        found.every = every
+        captured = CapturedStep(reweighter, optimizer) if regime not in ("eager", "traced") and gpu else None
 
         def step() -> None:
             with cast():
@@ -209,7 +221,7 @@ def warmed(case: Case, key: tuple[str, str], model: nn.Module, device: str, bf16
     once()
     if gpu:
         found.peak_mib = (torch.cuda.max_memory_allocated() - before) / 2**20
-    for _ in range(6 if gpu else 1):
+    for _ in range((6 if gpu else 1) * found.every):
         step()
     if gpu:
         torch.cuda.synchronize()
@@ -264,7 +276,7 @@ def in_turn(name: str) -> Iterator[None]:
         return
     import fcntl
 
-    (Path(folder) / f"{name.replace('/', '-')}.warm").touch()
+    (Path(folder) / f"{name.replace('/', '-')}.{os.getpid()}.warm").touch()
     limit = time.monotonic() + 300
     while len(list(Path(folder).glob("*.warm"))) < int(count) and time.monotonic() < limit:
         time.sleep(0.2)
@@ -279,7 +291,10 @@ def take_turns(ready: list[Ready], rounds: int, each: int, gpu: bool) -> None:
     for _ in range(rounds):
         for way in ready:
             slow = way.found.way in SLOW
-            way.found.times += [timed(way.step, gpu) for _ in range(max(1, each // 5) if slow else each)]
+            count = (max(1, each // 5) if slow else each) * way.found.every
+            taken = [timed(way.step, gpu) for _ in range(count)]
+            rounds_of = range(0, count, way.found.every)  # of steps that differ in kind, the mean of a round
+            way.found.times += [statistics.mean(taken[k : k + way.found.every]) for k in rounds_of]
     for way in ready:
         times = way.found.times
         way.found.median_ms, way.found.n = statistics.median(times), len(times)
@@ -311,8 +326,8 @@ def agreement(case: Case, model: nn.Module, device: str, bf16: bool) -> dict[str
 
 def keys(device: str) -> list[tuple[str, str]]:
     if device == "cpu":
-        return [key for key in WAYS if key[1] == "eager"]
-    found = list(WAYS)
+        return [key for key in WAYS if key[1] in ("eager", "traced")]
+    found = [key for key in WAYS if key[1] != "traced"]
     found.insert(found.index(("per-layer", "compiled")), ("plain, one function", "compiled"))
     order = {"compiled": 0, "eager": 1, "graph": 2}
     return sorted(found, key=lambda key: (key[0] in SLOW, order[key[1]]))
@@ -323,11 +338,16 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="small models, for a CPU")
     parser.add_argument("--only", default="", help="models whose names hold this")
-    parser.add_argument("--ways", default="", help="ways to take, as way:regime with commas between; all without")
+    parser.add_argument(
+        "--ways", default="", help="ways to take, as way:regime with semicolons between; 'fast': plain and fast modes"
+    )
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--each", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=340.0)
     parser.add_argument("--keep-layout", action="store_true", help="group norm that keeps channels last in the trace")
+    parser.add_argument(
+        "--width", type=int, default=0, help="of the ResNet with batch norm, to try the script on a CPU"
+    )
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     group_norm_layout.KEEP_LAYOUT = asked.keep_layout
@@ -337,7 +357,11 @@ def main() -> None:
         "torch": torch.__version__, "device": torch.cuda.get_device_name() if gpu else "cpu", "results": [],
         "agreement": {}, "ratios": [], "keep_layout": asked.keep_layout,
     }  # fmt: skip
-    only = [tuple(word.rsplit(":", 1)) for word in asked.ways.split(",") if word]
+    wanted = keys(asked.device)
+    if asked.ways == "fast":
+        wanted = FAST_WAYS
+    elif asked.ways:
+        wanted = [(way, regime) for way, regime in (word.rsplit(":", 1) for word in asked.ways.split(";"))]
 
     def write() -> None:
         document["seconds"] = time.perf_counter() - started
@@ -345,6 +369,8 @@ def main() -> None:
             asked.out.write_text(json.dumps(document, indent=1) + "\n")
 
     for case in cases(asked.quick):
+        if asked.width and case.name == "ResNet-18 BN":
+            case = replace(case, model=lambda: fw.ResNet18(10, width=asked.width), batch=16, exemplars=6)
         if asked.only not in case.name:
             continue
         torch.manual_seed(0)
@@ -352,9 +378,7 @@ def main() -> None:
         if case.wide:
             model = model.to(memory_format=torch.channels_last)
         ready: list[Ready] = []
-        for key in keys(asked.device):
-            if only and key not in only:
-                continue
+        for key in wanted:
             found = Measured(case.name, *key)
             try:
                 if time.perf_counter() - started > asked.seconds:
@@ -376,7 +400,7 @@ def main() -> None:
         if gpu:
             torch.cuda.empty_cache()
         try:
-            if time.perf_counter() - started <= asked.seconds:
+            if asked.ways != "fast" and time.perf_counter() - started <= asked.seconds:
                 document["agreement"][case.name] = agreement(case, model, asked.device, bf16=gpu)
         except Exception as error:
             document["agreement"][case.name] = f"{type(error).__name__}: {str(error).strip()[:300]}"
@@ -394,7 +418,7 @@ def ratios(case: Case, ready: list[Ready]) -> list[dict[str, Any]]:
             plain[r.found.regime] = r.found
     best = min(plain.values(), key=lambda m: m.median_ms, default=None)
     for r in ready:
-        base = plain.get(r.found.regime)
+        base = plain.get(r.found.regime, plain.get("eager") if r.found.regime == "traced" else None)
         row = {"model": case.name, "way": r.found.way, "regime": r.found.regime, "median_ms": r.found.median_ms}
         row["times_plain"] = None if base is None else r.found.median_ms / base.median_ms
         row["times_best_plain"] = None if best is None else r.found.median_ms / best.median_ms

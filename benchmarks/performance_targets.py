@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from fast_modes_record import EXACT, MAY_COST
+from per_layer_record import best_way
 from pipeline_record import AS_GOOD_AS_NONE, AUGMENT_MAY_COST
 from recipe_time import MINUTES
 from start_up import HELP_MAY_TAKE, IMPORT_MAY_TAKE
 
 GPU_TIMES, GPU_MEMORY, FASTER, CPU_TIMES = 2.7, 1.5, 4.0, 2.8
+LAYER_MEMORY, LAYER_FASTER = {"ResNet-18 GN": 1.5, "ResNet-18 BN": 1.2}, 5.0  # of the step per layer; others: 1.4
 TRACED = "forward, traced"
 Record = dict[str, Any]
 
@@ -19,6 +21,7 @@ def targets(found: list[Record]) -> str:
     """The table; empty where no record has anything to say."""
     ways = {
         "bench": bench,
+        "per_layer": per_layer,
         "recipe time": recipe,
         "pipeline": pipeline,
         "fast modes": fast,
@@ -70,6 +73,32 @@ def bench(record: Record) -> Iterator[tuple[str, str, str, bool]]:
             asked = f"at least {FASTER:.0f} times as fast as double backward"
             told = f"{faster:.1f} times: compiled, against the fastest double backward measured ({least['regime']})"
             yield asked, told + (f"; within one regime {alike}" if alike else ""), where, faster >= FASTER
+
+
+def per_layer(record: Record) -> Iterator[tuple[str, str, str, bool]]:
+    """The exact step by layers, or by forward mode where samples mix, and the fast modes beside it."""
+    for model, found in record["models"].items():
+        ratios = {(r["way"], r["regime"]): r for r in found["ratios"]}
+        if ", before" in model:
+            continue
+        where = f"{record['device']}, {model}"
+        best = ratios.get(best_way(found["ratios"]) or ("", ""))
+        if best is not None:
+            times, told = best["times_plain"], f"{best['times_plain']:.2f} ({best['regime']})"
+            yield f"exact step: at most {best['target']:g} × plain", told, where, times <= best["target"]
+            memory = best.get("memory_times_plain")
+            if memory is not None:
+                most = LAYER_MEMORY.get(model, 1.4)
+                yield f"its memory: at most {most} × plain", f"{memory:.2f}", where, memory <= most
+            slow = [r["median_ms"] for (way, _), r in ratios.items() if way == "double-backward"]
+            if slow and record["bf16"]:
+                faster = min(slow) / best["median_ms"]
+                yield f"at least {LAYER_FASTER:g} times as fast as double backward", f"{faster:.1f}", where, faster >= 5
+        fast = [r for (way, _), r in ratios.items() if "every=5" in way or way == "at rest"]
+        if fast:
+            least = min(fast, key=lambda r: float(r["times_plain"]))
+            told = "; ".join(f"{r['way']} {r['times_plain']:.2f}" for r in fast)
+            yield "a fast mode: at most 1.2 × plain", told, where, least["times_plain"] <= 1.2
 
 
 def _alike(double: list[Record], rows: list[Record]) -> Iterator[str]:

@@ -135,5 +135,6 @@ def gradient(f: Callable[[Tensor], float], scores: Tensor) -> Tensor:
 
 def error(found: Tensor, expected: Tensor) -> float:
     """Relative error in the Euclidean norm."""
+    found, expected = (torch.view_as_real(t) if t.is_complex() else t for t in (found, expected))
     assert float(expected.norm()) > 0, "the expected value is 0: the comparison would say nothing"
     return float((found.double() - expected.double()).norm() / expected.double().norm())

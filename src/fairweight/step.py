@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite
-from fairweight.metagradient._context import restored_on_error
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
 from fairweight.metagradient.global_pass import Everyone, GlobalPass
+from fairweight.metagradient.model import restored_on_error
 from fairweight.metagradient.passes import ForwardPass, predicted
 from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 
@@ -100,7 +100,7 @@ def _finish(
             done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
-        scaled = scale(total) if callable(scale) else total * scale
+        scaled = scale(total) if callable(scale) else total if scale == 1.0 else total * scale
         scaled = scaled if done.loss_scale is None else scaled * done.loss_scale
         agreement = made.look() if made.look is not None and done.keeps_graph else None
     done.backward(scaled)

@@ -501,6 +501,40 @@ class Scalars(nn.Module):
         return self.head(torch.tanh(h / self.t.exp())) * torch.sigmoid(self.t)
 
 
+class Frequencies(nn.Module):
+    """Complex parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(4, dtype=torch.complex64))
+        self.head = nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(torch.fft.irfft(torch.fft.rfft(x) * self.filter, n=6)))
+
+    def double(self) -> Frequencies:
+        super().double()
+        self.filter = nn.Parameter(self.filter.detach().to(torch.complex128))
+        return self
+
+
+def _clamp(p: Tensor) -> None:
+    p.grad.clamp_(-0.01, 0.01)
+
+
+class Hooked(nn.Module):
+    """Hooks on parameters, which change the gradient and act when it is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.head = nn.Linear(6, 5), nn.Linear(5, CLASSES)
+        self.a.weight.register_hook(lambda slope: 2 * slope)
+        self.a.bias.register_post_accumulate_grad_hook(_clamp)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.a(x)))
+
+
 class OneLogit(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -566,6 +600,7 @@ ARCHITECTURES: dict[str, tuple[Callable[[], nn.Module], Draw]] = {
     "in place": (WritesOver, vectors),
     "scalars": (Scalars, vectors),
     "one logit": (OneLogit, vectors),
+    "frequencies": (Frequencies, vectors),
     "many forms": (ManyForms, vectors),
 }
 PLAINLY: dict[str, Callable[[], nn.Module]] = {

@@ -7,15 +7,16 @@ import copy
 import pytest
 import torch
 from tests import oracle
-from tests.contract.architectures import ARCHITECTURES, MIXING, PLAINLY, Mixing, vectors
+from tests.contract.architectures import ARCHITECTURES, MIXING, PLAINLY, Hooked, Mixing, vectors
 
 import fairweight as fw
 from fairweight.errors import NotDifferentiable
 from fairweight.types import Batch
 
 BOUND = 1e-10
-# Layers that see part of the samples each; a function of parameters alone with a backward pass of its own.
-UNSEEN = ("experts, hard", "binary weights")
+# Layers that see part of the samples each; a function of parameters alone with a backward pass of its own; complex
+# parameters.
+UNSEEN = ("experts, hard", "binary weights", "frequencies")
 
 
 def stepped(model, batches, exemplar, gradient, rows=40):
@@ -49,7 +50,8 @@ def same(first, second):
                 assert oracle.error(a[name], b[name]) < BOUND, name
     state = second[3].state_dict()
     for name, value in first[3].state_dict().items():
-        assert torch.allclose(value.double(), state[name].double(), rtol=1e-9, atol=1e-12), name
+        a, b = (torch.view_as_real(t) if t.is_complex() else t.double() for t in (value, state[name]))
+        assert torch.allclose(a, b, rtol=1e-9, atol=1e-12), name
 
 
 def numbered(batch: Batch, first: int = 0) -> Batch:
@@ -125,3 +127,28 @@ def test_what_requires_a_gradient_may_change_between_steps():
     assert oracle.error(found["auto"][0], found["double-backward"][0]) < BOUND
     for name, value in found["auto"][1].items():
         assert torch.allclose(value, found["double-backward"][1][name], rtol=1e-9, atol=1e-12), name
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_hooks_of_parameters_are_called(compiled):
+    """Only a backward pass calls them, so layers that give the gradient by themselves are not used."""
+    grads = []
+    weights = None
+    for plain in (False, True):
+        torch.manual_seed(0)
+        model, batch = Hooked().double(), numbered(vectors(13, 0))
+        if plain:
+            losses = torch.nn.functional.cross_entropy(model(batch.inputs), batch.labels, reduction="none")
+            (weights * losses).sum().backward()
+        else:
+            forml = fw.FORML(model, 40)
+            if compiled:
+                forml.compile("eager")
+            weights = forml.backward(batch, vectors(7, 9), torch.optim.SGD(model.parameters(), lr=0.1)).weights
+            with pytest.raises(NotDifferentiable, match="hook"):
+                fw.FORML(model, 40, gradient="per-layer").backward(
+                    batch, vectors(7, 9), torch.optim.SGD(model.parameters())
+                )
+        grads.append([p.grad for p in model.parameters()])
+    for a, b in zip(*grads, strict=True):
+        assert oracle.error(a, b) < BOUND

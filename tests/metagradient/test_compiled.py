@@ -13,7 +13,7 @@ from torch import nn
 
 from fairweight.errors import BadInput
 from fairweight.fast.compiled import UsualShape, compiled
-from fairweight.metagradient.passes import unwrap
+from fairweight.metagradient.model import unwrap
 from fairweight.methods.forml import FORML
 from fairweight.methods.l2rw import L2RW
 from fairweight.methods.meta_weight_net import MetaWeightNet

@@ -14,7 +14,7 @@ from tests import oracle
 from torch import nn
 
 from fairweight.metagradient import score_gradient
-from fairweight.metagradient.weight_form import Softmax, WeightForm
+from fairweight.metagradient.solve import Softmax, WeightForm
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy
 from fairweight.objectives.variance import LossVariance
 from fairweight.paper.weight_forms.inverse_square import InverseSquare

@@ -9,7 +9,8 @@ from torch import nn
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, LossNotFinite, NoLogits, RowsOutOfRange
 from fairweight.metagradient import score_gradient
-from fairweight.metagradient.passes import classification_loss, logits_of, predicted, unwrap
+from fairweight.metagradient.model import logits_of, unwrap
+from fairweight.metagradient.passes import classification_loss, predicted
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
 from fairweight.types import Batch

@@ -10,7 +10,7 @@ from tests import networks as net
 from torch import nn
 
 from fairweight.metagradient import MODES, score_gradient
-from fairweight.metagradient._context import kernels
+from fairweight.metagradient.model import kernels
 from fairweight.objectives.variance import LossVariance
 from fairweight.types import Batch
 

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 import fairweight as fw
 from fairweight.fast.step_graph import TracedStep
 from fairweight.metagradient import choose, classification_loss
-from fairweight.metagradient.passes import trainable
+from fairweight.metagradient.model import trainable
 from fairweight.objectives.mean import MeanLoss
 
 SIZE, WIDTH, PIXELS = 32, 8, 32

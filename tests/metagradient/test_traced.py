@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import fairweight as fw
+from fairweight.fast import step_graph
 
 
 class Words(nn.Module):
@@ -114,12 +115,15 @@ def test_traced_equals_one_by_one(name, options):
         torch.testing.assert_close(x, y, rtol=1e-9, atol=1e-12, msg=key)
 
 
-def test_fewer_operations_than_one_by_one():
+@pytest.mark.parametrize(("join", "tangents"), [(False, 3), (True, 2)])
+def test_fewer_operations_than_one_by_one(join, tangents, monkeypatch):
     """The forward pass stands once in the graph, not once more in the tangent's."""
-    (_, _, _), (_, forml, _) = pair("conv")
+    monkeypatch.setattr(step_graph, "JOIN", join)  # a tangent's two convolutions as one
+    (_, _, records), (_, forml, traced) = pair("conv")
     convolutions = sum("convolution.default" in str(n.target) for n in forml._traced.step.first.graph.nodes)
-    # two layers: forward 2, exemplar 2, tangent 2 per layer = 4
-    assert convolutions == 8
+    # two layers: forward 2, exemplar 2; tangent 2 per layer, but the pictures do not move
+    assert convolutions == 4 + tangents
+    torch.testing.assert_close(records[-1].pull, traced[-1].pull, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.slow

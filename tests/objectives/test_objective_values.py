@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
+import fairweight.objectives as _groups
 from fairweight.errors import BadInput, MissingGroups, UnknownName
 from fairweight.metagradient.solve import evaluate
-from fairweight.objectives import _groups
-from fairweight.objectives._groups import group_losses
+from fairweight.objectives import group_losses
 from fairweight.objectives.equal_odds import EqualOddsLoss
 from fairweight.objectives.equal_opportunity import EqualOpportunityLoss
 from fairweight.objectives.max_discrepancy import MaxLossDiscrepancy

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient import choose, classification_loss, score_gradient
-from fairweight.metagradient.passes import RandomState
+from fairweight.metagradient.model import RandomState
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -77,6 +78,39 @@ def merge(whole: GraphModule, p_count: int, held_names: list[str]) -> list[tuple
     return [(norm, tail[2 * k], tail[2 * k + 1]) for k, (norm, _, _) in enumerate(kept)]
 
 
+def shorten_tangents(graph: Graph, join: bool) -> None:
+    """The tangent of a convolution, W'a + Wa', without the part that is 0; join: as one convolution of both."""
+    for node in list(graph.nodes):
+        if node.target is not _aten.add.Tensor or not all(_convolves(part) for part in node.args):
+            continue
+        first, second = node.args
+        bias, options = [part.args[2] for part in node.args if part.args[2] is not None], first.args[3:]
+        if options != second.args[3:] or node.kwargs or len(bias) > 1:
+            continue
+        left = [part for part in (first, second) if part.args[2] is not None or not _is_zero(part.args[0])]
+        if len(left) == 1:
+            node.replace_all_uses_with(left[0])
+        elif join and len(left) == 2 and options[3] is False and options[5] == 1:  # neither transposed nor in groups
+            with graph.inserting_before(node):
+                inputs, kernels = (
+                    graph.call_function(_aten.cat.default, ([part.args[k] for part in left], 1)) for k in (0, 1)
+                )
+                given = (inputs, kernels, bias[0] if bias else None, *options)
+                joined = graph.call_function(_aten.convolution.default, given)
+            node.replace_all_uses_with(joined)
+    graph.eliminate_dead_code()
+
+
+def _convolves(node: object) -> bool:
+    return isinstance(node, Node) and node.target is _aten.convolution.default and len(node.users) == 1
+
+
+def _is_zero(node: Node) -> bool:
+    while node.target in (_aten.expand.default, _aten.expand_copy.default, _aten._to_copy.default):
+        node = node.args[0]  # type: ignore[assignment]
+    return node.target in (_aten.zeros.default, _aten.zeros_like.default)
+
+
 def draws_random(whole: GraphModule) -> bool:
     """True if the graph draws random numbers."""
     return any(
@@ -86,12 +120,23 @@ def draws_random(whole: GraphModule) -> bool:
 
 
 def tidy(whole: GraphModule) -> None:
-    """Take out what copies nothing, and what nobody asks for, in place."""
+    """Take out what changes nothing, and what nobody asks for, in place."""
     for node in list(whole.graph.nodes):
-        if node.op == "call_function" and node.target in _SAME - {_aten.clone.default}:
-            node.replace_all_uses_with(node.args[0])
-            whole.graph.erase_node(node)
+        if node.op != "call_function":
+            continue
+        source: Any = node.args[0] if node.args else None
+        if node.target in _SAME - {_aten.clone.default}:
+            node.replace_all_uses_with(source)
+        elif node.target is _aten.t.default and source.target is _aten.t.default:  # turned and turned back
+            node.replace_all_uses_with(source.args[0])
+        elif node.target is _aten.view.default and _form(node) == _form(source):
+            node.replace_all_uses_with(source)
     whole.graph.eliminate_dead_code()
+
+
+def _form(node: Node) -> object:
+    value = node.meta.get("val")
+    return node if value is None else (value.shape, value.stride())
 
 
 def split(whole: GraphModule, fixed: int, statistics: list[Node]) -> tuple[GraphModule, GraphModule, list[bool]]:

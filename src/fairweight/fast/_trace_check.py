@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fairweight.fast.step_graph import Traced, TracedStep
-from fairweight.metagradient._context import RandomState, kernels
-from fairweight.metagradient.passes import ForwardPass, Parameters, call, snapshot
+from fairweight.metagradient.model import Parameters, RandomState, call, kernels, snapshot
+from fairweight.metagradient.passes import ForwardPass
 from fairweight.metagradient.solve import Rates, displaced, exemplar_point
 from fairweight.types import Batch, ObjectiveFunction
 

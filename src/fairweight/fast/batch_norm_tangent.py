@@ -28,22 +28,11 @@ class NormTangents(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is not F.batch_norm:
             return func(*args, **kwargs)
-        given = _arguments(*args, **kwargs)
+        names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
+        usual = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+        given = {**usual, **dict(zip(names, args, strict=False)), **kwargs}
         found = _batch_norm(given) if given["training"] else None
         return func(*args, **kwargs) if found is None else found
-
-
-def _arguments(
-    input: Tensor,  # noqa: A002 - torch's name
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> dict[str, Any]:
-    return locals()
 
 
 def _batch_norm(given: dict[str, Any]) -> Tensor | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.passes import RandomState
+from fairweight.metagradient.model import RandomState
 from fairweight.types import Batch, StepRecord, map_tensors
 
 if TYPE_CHECKING:
@@ -141,19 +140,8 @@ def _copy(batch: Batch) -> Batch:
 
 def _tensors(batch: Batch, exemplar: Batch | None) -> list[Tensor]:
     found: list[Tensor] = []
-
-    def collect(value: Any) -> None:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, Mapping):
-            for item in value.values():
-                collect(item)
-        elif isinstance(value, tuple | list):
-            for item in value:
-                collect(item)
-
     for part in (batch, exemplar):
         if part is not None:
-            for value in (part.inputs, part.labels, part.groups, part.rows, part.shares):
-                collect(value)
+            columns = (part.inputs, part.labels, part.groups, part.rows, part.shares)
+            map_tensors(columns, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
     return found

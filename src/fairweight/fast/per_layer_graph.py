@@ -5,22 +5,23 @@ Slow twin: `metagradient/per_layer`, whose record of a pass is what is traced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.fx import GraphModule
 
 from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.group_norm_layout import layout_kept
-from fairweight.fast.step_graph import SEEN, Traced, TracedStep, held_by, refill
-from fairweight.metagradient._context import uncompiled
-from fairweight.metagradient._exchanged import exchanged
-from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
+from fairweight.fast.step_graph import SEEN, Traced, TracedStep, refill
+from fairweight.metagradient.model import (
+    call_arguments,
+    casts_forgotten,
+    exchanged,
+    logits_of,
+    uncompiled,
+)
 from fairweight.metagradient.per_layer._observer import Observer
-from fairweight.metagradient.per_layer._plans import known_plan
+from fairweight.metagradient.per_layer._pass import known_plan
 from fairweight.metagradient.per_layer._record import Record
 from fairweight.metagradient.solve import evaluate
 from fairweight.types import Batch, Loss, ObjectiveFunction
@@ -29,36 +30,16 @@ from fairweight.types import Batch, Loss, ObjectiveFunction
 class LayerStep(TracedStep):
     """A step of fixed shapes; it is used as forward mode's is."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: Parameters,
-        batch: Batch,
-        exemplar: Batch,
-        loss: Loss,
-        objective: ObjectiveFunction,
-        moving: Sequence[str],
-        compile_graph: Callable[[GraphModule], Callable[..., Any]] | None = None,
-        *,
-        at_rest: bool = False,
-    ) -> None:
-        self.model, self.at_rest = model, at_rest
-        self.names = list(parameters)
-        self.moving = [name for name in self.names if name in set(moving)]
-        self._held = list(held_by(model, self.names))
-        self._buffers = [name for name, _ in model.named_buffers()]
-        self._changed: list[str] = []  # buffers that the train pass moves; noted while it is traced
-        self._used: list[str] = []  # parameters that have a gradient; likewise
-        whole = self._trace(batch, exemplar, loss, objective)
+    # Noted while the step is traced: buffers that the train pass moves, and parameters that have a gradient.
+    _changed: list[str]
+    _used: list[str]
+
+    def _cut(self, whole: GraphModule) -> tuple[GraphModule, GraphModule]:
         tidy(whole)
-        (output,) = (node for node in whole.graph.nodes if node.op == "output")
-        self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")
         self.random = draws_random(whole)
         first, second, late = split(whole, len(SEEN) + len(self._changed), [])
         self._used = [name for name, is_late in zip(self._used, late, strict=True) if is_late]
-        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
-        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
-        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+        return first, second
 
     @property
     def _statistics(self) -> int:
@@ -75,6 +56,7 @@ class LayerStep(TracedStep):
 
         model = self.model
         arguments = self._arguments(batch, exemplar)
+        buffers = [name for name, _ in model.named_buffers()]
 
         def net(samples: Batch) -> Tensor:
             args, kwargs = call_arguments(samples.inputs)
@@ -88,14 +70,14 @@ class LayerStep(TracedStep):
             rates = dict(zip(self.moving, rate, strict=True))
             samples, exemplars = refill(batch, train), refill(exemplar, held_out)
             own = {name: t.clone() for name, t in beside.items()}
-            versions = {name: own[name]._version for name in self._buffers}
+            versions = {name: own[name]._version for name in buffers}
             seen = Observer(parameters, samples.inputs)
             p = torch.softmax(scores, dim=0)
             with torch.enable_grad(), exchanged(model, {**parameters, **own}):  # backward too: checkpointed layers
                 with seen:
                     logits = net(samples)
                 losses = loss(logits, samples.labels)
-                self._changed = [name for name in self._buffers if own[name]._version != versions[name]]
+                self._changed = [name for name in buffers if own[name]._version != versions[name]]
                 plan = known_plan(seen, model, loss, len(samples))
                 if plan.rest:
                     raise NotImplementedError("some parameters are used where no layer is seen")
@@ -103,7 +85,10 @@ class LayerStep(TracedStep):
             there = {name: parameters[name].detach() for name in self.moving}
             if not self.at_rest:
                 slope = record.slopes(None, self.moving)
-                there = {name: θ - rates[name] * slope[name] if name in slope else θ for name, θ in there.items()}
+                there = {
+                    name: torch.addcmul(θ, rates[name].to(θ.dtype), slope[name], value=-1) if name in slope else θ
+                    for name, θ in there.items()
+                }
             fixed = {name: θ.detach() for name, θ in parameters.items()}
             with torch.enable_grad():
                 by = {name: θ.detach().requires_grad_() for name, θ in there.items()}
@@ -121,10 +106,8 @@ class LayerStep(TracedStep):
             return [t.detach() for t in found]
 
         examples = [t for part in arguments for t in part]
-        cache = torch.is_autocast_cache_enabled()
-        torch.set_autocast_cache_enabled(False)  # a cast that one pass has cached is no part of the other's graph
-        try:
-            with torch.no_grad(), uncompiled(), layout_kept():
+        try:  # a cast that one pass has cached is no part of the other's graph
+            with torch.no_grad(), casts_forgotten(), uncompiled(), layout_kept():
                 made = make_fx(whole, tracing_mode="fake")(*examples)
                 # once more, for a graph in which nothing is written in place: only that can be cut in two
                 # (its casts are in it by now, so without autocast)
@@ -134,5 +117,3 @@ class LayerStep(TracedStep):
         except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:
             first = str(error).strip().split("\n")[0]
             raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
-        finally:
-            torch.set_autocast_cache_enabled(cache)

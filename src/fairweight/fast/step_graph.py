@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from fairweight.errors import NotDifferentiable
-from fairweight.fast._graph_edits import merge, split
+from fairweight.fast._graph_edits import merge, shorten_tangents, split
 from fairweight.fast.batch_norm_tangent import NormTangents
-from fairweight.metagradient._context import kernels, uncompiled
-from fairweight.metagradient._exchanged import exchanged
-from fairweight.metagradient.passes import Parameters, call_arguments, logits_of
+from fairweight.metagradient.model import Parameters, call_arguments, exchanged, kernels, logits_of, uncompiled
 from fairweight.metagradient.solve import Rates
 from fairweight.metagradient.whole_map import WholeStep, whole_map
 from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors
 
 SEEN = WholeStep._fields[:-1]  # outputs before the model's gradients
+# Whether the two convolutions of a tangent are one; None: on a GPU (an H200: 0.7 % of a step, memory 1.12 for 1.06).
+JOIN: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,29 @@ class TracedStep:
         *,
         at_rest: bool = False,
     ) -> None:
-        self.model = model
-        self.random = False
+        self.model, self.at_rest = model, at_rest
+        self.random = False  # whether the graphs draw random numbers
         self.names = list(parameters)
         self.moving = [name for name in self.names if name in set(moving)]  # in the virtual step
-        self.at_rest = at_rest
         self._held = list(held_by(model, self.names))
         whole = self._trace(batch, exemplar, loss, objective)
         (output,) = (node for node in whole.graph.nodes if node.op == "output")
         self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
+        first, second = self._cut(whole)
+        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
+        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
+        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+
+    def _cut(self, whole: GraphModule) -> tuple[GraphModule, GraphModule]:
+        """The graph in two, before and after the new weights are known."""
+        join = next(self.model.parameters()).is_cuda if JOIN is None else JOIN
+        shorten_tangents(whole.graph, join)
         norms = merge(whole, len(self.names), self._held)
         self.norms = [norm for norm, _, _ in norms]
         kept = [node for _, mean, inverse in norms for node in (mean, inverse)]
         first, second, late = split(whole, len(SEEN), kept)
         self._used = [name for name, is_late in zip(self.names, late, strict=True) if is_late]
-        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
-        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
-        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+        return first, second
 
     def solve(self, parameters: Parameters, scores: Tensor, rates: Rates, batch: Batch, exemplar: Batch) -> Traced:
         """The score gradient at these parameters; nothing is moved."""
@@ -102,14 +108,21 @@ class TracedStep:
     def move_statistics(self, traced: Traced) -> None:
         """Move the running statistics as the forward pass would have."""
         buffers = dict(self.model.named_buffers())
+        alike: dict[Any, list[int]] = {}  # norms that are moved together: one operation for each costs 4 % of a step
         for k, norm in enumerate(self.norms):
-            mean, inverse = traced.statistics[2 * k : 2 * k + 2]
-            variance = (inverse.double().pow(-2) - norm.eps) * (norm.count / max(norm.count - 1, 1))
-            buffers[norm.mean].lerp_(mean.to(buffers[norm.mean].dtype), norm.momentum)
-            buffers[norm.var].lerp_(variance.to(buffers[norm.var].dtype), norm.momentum)
-            tracked = norm.mean.replace("running_mean", "num_batches_tracked")
-            if tracked in buffers:
-                buffers[tracked].add_(1)
+            alike.setdefault((norm.momentum, buffers[norm.mean].dtype, buffers[norm.var].dtype), []).append(k)
+        for (momentum, of_mean, of_var), numbers in alike.items():
+            norms = [self.norms[k] for k in numbers]
+            means = [traced.statistics[2 * k].to(of_mean) for k in numbers]
+            inverses = [traced.statistics[2 * k + 1] for k in numbers]
+            variances = list(torch._foreach_reciprocal(torch._foreach_mul(inverses, inverses)))
+            torch._foreach_sub_(variances, [norm.eps for norm in norms])
+            torch._foreach_mul_(variances, [norm.count / max(norm.count - 1, 1) for norm in norms])
+            torch._foreach_lerp_([buffers[norm.mean] for norm in norms], means, momentum)
+            torch._foreach_lerp_([buffers[norm.var] for norm in norms], [v.to(of_var) for v in variances], momentum)
+        names = {norm.mean.replace("running_mean", "num_batches_tracked") for norm in self.norms} & buffers.keys()
+        if names:
+            torch._foreach_add_([buffers[name] for name in names], 1)
 
     def _rates(self, parameters: Parameters, rates: Rates) -> list[Tensor]:
         """The virtual step's rate of every parameter that moves, as tensors."""

@@ -17,7 +17,8 @@ from fairweight.fast.compiled import compiled
 from fairweight.fast.per_layer_graph import LayerStep
 from fairweight.fast.step_graph import Traced, TracedStep
 from fairweight.metagradient.choose import UNSEEN
-from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, trainable, unwrap, write_slopes
+from fairweight.metagradient.model import hooked, trainable, unwrap
+from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, write_slopes
 from fairweight.metagradient.solve import Rates, check_finite
 from fairweight.types import Batch, Loss, ObjectiveFunction
 
@@ -81,10 +82,12 @@ class TracedSteps:
         key = mode.name, *_key(model, batch, exemplar)
         if self.refusal is None and mode.reason == UNSEEN:
             self._refuse(mode.reason)
-        if self.refusal is not None or self._key not in (None, key):
-            return None
         inner = unwrap(model)
         parameters = trainable(inner)
+        if self.refusal is None and (name := hooked(parameters)) is not None:
+            self._refuse(f"{name} has a hook, which only a backward pass calls")
+        if self.refusal is not None or self._key not in (None, key):
+            return None
         if self.step is None:
             try:
                 kind = LayerStep if mode.name == "per-layer" else TracedStep

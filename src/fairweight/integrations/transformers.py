@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, MissingDependency
 from fairweight.integrations.accelerate import Accelerated
-from fairweight.metagradient.passes import unwrap
+from fairweight.metagradient.model import unwrap
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.metrics import group_table

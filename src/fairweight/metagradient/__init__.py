@@ -25,8 +25,7 @@ from fairweight.metagradient.passes import (
 )
 from fairweight.metagradient.per_layer import layer_forward
 from fairweight.metagradient.scope import Scope, in_scope
-from fairweight.metagradient.solve import Rates, exemplar_point, pull, solve, tangent
-from fairweight.metagradient.weight_form import Softmax, WeightForm, weight_form
+from fairweight.metagradient.solve import Rates, Softmax, WeightForm, exemplar_point, pull, solve, tangent, weight_form
 from fairweight.types import Batch, Loss, ObjectiveFunction
 
 __all__ = [

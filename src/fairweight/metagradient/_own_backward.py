@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import LabelsBeyondLogits, NotDifferentiable
-from fairweight.metagradient._context import RandomState, casts_forgotten
-from fairweight.metagradient.passes import check_labels, losses_with_graph, run, trainable
+from fairweight.metagradient.model import RandomState, casts_forgotten, trainable
+from fairweight.metagradient.passes import check_labels, losses_with_graph, run
 from fairweight.metagradient.per_layer._trial import FEW, few
 from fairweight.types import Batch, Loss
 

@@ -14,7 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.passes import ForwardPass, Mode, Parameters, virtual_forward
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import ForwardPass, Mode, virtual_forward
 from fairweight.metagradient.per_layer import LayerPass, layer_forward
 from fairweight.types import labels_side_by_side
 

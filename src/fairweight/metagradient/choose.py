@@ -15,17 +15,8 @@ from fairweight.errors import NotDifferentiable, UnknownName
 from fairweight.metagradient import difference, double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
-from fairweight.metagradient.passes import (
-    ForwardPass,
-    Mode,
-    Parameters,
-    dense,
-    holds_compiled,
-    is_compiled,
-    trainable,
-    unwrap,
-    virtual_forward,
-)
+from fairweight.metagradient.model import Parameters, holds_compiled, hooked, is_compiled, trainable, unwrap
+from fairweight.metagradient.passes import ForwardPass, Mode, dense, inner, virtual_forward
 from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
@@ -38,7 +29,8 @@ UNSEEN = "backward holds part of the pass constant, such as a block under no_gra
 APPROXIMATE = ("difference", "per-layer-frozen")
 _LEFT_OUT = "torch.compile is left out of these passes, so call compile() of the method to have them compiled"
 _UNSUPPORTED = re.compile(
-    r"forward AD|derivative for|double backward|differentiate twice|not implemented|does not support|doesn't support",
+    r"forward (mode )?AD|derivative for|double backward|differentiate twice|not implemented|does not support|"
+    r"doesn't support",
     re.I,
 )
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
@@ -132,9 +124,14 @@ class _Trial:
 
     def layers(self, *, frozen: bool = False) -> Mode | str:
         """The mode per layer, or why it cannot be had; frozen: with batch norm's statistics held constant."""
-        name = "per-layer-frozen" if frozen else "per-layer"
+        mode = "per-layer-frozen" if frozen else "per-layer"
         if self.model is not unwrap(self.model) and not is_compiled(self.model):
             return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
+        own = trainable(unwrap(self.model))
+        if (name := hooked(own)) is not None:
+            return f"{name} has a hook, which only a backward pass calls"
+        if (name := next((n for n, p in own.items() if p.is_complex()), None)) is not None:
+            return f"{name} is complex"
         try:
             try:
                 found, plain = tried(self.model, self.batch, self.loss, frozen=frozen), False
@@ -143,11 +140,11 @@ class _Trial:
                     raise
                 found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True, frozen=frozen), True
             if frozen and not found.rest:
-                return Mode(name, plain, "asked for; batch statistics are held constant in the pull, an approximation")
+                return Mode(mode, plain, "asked for; batch statistics are held constant in the pull, an approximation")
             if frozen:
                 return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it"
             if not found.rest:
-                return Mode(name, plain, "samples do not see each other, and every layer was seen")
+                return Mode(mode, plain, "samples do not see each other, and every layer was seen")
             for plain in (False, True):
                 if self.refusal(forward_tangent, plain=plain) is None:
                     tried(self.model, self.batch, self.loss, plain_kernels=plain)
@@ -202,8 +199,12 @@ class _Trial:
         slope = torch.autograd.grad(
             done.logits, list(moving.values()), u.to(done.logits.dtype), allow_unused=True, materialize_grads=True
         )
-        back = sum(float((dense(s) * r).sum(dtype=torch.float64)) for s, r in zip(slope, along.values(), strict=True))
+        back = sum(float(inner(_wide(dense(s)), _wide(r))) for s, r in zip(slope, along.values(), strict=True))
         ahead = float((u * moved).sum(dtype=torch.float64))
         tolerance = max(tolerance, _TOLERANCE.get(done.logits.dtype, 0.05))
         if abs(back - ahead) > tolerance * max(abs(back), abs(ahead)):
             raise NotImplementedError(UNSEEN)
+
+
+def _wide(t: Tensor) -> Tensor:
+    return t.to(torch.complex128 if t.is_complex() else torch.float64)

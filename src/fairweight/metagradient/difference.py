@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from contextlib import nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from fairweight.metagradient.passes import ForwardPass, Parameters, in_full
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import ForwardPass, in_full, pull_by_tangent
 
 
 def norm(values: Parameters) -> Tensor:
     """Euclidean norm over all entries, in float64: the squares of a small direction must not vanish."""  # []
-    parts = [torch.linalg.vector_norm(v, dtype=torch.float64) for v in values.values()]
-    total: Tensor = torch.linalg.vector_norm(torch.stack(parts))
+    flat = (torch.view_as_real(v) if v.is_complex() else v for v in values.values())
+    total: Tensor = torch.linalg.vector_norm(
+        torch.stack([torch.linalg.vector_norm(v, dtype=torch.float64) for v in flat])
+    )
     return total
 
 
@@ -19,24 +28,78 @@ def norm(values: Parameters) -> Tensor:
 # smooth model is best at 1/3, and one with kinks such as ReLU's better near 1/2 (a narrow ResNet in float32 errs by
 # 18 % at 1/3, by 1 % at 0.45, where smooth ones stay below 0.01 %).
 NEARNESS = 0.45
+# Under autocast: how much further to go, of which the best is taken, and how like float32's the pull must be then.
+FURTHER, ALIKE = (30.0, 100.0, 300.0), 0.999
+SMALL = 200_000  # parameters, up to which float32 takes no longer
+_further: WeakKeyDictionary[nn.Module, tuple[int, float]] = WeakKeyDictionary()  # calls, and what to use; 0: float32
 
 
 def step_length(here: Parameters, along: Parameters) -> Tensor:
     """How far to go to each side, as a multiple of the direction: well above the rounding of the parameters."""  # []
-    limits = torch.finfo(min((d.dtype for d in along.values()), key=lambda t: torch.finfo(t).bits))
+    limits = torch.finfo(min((d.dtype.to_real() for d in along.values()), key=lambda t: torch.finfo(t).bits))
     rounding = 10 * limits.eps * norm({name: here[name] for name in along})
     distance: Tensor = rounding.clamp_min(limits.eps**NEARNESS) / norm(along).clamp_min(limits.tiny)
     return distance.clamp_max(limits.max / 4)  # no direction at all: any finite length will do
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
-    """Central difference of the logits along the direction, in at least float32 whatever the autocast."""  # [B, K]
+    """Central difference of the logits along the direction, under autocast in its precision where that will do."""
     here = {name: in_full(p.detach()) for name, p in done.parameters.items()}
     along = {name: in_full(d) for name, d in direction.items()}
     step = step_length(here, along)
+    small = sum(p.numel() for p in here.values()) <= SMALL
+    if small or not torch.is_autocast_enabled(done.device.type):
+        return _central(done, here, along, step)
+    calls, further = _further.get(done.model, (0, 0.0))
+    capturing = done.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    if not capturing:
+        if calls & (calls - 1) == 0:  # at the first, second, fourth, eighth, …
+            full = _central(done, here, along, step)
+            further = _tried(done, here, along, step, full)
+        _further[done.model] = calls + 1, further
+    return _central(done, here, along, step * further, cast=True) if further else _central(done, here, along, step)
+
+
+def _tried(done: ForwardPass, here: Parameters, along: Parameters, step: Tensor, full: Tensor) -> float:
+    """How much further to go in autocast's precision for the pull that float32 gives; 0: no distance gives it."""
+
+    def centred(moved: Tensor) -> Tensor:
+        pulled = pull_by_tangent(done, moved)
+        return (pulled - pulled.mean()).double()
+
+    true = centred(full)
+    near = {far: centred(_central(done, here, along, step * far, cast=True)) for far in FURTHER}
+    like = {far: float(F.cosine_similarity(found, true, dim=0)) for far, found in near.items()}
+    best = max(like, key=lambda far: like[far])
+    return best if like[best] >= ALIKE else 0.0
+
+
+def _central(
+    done: ForwardPass, here: Parameters, along: Parameters, step: Tensor, *, cast: bool = False
+) -> Tensor:  # [B, K]
+    """Of the passes on both sides; cast: under the autocast that is on, with the last products in float32."""
     sides = []
-    with torch.no_grad(), torch.autocast(done.device.type, enabled=False):
+    columns = 1 if done.logits.ndim == 1 else done.logits.shape[1]
+    around = _FullHead(columns) if cast else torch.autocast(done.device.type, enabled=False)
+    with torch.no_grad(), around:
         for sign in (1.0, -1.0):
             there = {name: p + sign * step * along[name] if name in along else p for name, p in here.items()}
-            sides.append(done.run(there, done.batch, torch.Tensor.detach, full=True))
-    return (sides[0] - sides[1]) / (2 * step)
+            with torch.autocast(done.device.type, cache_enabled=False) if cast else nullcontext():
+                sides.append(done.run(there, done.batch, torch.Tensor.detach, full=not cast))
+    return (in_full(sides[0]) - in_full(sides[1])) / (2 * step)
+
+
+class _FullHead(TorchFunctionMode):
+    """Linear layers as wide as the logits in float32: what is subtracted must not be rounded before."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.columns = columns
+
+    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        weight = args[1] if len(args) > 1 else kwargs.get("weight")
+        if func is not F.linear or len(weight) != self.columns:
+            return func(*args, **kwargs)
+        with torch.autocast(args[0].device.type, enabled=False):
+            return func(*(in_full(a) if isinstance(a, Tensor) else a for a in args), **kwargs)

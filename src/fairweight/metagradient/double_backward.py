@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.passes import ForwardPass, Parameters
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import ForwardPass, inner
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
@@ -16,7 +17,7 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
         slopes = torch.autograd.grad(
             done.logits, list(along.values()), u, create_graph=True, allow_unused=True, materialize_grads=True
         )
-        moved = torch.stack([(slopes[k] * direction[name]).sum() for k, name in enumerate(along)]).sum()
+        moved = torch.stack([inner(slopes[k], direction[name]) for k, name in enumerate(along)]).sum()
         if not moved.requires_grad:  # the direction holds no parameter that the logits depend on
             return torch.zeros_like(done.logits)
         (found,) = torch.autograd.grad(moved, u, retain_graph=True)

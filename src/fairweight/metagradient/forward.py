@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
-from torch import Tensor
+from torch import Tensor, nn
 
-from fairweight.metagradient.passes import ForwardPass, Parameters
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import ForwardPass
 
-# Entered around every forward-mode pass: cheaper formulas for single operations, the same to rounding (see fast/).
+# Entered around the forward-mode passes of models with batch norm: cheaper formulas, the same to rounding (see fast/).
 SHORTCUTS: list[Callable[[], AbstractContextManager[Any]]] = []
 
 
@@ -22,8 +23,9 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """How the logits of the train batch move along the direction, at the pass's own parameters."""  # [B, K]
     load_tables()
     with torch.no_grad(), forward_ad.dual_level(), ExitStack() as stack:
-        for shortcut in SHORTCUTS:
-            stack.enter_context(shortcut())
+        if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in done.model.modules()):
+            for shortcut in SHORTCUTS:
+                stack.enter_context(shortcut())
         dual = {
             name: _dual(p.detach(), direction[name]) if name in direction else p.detach()
             for name, p in done.parameters.items()

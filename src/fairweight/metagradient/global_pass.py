@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput
-from fairweight.metagradient.passes import ForwardPass, Parameters, data_parallel, dense, write_slopes
+from fairweight.metagradient.model import Parameters, data_parallel
+from fairweight.metagradient.passes import ForwardPass, dense, write_slopes
 from fairweight.ranks import Ranks
 from fairweight.types import Batch
 

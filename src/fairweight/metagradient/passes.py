@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
@@ -11,95 +11,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, LabelsBeyondLogits, NoLogits, NotDifferentiable
-from fairweight.metagradient._context import RandomState as RandomState
-from fairweight.metagradient._context import kernels, restored_on_error, uncompiled
-from fairweight.metagradient._exchanged import exchanged
+from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable
+from fairweight.metagradient.model import (
+    Parameters,
+    RandomState,
+    call_arguments,
+    exchanged,
+    kernels,
+    logits_of,
+    restored_on_error,
+    snapshot,
+    trainable,
+    uncompiled,
+    unwrap,
+)
 from fairweight.types import Batch, Loss, map_tensors
 
-Parameters = dict[str, Tensor]
 T = TypeVar("T")
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The module inside torch.compile's or a data-parallel wrapper."""
-    while True:
-        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
-            model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        else:
-            return model
-
-
-def data_parallel(model: nn.Module) -> nn.parallel.DistributedDataParallel | None:
-    """The DistributedDataParallel around a module, inside torch.compile's wrapper or not."""
-    while not isinstance(model, nn.parallel.DistributedDataParallel):
-        inner = getattr(model, "_orig_mod", None)
-        if not isinstance(inner, nn.Module):
-            return None
-        model = inner
-    return model
-
-
-def is_compiled(model: nn.Module) -> bool:
-    """Whether torch.compile wraps the module; its graphs may not be gone back through twice."""
-    while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
-        model = model.module
-    return isinstance(getattr(model, "_orig_mod", None), nn.Module)
-
-
-def holds_compiled(model: nn.Module) -> bool:
-    """Whether torch.compile wraps the module or a submodule, or was called in place."""
-    return any(
-        isinstance(getattr(m, "_orig_mod", None), nn.Module) or getattr(m, "_compiled_call_impl", None) is not None
-        for m in model.modules()
-    )
-
-
-def trainable(model: nn.Module) -> Parameters:
-    """The parameters that move, each once, by its first name."""
-    found: Parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not found:
-        raise BadInput("The model has no parameter that requires a gradient; unfreeze at least one layer.")
-    return found
-
-
-def logits_of(output: Any, size: int) -> Tensor:
-    """The logits in a model's output: a tensor, an object or dict with logits, or the first item of a tuple."""
-    found = output
-    if isinstance(output, Mapping):
-        found = output.get("logits")
-    elif not isinstance(output, Tensor) and hasattr(output, "logits"):
-        found = output.logits
-    elif isinstance(output, tuple | list) and output:
-        found = output[0]
-    if not isinstance(found, Tensor) or not found.is_floating_point():
-        raise NoLogits(
-            f"The model returned {type(output).__name__}, in which no logits were found; return a tensor [B, K], "
-            "an object or dict with 'logits', or pass a small wrapper module that does."
-        )
-    if found.ndim not in (1, 2) or found.shape[0] != size:
-        raise NoLogits(
-            f"The model returned logits of shape {tuple(found.shape)} for {size} samples; "
-            f"return [{size}, classes], or [{size}] for a binary task."
-        )
-    return found
-
-
-def call_arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a model is called with: a tensor or a tuple by position, a mapping by name."""
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    if isinstance(inputs, tuple | list):
-        return tuple(inputs), {}
-    return (inputs,), {}
-
-
-def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
-    """The model's own forward pass."""  # [B, K]
-    args, kwargs = call_arguments(inputs)
-    return logits_of(model(*args, **kwargs), size)
 
 
 def run(
@@ -127,17 +55,12 @@ def run(
     args, kwargs = call_arguments(inputs)
     with exchanged(model, {**others, **parameters}), uncompiled():
         with around or nullcontext():
-            logits = logits_of(model(*args, **kwargs), size)
-        return then(logits)
+            output = model(*args, **kwargs)
+        return then(logits_of(output, size))
 
 
 def _as_it_is(logits: Tensor) -> Tensor:
     return logits
-
-
-def snapshot(model: nn.Module) -> Parameters:
-    """Copies of the buffers, such as running statistics."""
-    return {name: b.clone() for name, b in model.named_buffers()}
 
 
 def in_full(t: Tensor) -> Tensor:
@@ -321,6 +244,11 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
 
 
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of products; of complex tensors that of their real and imaginary parts, as torch's gradients mean it."""
+    return (a.conj() * b).real.sum() if a.is_complex() else (a * b).sum()
+
+
 def dense(slope: Tensor) -> Tensor:
     """A gradient as a plain tensor: embeddings may give sparse ones."""
     return slope.to_dense() if slope.is_sparse else slope
@@ -349,8 +277,10 @@ def forward(
     random = RandomState.now(next(iter(parameters.values())).device)
     buffers = snapshot(inner)
     with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):
+        args, kwargs = call_arguments(batch.inputs)
         with uncompiled() if twice else nullcontext(), around or nullcontext():
-            logits = call(model, batch.inputs, len(batch))
+            output = model(*args, **kwargs)
+        logits = logits_of(output, len(batch))
         if check:
             check_labels(logits, batch.labels, "train")
         losses = losses_with_graph(loss, logits, batch.labels)

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from torch import nn
 
 from fairweight.errors import BadInput, NoLinearHead, UnknownName
-from fairweight.metagradient._context import uncompiled
-from fairweight.metagradient.passes import Parameters, trainable, unwrap, virtual_forward
+from fairweight.metagradient.model import Parameters, trainable, uncompiled, unwrap
+from fairweight.metagradient.passes import virtual_forward
 from fairweight.types import Batch, Loss
 
 HEAD = "head"

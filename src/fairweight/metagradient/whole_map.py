@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.func import jvp, vjp
 
-from fairweight.metagradient.passes import Parameters
+from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.solve import evaluate
 from fairweight.types import Batch, Loss, ObjectiveFunction
 

@@ -36,7 +36,8 @@ from fairweight.metagradient import (
     forward,
     layer_forward,
 )
-from fairweight.metagradient.passes import check_not_empty, data_parallel
+from fairweight.metagradient.model import data_parallel
+from fairweight.metagradient.passes import check_not_empty
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
 from fairweight.objectives import Objective
@@ -126,9 +127,11 @@ class Reweighter:
     @property
     def ranks(self) -> Ranks | None:
         """The processes whose batches make one step, if there are several; each must call it."""
-        if self._ranks is None and (found := find_ranks(self.process_group, self.model)) is not None:
-            with found.together():
-                check_alike(found, self.model, self.state_dict())
+        if self._ranks is None and torch.distributed.is_available() and torch.distributed.is_initialized():
+            found = find_ranks(self.process_group, self.model)
+            if found is not None:
+                with found.together():
+                    check_alike(found, self.model, self.state_dict())
             self._ranks = found
         return self._ranks
 
@@ -155,7 +158,8 @@ class Reweighter:
 
         check: refuse bad values with a sentence; by default always on a CPU, and on a GPU at the first step.
         """
-        check_step(self.model, optimizer, first=self.steps == 0)
+        if self.steps == 0 or hasattr(optimizer, "gradient_state"):  # accelerate's
+            check_step(self.model, optimizer, first=self.steps == 0)
         if self._accumulation is not None:
             raise BadInput("step() would move the model between micro-batches; call backward() inside accumulating().")
         check = self._checks(batch) if check is None else check
@@ -345,8 +349,9 @@ def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
     if not getattr(objective, "compares", False):
         return
     groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
-    present = torch.unique(groups[groups >= 0]).tolist()
-    if len(present) < 2:
+    known = groups[groups >= 0]
+    if len(known) == 0 or int(known.min()) == int(known.max()):
+        present = torch.unique(known).tolist()
         what = "label" if exemplar.groups is None else "group"
         raise OneGroup(
             f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput
 from fairweight.metagradient.choose import MODES
-from fairweight.metagradient.passes import Mode, data_parallel, unwrap
+from fairweight.metagradient.model import data_parallel, unwrap
+from fairweight.metagradient.passes import Mode
 from fairweight.ranks import Group, Ranks, refuse_sharded
 
 

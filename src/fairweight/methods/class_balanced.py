@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fairweight.constraints import between, constrained, whole
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import By, Through
-from fairweight.methods._strata import StratumWeights
+from fairweight.methods._fixed_weights import StratumWeights
 from fairweight.types import Loss
 
 

@@ -11,13 +11,13 @@ from fairweight.constraints import between, constrained, either, one_of, whole
 from fairweight.errors import MissingExemplar
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
-from fairweight.methods._cells import Through, check_within, count_cells, look_up
-from fairweight.methods._fixed_weights import KnownWeights
-from fairweight.types import Batch, Loss, Samples
+from fairweight.methods._cells import Through, count_cells
+from fairweight.methods._fixed_weights import TableWeights
+from fairweight.types import Loss, Samples
 
 
 @constrained(num_samples=whole(1), tau=either(between(0)), measured_on=one_of("exemplar", "train"))
-class ClassDifficulty(KnownWeights):
+class ClassDifficulty(TableWeights):
     """Weighs each class by (1 − its accuracy)^τ, measured after every epoch (CDB-W); all alike in the first.
 
     tau: None takes 2σ(b) with b = max accuracy / (min accuracy + 0.01) − 1, which grows with the gap.
@@ -41,7 +41,6 @@ class ClassDifficulty(KnownWeights):
         self.tau = tau
         self.measured_on = measured_on
         self.needs = frozenset({"exemplar set"}) if measured_on == "exemplar" else frozenset()
-        self._table: Tensor | None = None  # [K, 1], on the device
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
@@ -52,16 +51,6 @@ class ClassDifficulty(KnownWeights):
             )
         if self._table is None:
             self._table = torch.ones(len(count_cells(train.labels, None)), 1, device=self.device)
-
-    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._table is not None:
-            check_within(self._table, batch, type(self).__name__)
-
-    def relative(self, batch: Batch) -> Tensor:
-        """The weight of each sample's class."""  # [B]
-        if self._table is None:
-            return torch.ones(len(batch), device=batch.labels.device)
-        return look_up(self._table, batch.labels, None)
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
         """Measure every class's accuracy and weigh by it."""

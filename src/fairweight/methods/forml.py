@@ -27,12 +27,10 @@ from fairweight.metagradient import (
     solve,
     weight_form,
 )
-from fairweight.metagradient.passes import Parameters, trainable, unwrap
-from fairweight.metagradient.scope import in_scope
+from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.methods import ExemplarMethod, current_lr
-from fairweight.methods._agreement import agreement
 from fairweight.methods.look_ahead import LookAhead
-from fairweight.methods.score_step import AdaptiveStep, ScoreStep
+from fairweight.methods.score_step import AdaptiveStep, ScoreStep, agreement
 from fairweight.methods.ties import Tie, TiedScores
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
@@ -104,11 +102,12 @@ class FORML(ExemplarMethod):
         self._scope = None if scope is None else Scope(model, scope)
         self.agreement_every, self.every = agreement_every, every
         first = next(iter(trainable(unwrap(model)).values()))
-        device, dtype = first.device, torch.promote_types(first.dtype, torch.float32)
+        device, dtype = first.device, torch.promote_types(first.dtype.to_real(), torch.float32)
         self._own = torch.full((num_samples,), self.form.start, dtype=dtype, device=device)  # [N]
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
         self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
         self._traced: TracedSteps | None = None
+        self._known_rates: tuple[Any, Rates] | None = None  # of the optimizer's groups as they were
         if trace is not None:
             warnings.warn("FORML(trace=...) is deprecated; call compile() instead.", DeprecationWarning, stacklevel=2)
         if trace not in (None, False):
@@ -225,7 +224,15 @@ class FORML(ExemplarMethod):
 
     def _rates(self, optimizer: torch.optim.Optimizer, parameters: Parameters | None = None) -> Rates:
         own = trainable(unwrap(self.model)) if parameters is None else parameters
-        return self.look_ahead.rates(in_scope(own, self._scope), optimizer)
+        own = own if self._scope is None else self._scope.within(own)
+        key = tuple(own), tuple((id(g), len(g["params"]), g["lr"], g.get("maximize")) for g in optimizer.param_groups)
+        if (
+            self._known_rates is None
+            or self._known_rates[0] != key
+            or any(isinstance(lr, Tensor) for *_, lr, _ in key[1])
+        ):
+            self._known_rates = key, self.look_ahead.rates(own, optimizer)
+        return self._known_rates[1]
 
     def _batch_scores(self, batch: Batch) -> Tensor:
         own = self._own[self.rows(batch)]

@@ -12,16 +12,16 @@ from fairweight.constraints import FLAG, above, constrained, one_of, whole
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
-from fairweight.methods._cells import Through, check_within, count_cells, grown, look_up
-from fairweight.methods._fixed_weights import KnownWeights
+from fairweight.methods._cells import Through, count_cells, grown
+from fairweight.methods._fixed_weights import TableWeights
 from fairweight.methods._violation import BY_GROUP, Constraint, check_constraint, violation
-from fairweight.types import Batch, Loss, Samples
+from fairweight.types import Loss, Samples
 
 
 @constrained(
     num_samples=whole(1), positive=whole(0), measured_on=one_of("train", "exemplar"), rate=above(0), online=FLAG
 )
-class LabelBias(KnownWeights):
+class LabelBias(TableWeights):
     """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
 
     constraint: "equal-opportunity", "equal-odds" or "demographic-parity" between groups; "equal-recall" of every class
@@ -54,7 +54,6 @@ class LabelBias(KnownWeights):
         self.constraint = constraint
         self.positive, self.measured_on, self.rate, self.online = positive, measured_on, rate, online
         self._lambda: Tensor | None = None  # [K, G + 1] float64 on the CPU; [K, 1] where groups do not count
-        self._table: Tensor | None = None  # σ(2 λ), on the device
         if multipliers is not None:
             given = torch.as_tensor(multipliers, dtype=torch.float64)
             if given.ndim != 2:
@@ -91,16 +90,6 @@ class LabelBias(KnownWeights):
             columns = 1
         self._fit_table(rows, columns)
         self._require()
-
-    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._table is not None:
-            check_within(self._table, batch, type(self).__name__)
-
-    def relative(self, batch: Batch) -> Tensor:
-        """σ(2 λ) of each sample's label and group; all alike before begin."""  # [B]
-        if self._table is None:
-            return torch.full((len(batch),), 0.5, device=batch.labels.device)
-        return look_up(self._table, batch.labels, batch.groups)
 
     def violation(self, samples: Samples, predictions: Tensor) -> Tensor:
         """By how much each label and group should count for more, given these predictions; shaped like λ."""

@@ -9,7 +9,7 @@ import torch
 
 from fairweight.constraints import FLAG, above, constrained, either, one_of
 from fairweight.errors import BadInput
-from fairweight.metagradient.passes import Parameters
+from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.solve import Rates
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fairweight.constraints import FLAG, SEED, Kind, above, between, constrained, either, whole
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metagradient import ForwardPass, Solution, WeightForm, classification_loss, solve
-from fairweight.metagradient.passes import trainable, unwrap
+from fairweight.metagradient.model import trainable, unwrap
 from fairweight.methods import ExemplarMethod, shares
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing

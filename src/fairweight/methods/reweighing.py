@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from fairweight.constraints import between, constrained, whole
 from fairweight.errors import MissingGroups, option
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import Through, check_within, count_cells, look_up
-from fairweight.methods._fixed_weights import KnownWeights
-from fairweight.types import Batch, Loss, Samples
+from fairweight.methods._cells import Through, count_cells
+from fairweight.methods._fixed_weights import TableWeights
+from fairweight.types import Loss, Samples
 
 
 @constrained(num_samples=whole(1), strength=between(0))
-class Reweighing(KnownWeights):
+class Reweighing(TableWeights):
     """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
 
     strength: 0 weighs all alike, 1 is the paper's, more overshoots. A sample whose group is not known counts 1.
@@ -34,7 +34,6 @@ class Reweighing(KnownWeights):
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
         self.strength = strength
-        self._table: Tensor | None = None  # [K, G + 1], on the device
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
@@ -45,16 +44,6 @@ class Reweighing(KnownWeights):
             )
         counts = count_cells(train.labels, train.groups).double()
         self._table = independent(counts[:, 1:], self.strength).float().to(self.device)
-
-    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._table is not None:
-            check_within(self._table, batch, type(self).__name__)
-
-    def relative(self, batch: Batch) -> Tensor:
-        """The table's entry for each sample; all alike before begin."""  # [B]
-        if self._table is None:
-            return torch.ones(len(batch), device=batch.labels.device)
-        return look_up(self._table, batch.labels, batch.groups)
 
 
 def independent(counts: Tensor, strength: float = 1.0) -> Tensor:

@@ -1,15 +1,17 @@
-"""How far a score moves along its gradient."""
+"""How far a score moves along its gradient, and how far exemplars agree on it."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairweight.constraints import FLAG, above, between, constrained
+from fairweight.metagradient import ForwardPass, Mode, Rates, exemplar_point, pull
+from fairweight.types import Batch, ObjectiveFunction
 
 LOOKS = 0.9  # of what was heard of agreement before, per look
 
@@ -158,3 +160,35 @@ class AdaptiveStep(ScoreStep):
         self._running = None if state["running"] is None else state["running"].clone()
         self._top_lr = float(state["top_lr"])
         self._heard = None if state.get("heard") is None else state["heard"].clone()
+
+
+def halves(exemplar: Batch) -> tuple[Tensor, Tensor]:
+    """Positions of two halves with the same cells, member by member."""
+    order = torch.argsort(exemplar.labels, stable=True)
+    if exemplar.groups is not None:
+        order = order[torch.argsort(exemplar.groups[order], stable=True)]
+    even = len(order) // 2 * 2
+    return order[0:even:2], order[1:even:2]
+
+
+def agreement(
+    done: ForwardPass, exemplar: Batch, objective: ObjectiveFunction, rates: Rates, mode: Mode
+) -> Tensor | None:
+    """Cosine between the centred pulls of the two halves, at θ; None where a half would be empty."""  # []
+    everyone = done.exemplars(exemplar)
+    if len(everyone) < 2:
+        return None
+    unchecked = replace(done, check=False)
+    here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
+    pulls = []
+    for half in halves(everyone):
+        by = {name: here[name] for name in rates}
+        if everyone is exemplar:
+            point = exemplar_point(unchecked, here, exemplar.take(half), objective, by=by)
+        else:  # members of a half lie on several ranks, on some of them perhaps none
+            point = exemplar_point(unchecked, here, exemplar, objective, by=by, among=half)
+        s = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
+        centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
+        pulls.append(centred / centred.norm().clamp_min(1e-150))
+    cosine: Tensor = (pulls[0] * pulls[1]).sum().to(done.losses.dtype)
+    return cosine

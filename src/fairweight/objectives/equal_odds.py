@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import MissingGroups
-from fairweight.objectives import Objective
-from fairweight.objectives._groups import group_losses
+from fairweight.objectives import Objective, group_losses
 from fairweight.types import Batch
 
 

@@ -7,8 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from fairweight.errors import BadInput, UnknownName
-from fairweight.objectives import Objective
-from fairweight.objectives._groups import group_losses
+from fairweight.objectives import Objective, group_losses
 
 
 class MaxLossDiscrepancy(Objective):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fairweight.data import Dataset, Preprocessing, preprocessing_from
 from fairweight.errors import BadCheckpoint, BadInput, Damaged, FolderRefused, MissingData, option
-from fairweight.metagradient.passes import unwrap
+from fairweight.metagradient.model import unwrap
 from fairweight.methods import Reweighter
 from fairweight.runs import frames, schema
 from fairweight.runs.manifest import AGAIN, Manifest

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, UntrustedCode, option
-from fairweight.metagradient.passes import call
+from fairweight.metagradient.model import call
 from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.spec import Spec

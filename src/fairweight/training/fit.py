@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from fairweight.constraints import FLAG, SEED, constrained, either, whole
 from fairweight.errors import BadInput
-from fairweight.metagradient.passes import RandomState
+from fairweight.metagradient.model import RandomState
 from fairweight.methods import Reweighter
 from fairweight.training.callbacks import Observer
 from fairweight.training.history import Dynamics

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from fairweight.errors import BadInput
-from fairweight.metagradient.passes import RandomState
+from fairweight.metagradient.model import RandomState
 from fairweight.methods import Reweighter
 from fairweight.ranks import Ranks
 from fairweight.sampling import generator

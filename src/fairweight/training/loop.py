@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from fairweight import signals
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.fast.cuda_graph import CapturedStep
-from fairweight.metagradient.passes import RandomState, trainable, unwrap
+from fairweight.metagradient.model import RandomState, trainable, unwrap
 from fairweight.methods import Reweighter, current_lr
 from fairweight.sampling import generator
 from fairweight.step import update

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from fairweight.metagradient.passes import RandomState, call, predicted, unwrap
+from fairweight.metagradient.model import RandomState, call, unwrap
+from fairweight.metagradient.passes import predicted
 from fairweight.ranks import Ranks
 from fairweight.types import Samples
 

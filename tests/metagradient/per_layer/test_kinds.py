@@ -9,7 +9,7 @@ from tests import oracle
 from torch import Tensor
 
 from fairweight import catalog
-from fairweight.metagradient.per_layer._layout import Layout
+from fairweight.metagradient.per_layer._kind import Layout
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._record import Choice, Record
 

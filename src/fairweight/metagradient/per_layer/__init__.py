@@ -17,7 +17,6 @@ model in which they mix is refused with the reason.
 
 from __future__ import annotations
 
-from fairweight.metagradient.per_layer._pass import LayerPass, layer_forward
-from fairweight.metagradient.per_layer._plans import tried
+from fairweight.metagradient.per_layer._pass import LayerPass, layer_forward, tried
 
 __all__ = ["LayerPass", "layer_forward", "tried"]

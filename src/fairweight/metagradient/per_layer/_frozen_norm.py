@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term, broadcast
+from fairweight.metagradient.per_layer._kind import Kind, Place, Term, broadcast
 
 
 class Switch:
@@ -26,10 +23,7 @@ class FrozenNorm(Kind):
         self.call, self.normal, self.weight, self.bias = None, normal, weight, bias
         self.weights = tuple(w for w in (weight, bias) if w is not None)
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         shape = [g.shape[1], *(1,) * (g.ndim - 2)]
         found = []
         if self.weight is not None:

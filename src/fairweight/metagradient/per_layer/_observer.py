@@ -15,12 +15,11 @@ from torch.overrides import TorchFunctionMode
 
 from fairweight import catalog
 from fairweight.errors import NotDifferentiable
-from fairweight.metagradient.passes import Parameters
-from fairweight.metagradient.per_layer._again import outputs
+from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.per_layer._frozen_norm import FrozenNorm, Switch, batch_norm
 from fairweight.metagradient.per_layer._kind import Call, Kind
 from fairweight.metagradient.per_layer.kinds.given import Given
-from fairweight.metagradient.per_layer.kinds.other import Other
+from fairweight.metagradient.per_layer.kinds.other import Other, outputs
 from fairweight.types import map_tensors
 
 _MARK = "_fairweight_of_samples"
@@ -76,21 +75,31 @@ class Observer(TorchFunctionMode):
         self._data: dict[int, Tensor] = {}
         map_tensors(data, lambda t: self._data.setdefault(id(t), t))
 
+    @property
+    def signature(self) -> Any:
+        """What two passes must have in common to be read alike."""
+        return tuple(use.signature for use in self.uses)
+
     def names(self, weight: Tensor) -> frozenset[str]:
         """The parameters that a weight is made of."""
         return self._learned[id(weight)][1]
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self.frozen is not None and func in (torch.batch_norm, F.batch_norm):
-            read = (_batch_norm if func is torch.batch_norm else _functional_norm)(*args, **kwargs)
-            if read is not None:
-                return self._norm(self.frozen, read)
+        if self.frozen is not None and func in _NORMS:
+            usual = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
+            given = Call(func, args, kwargs, self._is_learned).read(_NORMS[func], **usual)
+            if given["training"]:
+                order = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
+                return self._norm(self.frozen, tuple(given[name] for name in order))
         found = _tensors(args, kwargs)
-        learned = [t for t in found if id(t) in self._learned]
+        known = self._learned
+        learned = [t for t in found if id(t) in known]
         if not learned:
             out = func(*args, **kwargs)
-            if found and any(map(self._of_samples, found)):
+            if isinstance(out, Tensor) and out.requires_grad:  # what has a gradient is the samples' without a mark
+                return out
+            if any(map(self._of_samples, found)):
                 _mark(out)
             return out
         if not any(id(t) not in self._learned and self._of_samples(t) for t in found):
@@ -241,23 +250,10 @@ def _never(*_: Any) -> bool:
     return False
 
 
-def _batch_norm(
-    a: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, *_: Any
-) -> Any:
-    return (a, weight, bias, mean, var, momentum, eps) if training else None
-
-
-def _functional_norm(
-    input: Any,  # noqa: A002 - torch's name
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Any:
-    return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+_NORMS = {
+    torch.batch_norm: "input weight bias running_mean running_var training momentum eps",
+    F.batch_norm: "input running_mean running_var weight bias training momentum eps",
+}
 
 
 @cache

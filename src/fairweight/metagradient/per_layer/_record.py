@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import NotDifferentiable
-from fairweight.metagradient.passes import Parameters, dense
-from fairweight.metagradient.per_layer._layout import Layout, Place
+from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.passes import dense
+from fairweight.metagradient.per_layer._kind import Layout, Place, Term, as_given
 from fairweight.metagradient.per_layer._observer import Observer, Use, Way
-from fairweight.metagradient.per_layer._term import Term, as_given
 
 # The smallest size of a weight that a sample's losses go backward with: its pull is divided by it.
 SMALLEST = 1e-30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, NotDifferentiable
-from fairweight.metagradient._context import RandomState, casts_forgotten, kernels
-from fairweight.metagradient.passes import Parameters, dense, losses_with_graph, run, trainable
+from fairweight.metagradient.model import Parameters, RandomState, casts_forgotten, kernels, trainable
+from fairweight.metagradient.passes import dense, losses_with_graph, run
 from fairweight.metagradient.per_layer._frozen_norm import Switch
-from fairweight.metagradient.per_layer._layout import MIXED, UNKNOWN, Layout, candidates, find, masks, owners
+from fairweight.metagradient.per_layer._kind import Layout
 from fairweight.metagradient.per_layer._observer import Observer, Way
 from fairweight.metagradient.per_layer._record import Choice, Record, Rest, gradients
 from fairweight.types import Batch, Loss, map_tensors
 
+UNKNOWN, MIXED = -1, -2  # of an entry: no gradient says whose it is; the gradients of several samples meet in it
 FEW = 11  # samples of a trial: a number that few other axes have
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3}  # of slopes, relative; other types: 0.1
 _MIXING = (
@@ -74,12 +76,7 @@ def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool, frozen: bool)
             found = run(model, parameters, batch.inputs, len(batch), outside)
     if any(own[name].grad is not grad for name, grad in before.items()):
         raise NotDifferentiable("The model writes into .grad during its own backward pass.")
-    return signature(seen), found
-
-
-def signature(seen: Observer) -> Any:
-    """What two passes must have in common to be read alike."""
-    return tuple(use.signature for use in seen.uses)
+    return seen.signature, found
 
 
 class _Tried:
@@ -216,4 +213,53 @@ def few(batch: Batch, count: int) -> Batch:
     return Batch(inputs, batch.labels[:count])
 
 
-__all__ = ["UNKNOWN", "Plan", "plan", "signature"]
+def candidates(shape: Sequence[int], size: int) -> Iterator[Layout]:
+    """Every way to lay so many samples out in this shape, the usual ones first."""
+    for axis, length in enumerate(shape):
+        if length == size:
+            yield Layout(axis)
+    for axis, length in enumerate(shape):
+        if length % size or length == size:
+            continue
+        rest = length // size
+        yield Layout(axis, 1, None)
+        yield Layout(axis, None, 1)
+        for inner in range(2, rest):
+            if rest % inner == 0:
+                yield Layout(axis, rest // inner, inner)
+
+
+def find(owners: Tensor, size: int) -> Layout | None:
+    """The first layout that says of every entry what its gradients say: owners holds samples, UNKNOWN or MIXED."""
+    if bool((owners == MIXED).any()):
+        return None
+    for layout in candidates(owners.shape, size):
+        place = layout.place(owners.shape, size)
+        assert place is not None
+        index = torch.arange(owners.shape[place.axis], device=owners.device) // place.inner % size
+        index = index.reshape(-1, *(1,) * (owners.ndim - place.axis - 1))
+        if bool(((owners == index) | (owners == UNKNOWN)).all()):
+            return layout
+    return None
+
+
+def masks(size: int, like: Tensor) -> list[Tensor]:
+    """One mask of the samples for each binary digit of their numbers from 1."""  # [B] each
+    numbers = torch.arange(1, size + 1, device=like.device)
+    return [(numbers // 2**k % 2).to(like.dtype) for k in range(size.bit_length())]
+
+
+def owners(whole: Tensor, masked: Sequence[Tensor | None]) -> Tensor:
+    """Whose each entry is, from its gradient by all losses and by those that each mask leaves in."""
+    size = whole.abs()
+    clear = size > size.max() * (1e-3 if whole.dtype in (torch.float32, torch.float64) else 2e-2)
+    number = torch.zeros(whole.shape, dtype=torch.int64, device=whole.device)
+    mixed = torch.zeros_like(clear)
+    for k, part in enumerate(masked):
+        if part is None:
+            continue
+        share = torch.where(clear, part.double() / whole.double(), torch.zeros_like(whole, dtype=torch.float64))
+        number += (share > 0.5).long() * 2**k
+        mixed |= ((share - share.round()).abs() > 0.1) | (share.round().abs() > 1) | (share < -0.5)
+    found = torch.where(clear & (number > 0), number - 1, torch.full_like(number, UNKNOWN))
+    return torch.where(clear & (mixed | (number == 0)), torch.full_like(number, MIXED), found)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fairweight.metagradient.passes import ForwardPass
-from fairweight.metagradient.weight_form import WeightForm
+from fairweight.metagradient.solve import WeightForm
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term, broadcast
+from fairweight.metagradient.per_layer._kind import Call, Kind, Place, Term, broadcast
 
 _SUBTRACTIONS = (torch.sub, torch.subtract, Tensor.sub, Tensor.subtract)
 
@@ -33,8 +30,5 @@ class Added(Kind):
             return cls(call, second, sign)
         return cls(call, first, 1.0) if call.learned(first) else None
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         return [broadcast(self.weights[0], g if self.sign == 1.0 else g * self.sign, place)]

@@ -8,11 +8,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._again import Again
-from fairweight.metagradient.per_layer._kind import Call
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term
-from fairweight.metagradient.per_layer.kinds.other import Other
+from fairweight.metagradient.per_layer._kind import Call, Place, Term
+from fairweight.metagradient.per_layer.kinds.other import Other, _Again
 
 _MAX = 2
 
@@ -33,7 +30,7 @@ class Bag(Other):
         return [_Rows(self, gradients, places)]
 
 
-class _Rows(Again):
+class _Rows(_Again):
     def _tangents(self, along: Sequence[Tensor | None]) -> list[Any]:
         (v,) = along
         assert v is not None

@@ -8,62 +8,46 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term, broadcast, cast_as_autocast_does, matched
+from fairweight.metagradient.per_layer._kind import Call, Place, Product, Term, broadcast, matched
 
 _PLAIN = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 _TRANSPOSED = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}
 
 
-class Convolution(Kind):
+class Convolution(Product):
     """A kernel that slides over the input: conv1d to conv3d and their transposes, with every option."""
 
     functions: ClassVar[frozenset[Any]] = frozenset({*_PLAIN, *_TRANSPOSED})
 
-    def __init__(self, call: Call, a: Tensor, weight: Tensor, bias: Tensor | None, options: tuple[Any, ...]) -> None:
-        self.call, self.weight, self.bias, self.options = call, weight, bias, options
-        self.given: Tensor | None = a
-        self.of_weight = call.learned(weight)
-        self.of_bias = bias is not None and call.learned(bias)
-        self.a: Tensor | None = cast_as_autocast_does(a)
-        self.kept = (self.a,) if self.of_weight else ()
-        self.weights = tuple(
-            w for w, is_learned in ((weight, self.of_weight), (bias, self.of_bias)) if is_learned and w is not None
-        )
+    options: tuple[Any, ...]
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
         transposed = call.function in _TRANSPOSED
         dims = _TRANSPOSED[call.function] if transposed else _PLAIN[call.function]
-        read = (_transposed if transposed else _plain)(*call.args, **call.kwargs)
-        a, weight, bias, stride, padding, dilation, groups, more = read
+        last = "output_padding groups dilation" if transposed else "dilation groups"
+        given = call.read(
+            f"input weight bias stride padding {last}",
+            bias=None, stride=1, padding=0, dilation=1, groups=1, output_padding=0,
+        )  # fmt: skip
+        a, weight = given["input"], given["weight"]
         if call.learned(a) or a.ndim != dims + 2:
             return None
-        padding = _padding(padding, weight.shape[2:], dilation)
+        padding = _padding(given["padding"], weight.shape[2:], given["dilation"])
         if padding is None:
             return None
-        options = (_each(stride, dims), _each(padding, dims), _each(dilation, dims), transposed, _each(more, dims))
-        return cls(call, a, weight, bias, (*options, groups))
+        stride, padding, dilation, more = (
+            _each(value, dims) for value in (given["stride"], padding, given["dilation"], given["output_padding"])
+        )
+        made = cls(call, a, weight, given["bias"])
+        made.options = (stride, padding, dilation, transposed, more, given["groups"])
+        return made
 
-    def run(self) -> Any:
-        assert self.call is not None
-        assert self.given is not None
-        assert self.a is not None
-        out = self.call.run_with(self.given, self.a)
-        self.call = self.given = None
-        if not self.of_weight:
-            self.a = None
-        return out
-
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         found: list[Term] = []
         if self.a is not None:
             found.append(_Kernel(self.weight, matched(self.a.detach(), g), g, place, self.options))
-        if self.of_bias and self.bias is not None:
+        if self.bias is not None:
             found.append(broadcast(self.bias, g, place, (len(self.bias), *(1,) * (g.ndim - 2))))
         return found
 
@@ -88,31 +72,6 @@ class _Kernel(Term):
         assert v is not None
         moved = torch.convolution(self.a, matched(v, self.g), None, *self.options)
         return self.place.sums(moved * self.g)
-
-
-def _plain(
-    input: Tensor,  # noqa: A002 - torch's name
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    return input, weight, bias, stride, padding, dilation, groups, 0
-
-
-def _transposed(
-    input: Tensor,  # noqa: A002 - torch's name
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
-    return input, weight, bias, stride, padding, dilation, groups, output_padding
 
 
 def _each(value: Any, dims: int) -> list[int]:

@@ -8,9 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term
+from fairweight.metagradient.per_layer._kind import Call, Kind, Place, Term
 
 
 class Embedding(Kind):
@@ -24,13 +22,12 @@ class Embedding(Kind):
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        weight, index, padding, scaled = _read(*call.args, **call.kwargs)
-        return None if scaled or not call.learned(weight) else cls(call, weight, index, padding)
+        given = call.read("weight indices padding_idx scale_grad_by_freq", padding_idx=-1, scale_grad_by_freq=False)
+        if given["scale_grad_by_freq"] or not call.learned(given["weight"]):
+            return None
+        return cls(call, given["weight"], given["indices"], given["padding_idx"])
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         if self.padding >= 0:
             g = g.masked_fill((self.index == self.padding)[..., None], 0.0)
         return [_Rows(self.weights[0], self.index, g, place)]
@@ -48,9 +45,3 @@ class _Rows(Term):
         (v,) = along
         assert v is not None
         return self.place.sums(torch.embedding(v, self.index) * self.g)
-
-
-def _read(
-    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
-) -> Any:
-    return weight, indices, padding_idx, scale_grad_by_freq

@@ -7,9 +7,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Direct, Term
+from fairweight.metagradient.per_layer._kind import Call, Direct, Kind, Place, Term
 
 
 class Given(Kind):

@@ -2,66 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term, broadcast, cast_as_autocast_does, matched
+from fairweight.metagradient.per_layer._kind import Call, Place, Product, Term, broadcast, matched
 
 
-class Linear(Kind):
+class Linear(Product):
     """A matrix that every row of the input is multiplied by, and a bias: F.linear, matmul, addmm."""
 
     functions: ClassVar[frozenset[Any]] = frozenset(
         {F.linear, torch.matmul, torch.mm, torch.addmm, Tensor.matmul, Tensor.mm, Tensor.addmm}
     )
 
-    def __init__(self, call: Call, a: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
-        self.call, self.weight, self.bias = call, weight, bias
-        self.given: Tensor | None = a
-        self.turned = turned  # the weight is [in, out]
-        self.of_weight = call.learned(weight)
-        self.of_bias = bias is not None and call.learned(bias)
-        self.a: Tensor | None = cast_as_autocast_does(a)
-        self.kept = (self.a,) if self.of_weight else ()
-        self.weights = tuple(
-            w for w, is_learned in ((weight, self.of_weight), (bias, self.of_bias)) if is_learned and w is not None
-        )
+    turned = False  # the weight is [in, out]
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        readers: dict[Any, Callable[..., Any]] = {F.linear: _linear, torch.addmm: _addmm, Tensor.addmm: _addmm}
-        read: Callable[..., Any] = readers.get(call.function, _matmul)
-        a, weight, bias, turned = read(*call.args, **call.kwargs)
+        bias = None
+        if call.function is F.linear:
+            given = call.read("input weight bias", bias=None)
+            a, weight, bias = given["input"], given["weight"], given["bias"]
+        elif call.function in (torch.addmm, Tensor.addmm):
+            given = call.read("input mat1 mat2", beta=1, alpha=1)
+            a, weight, bias = given["mat1"], given["mat2"], given["input"]
+            if given["beta"] != 1 or given["alpha"] != 1 or bias.ndim != 1:
+                return None
+        else:
+            given = call.read("input other")
+            a, weight = given["input"], given.get("other", given.get("mat2"))
         if call.learned(a) or not isinstance(weight, Tensor) or weight.ndim != 2 or a.ndim < 2:
             return None
-        return cls(call, a, weight, bias, turned)
+        made = cls(call, a, weight, bias)
+        made.turned = call.function is not F.linear
+        return made
 
-    def run(self) -> Any:
-        assert self.call is not None
-        assert self.given is not None
-        assert self.a is not None
-        out = self.call.run_with(self.given, self.a)
-        self.call = self.given = None
-        if not self.of_weight:
-            self.a = None
-        return out
-
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         found: list[Term] = []
         if self.a is not None:
             rows = place.rows(g.shape)
             a, flat = self.a.detach().reshape(-1, self.a.shape[-1]), g.reshape(-1, g.shape[-1])
             found.append(_Products(self.weight, matched(a, g), flat, rows, self.turned))
-        if self.of_bias and self.bias is not None:
+        if self.bias is not None:
             found.append(broadcast(self.bias, g, place))
         return found
 
@@ -83,16 +69,3 @@ class _Products(Term):
         if self.a.shape[1] <= self.g.shape[1]:
             return self.rows.sums((self.g @ matrix) * self.a)
         return self.rows.sums((self.a @ matrix.T) * self.g)
-
-
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:  # noqa: A002 - torch's name
-    return input, weight, bias, False
-
-
-def _matmul(input: Tensor, other: Tensor | None = None, *, mat2: Tensor | None = None) -> Any:  # noqa: A002
-    return input, other if mat2 is None else mat2, None, True
-
-
-def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:  # noqa: A002
-    plain = beta == 1 and alpha == 1 and input.ndim == 1
-    return mat1, mat2 if plain else None, input, True

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer._layout import Place
-from fairweight.metagradient.per_layer._term import Term, broadcast
+from fairweight.metagradient.per_layer._kind import Call, Kind, Place, Term, broadcast
 
 
 class Scaled(Kind):
@@ -30,8 +27,5 @@ class Scaled(Kind):
             first, second = second, first
         return cls(call, first, second) if isinstance(first, Tensor) and not call.learned(first) else None
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
+    def of_one(self, g: Tensor, place: Place) -> list[Term]:
         return [broadcast(self.weights[0], g * self.a.detach(), place)]

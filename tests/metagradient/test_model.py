@@ -8,7 +8,7 @@ from tests import networks as net
 from torch import nn
 
 import fairweight as fw
-from fairweight.metagradient._exchanged import exchanged
+from fairweight.metagradient.model import exchanged
 
 
 class Shared(nn.Module):
