@@ -20,7 +20,7 @@ from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient._context import restored_on_error
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
 from fairweight.metagradient.global_pass import Everyone, GlobalPass
-from fairweight.metagradient.passes import ForwardPass, predicted
+from fairweight.metagradient.passes import ForwardPass
 from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 
 if TYPE_CHECKING:
@@ -106,13 +106,13 @@ def _finish(
     done.backward(scaled)
     if made.look is not None and not done.keeps_graph:
         agreement = made.look()  # with the memory that backward has freed
-    logits = done.logits.detach()
+    gathered = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
         loss=total.detach(),
         losses=done.losses.detach(),
         weights=weights.detach(),
-        correct=predicted(logits) == batch.labels,
-        logits=logits,
+        correct=done.correct,
+        logits=done.logits.detach() if gathered else None,
         labels=batch.labels,
         objective=made.objective,
         exemplar_losses=made.exemplar_losses,

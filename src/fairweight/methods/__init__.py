@@ -74,6 +74,7 @@ class Reweighter:
         self.loss = loss
         self.steps = 0  # batches weighed
         self.process_group: Group = "auto"  # the ranks that train together; None: this process alone
+        self.gathers_logits = False  # whether ranks put everybody's logits into their records: K numbers a sample
         self._ranks: Ranks | None = None
         self._accumulation: Accumulation | None = None
         self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's

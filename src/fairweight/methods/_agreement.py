@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ def agreement(
     everyone = done.exemplars(exemplar)
     if len(everyone) < 2:
         return None
-    unchecked = replace(done, check=False)
+    unchecked = copy(done)
+    unchecked.check = False
     here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
     pulls = []
     for half in halves(everyone):

@@ -59,6 +59,7 @@ class Training:
         self._check()
         self.device = next(iter(trainable(unwrap(self.model)).values())).device
         self.ranks = self.reweighter.ranks
+        self.reweighter.gathers_logits = self.dynamics is not None  # for margins
         given = self.exemplar, self.reweighter, self.augment, self.options, self.device, self.ranks
         self.batches: Batches | LoaderBatches
         if isinstance(self.train, LoaderSamples):
