@@ -8,7 +8,7 @@ to each sample is found where the sample is, and gathered.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import torch
@@ -71,6 +71,7 @@ class GlobalPass(ForwardPass):
     everyone: Everyone | None = None
     wrapper: nn.Module | None = None  # DistributedDataParallel, where it sums the gradients of the real step
     right: Tensor | None = None  # [B] whether each prediction equals its label
+    _logits: Tensor = field(init=False)  # the rank's own until everybody's are asked for
 
     whole: ClassVar[bool] = False
 
@@ -85,8 +86,8 @@ class GlobalPass(ForwardPass):
         wrapper = data_parallel(model) if own.by_wrapper else None
         return cls(**kept, own=own, everyone=everyone, wrapper=wrapper, right=torch.cat([r for _, r in others]))
 
-    @property
-    def logits(self) -> Tensor:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def logits(self) -> Tensor:
         """Everybody's, [B, K]: K numbers a sample, which few methods need, so that asking gathers them."""
         if self._logits is self.mine.logits:
             parts = [theirs[0] for theirs in self.ranks.gather([self.mine.logits])]

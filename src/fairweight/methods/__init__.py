@@ -129,9 +129,13 @@ class Reweighter:
         """The processes whose batches make one step, if there are several; each must call it."""
         if self._ranks is None and (found := find_ranks(self.process_group, self.model)) is not None:
             with found.together():
-                check_alike(found, self.model, self.state_dict())
+                check_alike(found, self.model, self._state_of_all_ranks())
             self._ranks = found
         return self._ranks
+
+    def _state_of_all_ranks(self) -> dict[str, Any]:
+        """What every rank must start with alike."""
+        return self.state_dict()
 
     @property
     def phase(self) -> str:
