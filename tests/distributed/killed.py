@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases import N, OBJECTIVE, Numbers, data, net, numbers
+from tests.distributed.cases import OBJECTIVE, N, Numbers, data, net, numbers
 
 import fairweight as fw
 

@@ -39,6 +39,8 @@ def together(device: str) -> Iterator[Ranks | None]:
 
     import torch
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     from fairweight.ranks import Ranks
 
@@ -46,9 +48,9 @@ def together(device: str) -> Iterator[Ranks | None]:
     if gpu:
         torch.cuda.set_device(device)
     wait = timedelta(seconds=SECONDS)
-    store, rank, size = next(dist.rendezvous("env://", timeout=wait))  # type: ignore[no-untyped-call]
+    store, rank, size = next(rendezvous("env://", timeout=wait))
     # ranks that were started again must not find the addresses of those before them
-    store = dist.PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    store = PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     dist.init_process_group("nccl" if gpu else "gloo", store=store, rank=rank, world_size=size, timeout=wait)
     try:
         ranks = Ranks.find("auto", device)
