@@ -80,10 +80,11 @@ def scaling(record: Record) -> str:
         measured = step["from"].startswith("measured")
         source = step["from"] if measured else f"extrapolated from {step['from']} (record `{record['steps_from']}`)"
         parts.append(f"**{name}**: {about}. One GPU's step: {source}.\n\n{markdown(titles, lines)}")
+    inside, between = f"{links['inside_gb_s']:g} GB/s", f"{links['between_gb_s']:g} GB/s"
     said = (
-        f"Links: {links['inside_gb_s']:g} GB/s within a machine of {links['per_machine']} GPUs, {links['between_gb_s']:g} "
-        f"GB/s a GPU between machines; an exchange takes at least {links['inside_us']:g} µs, and {links['hop_us']:g} µs "
-        f"more for each doubling of machines. Commit {record['commit']}."
+        f"Links: {inside} within a machine of {links['per_machine']} GPUs, {between} a GPU between machines; an "
+        f"exchange takes at least {links['inside_us']:g} µs, and {links['hop_us']:g} µs more for each doubling of "
+        f"machines. Commit {record['commit']}."
     )
     return "\n\n".join([*parts, said])
 

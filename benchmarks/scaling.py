@@ -136,14 +136,14 @@ def measured_scores(number: int = BILLION, batch: int = 32_768, repeats: int = 5
         forml._own += 0.0  # touched: memory that nobody wrote to is not there
         held = _resident() - before
         seconds = []
-        for step in range(repeats):
+        for step in range(repeats + 10):
             drawn = torch.randint(number, (batch,), generator=torch.Generator().manual_seed(step))
             samples = fw.Batch(drawn, drawn, None, drawn)
             made = Solution(torch.randn(batch) / batch, torch.zeros(()), torch.zeros(1))
             began = time.perf_counter()
             forml._move(samples, made, forml._batch_scores(samples), 0.1)
             forml._batch_scores(samples)
-            seconds.append(time.perf_counter() - began)
+            seconds += [time.perf_counter() - began] if step >= 10 else []
         low, middle, high = statistics.quantiles(seconds, n=4)
         found.append({
             "ranks": ranks, "scores": len(forml._own), "memory_mb": held / 1e6, "median_ms": 1e3 * middle,

@@ -6,6 +6,7 @@ GPU by gloo. Each is compared with a process that knows of no ranks. Leaves dist
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 SOME = ("forward", "per_layer", "auto_wrapped", "ties", "group_dro", "sharded_ties", "batch_norm", "focal",
-        "micro_batches", "fully_sharded", "fully_sharded_layers", "fit")  # fmt: skip
+        "micro_batches", "fit", "fully_sharded", "fully_sharded_layers")  # fmt: skip
 TOLERANCE = 1e-10  # in float64: kernels of a GPU add up in another order
 
 
@@ -29,6 +30,7 @@ def worker(backend: str) -> None:
     import fairweight.methods.forml
     from fairweight.ranks import Ranks
 
+    faulthandler.enable()
     rank = int(os.environ["RANK"])
     if DEVICE != "cpu":
         torch.cuda.set_device(0)
@@ -47,7 +49,7 @@ def worker(backend: str) -> None:
             found[name] = {"numbers": numbers, "seconds": time.monotonic() - began}
         except Exception as error:
             found[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
-    torch.save(found, Path(os.environ["FOLDER"], f"{rank}.pt"))
+        torch.save(found, Path(os.environ["FOLDER"], f"{rank}.pt"))  # after each: a crash leaves those before it
     if backend != "none":
         dist.destroy_process_group()
 
@@ -55,8 +57,8 @@ def worker(backend: str) -> None:
 def largest_difference(one: dict[str, Any], other: dict[str, Any]) -> float | str:
     """Over all numbers of a case, or what went wrong."""
     for found in (one, other):
-        if "error" in found:
-            return str(found["error"])
+        if "numbers" not in found:
+            return str(found.get("error", "not reached"))
     pairs = [(value, other["numbers"][key]) for key, value in one["numbers"].items()]
     return max(float((a.double() - b.double()).nan_to_num().abs().max()) for a, b in pairs)
 
@@ -78,12 +80,13 @@ def main(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 run(size, Path(scratch), [sys.executable, "-m", "tests.distributed.on_gpu", "--rank", backend])
-                results[name] = [torch.load(Path(scratch, f"{rank}.pt"), weights_only=True) for rank in range(size)]
-            except Exception as error:  # the other worlds still say something
-                outcome[name] = {"error": str(error)[-1500:]}
-        if name in results and name != "alone" and "alone" in results:
-            one = results["alone"][0]
-            outcome[name] = {case: largest_difference(one[case], results[name][-1][case]) for case in SOME}
+            except Exception as error:  # what came before still says something
+                outcome[f"{name}: error"] = str(error)[-3000:]
+            kept = [Path(scratch, f"{rank}.pt") for rank in range(size)]
+            results[name] = [torch.load(path, weights_only=True) if path.is_file() else {} for path in kept]
+        if name != "alone":
+            one, other = results["alone"][0], results[name][-1]
+            outcome[name] = {case: largest_difference(one.get(case, {}), other.get(case, {})) for case in SOME}
         outcome[f"{name}: seconds"] = round(time.monotonic() - began, 1)
         compared = outcome.get(name, {}).values()
         outcome[f"{name}: all equal"] = all(isinstance(d, float) and d < TOLERANCE for d in compared)
