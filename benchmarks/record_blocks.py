@@ -102,7 +102,32 @@ def sharded_scores(record: Record) -> str:
     return f"{markdown(titles, lines)}\n\n{told}"
 
 
+def trainers(record: Record) -> str:
+    """A step of each framework, plain and with FORML."""
+    titles = ["framework", "network", "plain step, ms (quartiles)", "with FORML, ms (quartiles)", "× plain", "n"]
+
+    def spread(row: Mapping[str, Any], way: str) -> str:
+        low, high = row[f"{way}_quartiles"]
+        return f"{row[f'{way}_ms']:.2f} ({low:.2f} to {high:.2f})"
+
+    lines = [
+        [
+            name,
+            row["what"],
+            spread(row, "plain"),
+            spread(row, "forml"),
+            f"{row['forml_ms'] / row['plain_ms']:.1f}",
+            row["n"],
+        ]
+        for name, row in record["rows"].items()
+    ]
+    used = ", ".join(f"{name} {number}" for name, number in record["frameworks"].items())
+    told = f"Processor time of one thread, batches of 64; {record['device']}; {used}; commit {record['commit']}."
+    return f"{markdown(titles, lines)}\n\n{told}"
+
+
 BLOCKS = {
+    "trainers": ("trainers", trainers, "trainers.py"),
     "scaling": ("scaling", scaling, "scaling.py"),
     "sharded-scores": ("scaling", sharded_scores, "scaling.py"),
     "history-cost": ("dynamics_cost", history_cost, "dynamics_cost.py"),
