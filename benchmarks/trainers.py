@@ -11,6 +11,7 @@ import tempfile
 import time
 import warnings
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def main(steps: int) -> None:
             took: list[float] = []
             for _ in range(3):  # three trainings each
                 clock = train(way == "plain", steps + WARM_UP)[WARM_UP:]
-                took += [1e3 * (b - a) for a, b in zip(clock, clock[1:], strict=False)]
+                took += [1e3 * (b - a) for a, b in pairwise(clock)]
             low, middle, high = statistics.quantiles(took, n=4)
             row |= {f"{way}_ms": middle, f"{way}_quartiles": [low, high], "n": len(took)}
         rows[name] = row

@@ -339,6 +339,35 @@ def micro_batches() -> Numbers:
     return numbers(model, forml)
 
 
+def traffic() -> dict[str, list[int]]:
+    """Bytes that a step gives to the others, exchange by exchange, and how many of them were sums."""
+    sent: dict[str, list[int]] = {"all_gather": [], "all_reduce": []}
+    kept = {name: getattr(dist, name) for name in sent}
+
+    def counted(name: str) -> Callable[..., object]:
+        def call(*given: Tensor, **how: object) -> object:
+            sent[name].append(given[-1].numel() * given[-1].element_size())
+            return kept[name](*given, **how)
+
+        return call
+
+    model = net()
+    train, exemplar = data()
+    forml = fw.FORML(model, N, OBJECTIVE, gradient="forward", agreement_every=0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        batch, chosen = (part(b.take(torch.arange(12))) for b in (train, exemplar))
+        if step == 1:  # the first one also finds out what ranks can do
+            for name in sent:
+                setattr(dist, name, counted(name))
+        try:
+            forml.step(batch, chosen, optimizer)
+        finally:
+            for name, function in kept.items():
+                setattr(dist, name, function)
+    return sent
+
+
 def _fit(epochs: int, out: Path | None = None, *, norm: bool = False, resume: bool = False) -> Numbers:
     train, exemplar = data()
     model = net()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.distributed.cases import CASES, FEW, Numbers
+from benchmarks.scaling import HEADER, HEADERS, Work
+from tests.distributed.cases import CASES, FEW, Numbers, net
 from tests.distributed.launch import ranks
 from tests.distributed.refusals import REFUSED
 from tests.distributed.worker import SECONDS
@@ -50,6 +51,20 @@ def test_equals_one_process(where: str, name: str, request: pytest.FixtureReques
         for key, value in alone(name).items():
             torch.testing.assert_close(found[key], value, rtol=TOLERANCE, atol=TOLERANCE, msg=key)
     assert all(torch.equal(value, together[0][key]) for found in together[1:] for key, value in found.items())
+
+
+def test_a_step_sends_what_the_scaling_page_counts(few: list[dict[str, Any]]) -> None:
+    sent = few[0]["traffic"]
+    parameters = sum(p.numel() for p in net().parameters())
+    rows, size = 6, 8  # of a rank, and bytes of a number
+    headers = [n for n in sent["all_gather"] if n == HEADER]
+    assert len(headers) == HEADERS
+    gathered = sum(sent["all_gather"]) - len(headers) * HEADER
+    work = Work(parameters, rows, rows, size)
+    assert gathered == work.gathered() + rows * size  # and the exemplars' shares
+    # The slope and the objective's gradient; and the real step's gradient, which a wrapper would sum otherwise.
+    assert sorted(sent["all_reduce"])[:2] == [work.summed() // 2] * 2
+    assert len(sent["all_reduce"]) == 3
 
 
 def test_something_was_learned() -> None:

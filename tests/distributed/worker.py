@@ -18,7 +18,7 @@ def main(kind: str, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=SECONDS))
     rank = dist.get_rank()
-    from tests.distributed.cases import CASES, FEW
+    from tests.distributed.cases import CASES, FEW, traffic
     from tests.distributed.refusals import REFUSED
 
     chosen = [name for name in CASES if (name in FEW) == (kind == "few")]
@@ -30,7 +30,8 @@ def main(kind: str, folder: Path) -> None:
             run()
         except Exception as error:
             said[name] = [type(error).__name__, str(error), time.monotonic() - began]
-    torch.save({"cases": found, "refusals": said}, folder / f"{rank}.pt")
+    sent = traffic() if kind == "few" else {}
+    torch.save({"cases": found, "refusals": said, "traffic": sent}, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 
