@@ -112,7 +112,7 @@ def rows(steps: dict[str, dict[str, Any]], links: Links) -> list[dict[str, Any]]
 
 
 def measured_scores(number: int = BILLION, batch: int = 32_768, repeats: int = 50) -> list[dict[str, Any]]:
-    """One rank's part of so many scores: memory, and the time to read and move those of a global batch."""
+    """One rank's part of so many scores: memory, and the processor time to read and move those of a global batch."""
     import torch
 
     import fairweight as fw
@@ -140,10 +140,10 @@ def measured_scores(number: int = BILLION, batch: int = 32_768, repeats: int = 5
             drawn = torch.randint(number, (batch,), generator=torch.Generator().manual_seed(step))
             samples = fw.Batch(drawn, drawn, None, drawn)
             made = Solution(torch.randn(batch) / batch, torch.zeros(()), torch.zeros(1))
-            began = time.perf_counter()
+            began = time.process_time()
             forml._move(samples, made, forml._batch_scores(samples), 0.1)
             forml._batch_scores(samples)
-            seconds += [time.perf_counter() - began] if step >= 10 else []
+            seconds += [time.process_time() - began] if step >= 10 else []
         low, middle, high = statistics.quantiles(seconds, n=4)
         found.append({
             "ranks": ranks, "scores": len(forml._own), "memory_mb": held / 1e6, "median_ms": 1e3 * middle,
