@@ -1,4 +1,4 @@
-"""Fill the places of docs/*.md that show records of dynamics_cost.py and label_bias_mnist.py.
+"""Fill the places of docs/*.md that show records of single benchmarks.
 
 python benchmarks/record_blocks.py
 """
@@ -64,7 +64,72 @@ def label_bias(record: Record) -> str:
     return "\n\n".join(parts)
 
 
+def scaling(record: Record) -> str:
+    """Bytes and predicted time of a step, by the number of GPUs."""
+    links, parts = record["links"], []
+    titles = ["GPUs", "summed beside the gradient, MB", "gathered, MB", "plain step, ms", "FORML step, ms", "× plain",
+              "efficiency, plain", "efficiency, FORML"]  # fmt: skip
+    for name, step in record["steps"].items():
+        lines = [
+            [row["ranks"], f"{row['summed_mb']:,.0f}", f"{row['gathered_mb']:,.2f}", f"{row['plain_ms']:.1f}",
+             f"{row['forml_ms']:.1f}", f"{row['forml_ms'] / row['plain_ms']:.2f}",
+             f"{100 * row['plain_efficiency']:.0f} %", f"{100 * row['efficiency']:.0f} %"]
+            for row in record["rows"] if row["network"] == name
+        ]  # fmt: skip
+        about = f"{step['parameters']:,} parameters, {step['batch']} samples and {step['exemplars']} exemplars a GPU"
+        measured = step["from"].startswith("measured")
+        source = step["from"] if measured else f"extrapolated from {step['from']} (record `{record['steps_from']}`)"
+        parts.append(f"**{name}**: {about}. One GPU's step: {source}.\n\n{markdown(titles, lines)}")
+    inside, between = f"{links['inside_gb_s']:g} GB/s", f"{links['between_gb_s']:g} GB/s"
+    said = (
+        f"Links: {inside} within a machine of {links['per_machine']} GPUs, {between} a GPU between machines; an "
+        f"exchange takes at least {links['inside_us']:g} µs, and {links['hop_us']:g} µs more for each doubling of "
+        f"machines. Commit {record['commit']}."
+    )
+    return "\n\n".join([*parts, said])
+
+
+def sharded_scores(record: Record) -> str:
+    """What a rank's part of a billion scores takes."""
+    titles = ["ranks", "scores a rank", "memory a rank, MB", "read, move and read again, ms (quartiles)", "n"]
+    lines = [
+        [row["ranks"], f"{row['scores']:,}", f"{row['memory_mb']:.0f}",
+         f"{row['median_ms']:.2f} ({row['quartiles_ms'][0]:.2f} to {row['quartiles_ms'][1]:.2f})", row["n"]]
+        for row in record["scores"]
+    ]  # fmt: skip
+    batch = record["scores"][0]["batch"]
+    told = f"Global batch of {batch:,} rows, processor time; {record['device']}; exchanges not included; commit {record['commit']}."
+    return f"{markdown(titles, lines)}\n\n{told}"
+
+
+def trainers(record: Record) -> str:
+    """A step of each framework, plain and with FORML."""
+    titles = ["framework", "network", "plain step, ms (quartiles)", "with FORML, ms (quartiles)", "× plain", "n"]
+
+    def spread(row: Mapping[str, Any], way: str) -> str:
+        low, high = row[f"{way}_quartiles"]
+        return f"{row[f'{way}_ms']:.2f} ({low:.2f} to {high:.2f})"
+
+    lines = [
+        [
+            name,
+            row["what"],
+            spread(row, "plain"),
+            spread(row, "forml"),
+            f"{row['forml_ms'] / row['plain_ms']:.1f}",
+            row["n"],
+        ]
+        for name, row in record["rows"].items()
+    ]
+    used = ", ".join(f"{name} {number}" for name, number in record["frameworks"].items())
+    told = f"Processor time of one thread, batches of 64; {record['device']}; {used}; commit {record['commit']}."
+    return f"{markdown(titles, lines)}\n\n{told}"
+
+
 BLOCKS = {
+    "trainers": ("trainers", trainers, "trainers.py"),
+    "scaling": ("scaling", scaling, "scaling.py"),
+    "sharded-scores": ("scaling", sharded_scores, "scaling.py"),
     "history-cost": ("dynamics_cost", history_cost, "dynamics_cost.py"),
     "label-bias-notebook": ("label bias", label_bias, "label_bias_mnist.py"),
 }

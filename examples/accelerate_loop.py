@@ -1,5 +1,7 @@
 """FORML in a loop of accelerate, with accumulation: `accelerate launch examples/accelerate_loop.py`."""
 
+from pathlib import Path
+
 import torch
 from accelerate import Accelerator
 from sklearn.datasets import load_digits
@@ -8,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import fairweight as fw
 
 
-def main(epochs: int = 2, batch_size: int = 32, *, save: str | None = None, load: str | None = None) -> torch.Tensor:
+def main(epochs: int = 2, batch_size: int = 64, folder: str | None = None) -> torch.Tensor:
     x, y = (torch.tensor(a) for a in load_digits(return_X_y=True))
     held = fw.Batch(x[:300].double() / 16, y[:300])
     dataset = fw.with_rows(TensorDataset(x[300:1324].double() / 16, y[300:1324]))
@@ -16,21 +18,21 @@ def main(epochs: int = 2, batch_size: int = 32, *, save: str | None = None, load
     accelerator = Accelerator(gradient_accumulation_steps=2, cpu=True)
     model = fw.MLP(64, 10).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(dataset, batch_size))
+    loader = DataLoader(dataset, batch_size // accelerator.num_processes)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     forml = fw.prepare(accelerator, fw.FORML(model, num_samples=len(dataset)))
     cells = fw.ExemplarSampler(fw.Cells.of(held.labels), per_cell=4)
     mine = torch.arange(len(cells)).tensor_split(accelerator.num_processes)[accelerator.process_index]
-    if load is not None:
-        accelerator.load_state(load)
-    for _ in range(epochs):
+    if folder is not None and Path(folder).is_dir():
+        accelerator.load_state(folder)  # model, optimizer, random state, and the scores
+    for _ in range(forml.method.steps * 2 // len(loader), epochs):
         for batch in loader:
             with accelerator.accumulate(model):  # two batches make one step
-                forml.backward(fw.to_batch(batch), exemplar := cells.batch(held, forml.method.steps, mine), optimizer)
+                forml.backward(fw.to_batch(batch), cells.batch(held, forml.method.steps, mine), optimizer)
                 optimizer.step()
                 optimizer.zero_grad()
-    if save is not None:
-        accelerator.save_state(save)
-    accelerator.print(f"{len(exemplar)} exemplars a step; standard deviation of the scores {forml.scores.std():.4f}")
+        accelerator.save_state(folder) if folder is not None else None
+    accelerator.print(f"standard deviation of the scores {forml.scores.std():.4f}")
     return forml.scores
 
 

@@ -27,14 +27,14 @@ class Net(L.LightningModule):
         return optim.SGD(self.parameters(), lr=0.1)
 
 
-def main(rows: int = 4096, **trainer: Any) -> FormlCallback:
+def main(rows: int = 4096, resume: str | None = None, devices: int = 1, **more: Any) -> FormlCallback:
     data, _ = fw.data.load("adult"), L.seed_everything(0)
     forml = FormlCallback(data.exemplar, objective=fw.MeanLoss() + fw.MaxLossDiscrepancy(), accumulate=2)
     dataset = fw.with_rows(TensorDataset(data.train.inputs[:rows], data.train.labels[:rows]))
-    made = L.Trainer(max_epochs=1, accelerator="cpu", callbacks=[forml], logger=False, **trainer)
-    made.fit(Net(data.train.inputs.shape[1]), DataLoader(dataset, 32))
+    trainer = L.Trainer(accelerator="cpu", devices=devices, callbacks=[forml], logger=False, **more)
+    trainer.fit(Net(data.train.inputs.shape[1]), DataLoader(dataset, 64 // devices), ckpt_path=resume)
     return forml
 
 
 if __name__ == "__main__":
-    print(main(strategy="ddp", devices=2, enable_checkpointing=False).method.scores.std())
+    print(main(devices=2, strategy="ddp", max_epochs=1).method.scores.std())

@@ -1,36 +1,36 @@
-"""FormlTrainer on short texts with a small BERT: `torchrun --nproc-per-node 2 examples/transformers_trainer.py`."""
+"""FormlTrainer on rows of Adult in words: `torchrun --nproc-per-node 2 examples/transformers_trainer.py`."""
 
-import random
+import os
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from transformers import BertConfig, BertForSequenceClassification, TrainingArguments, set_seed
 
 import fairweight as fw
 from fairweight.integrations.transformers import FormlTrainer
 
-GOOD, BAD = ["fine", "lovely", "great", "superb", "warm"], ["dull", "poor", "awful", "cold", "weak"]
-WHO, WHAT = [["he", "his", "him"], ["she", "her", "hers"]], ["film", "book", "meal", "song", "plot"]
-WORDS = ["[PAD]", "[CLS]", *GOOD, *BAD, *WHO[0], *WHO[1], *WHAT]
 
-
-def texts(number: int, seed: int) -> list[dict[str, Any]]:
-    draw, made = random.Random(seed), []  # noqa: S311
-    for _ in range(number):
-        label, group = draw.random() < 0.5, draw.random() < 0.3
-        said = [draw.choice(GOOD if label != (draw.random() < (0.3 if group else 0.1)) else BAD) for _ in range(2)]
-        ids = [WORDS.index(w) for w in ("[CLS]", draw.choice(WHO[group]), draw.choice(WHAT), *said)]
-        made.append({"input_ids": ids, "attention_mask": [1] * len(ids), "labels": int(label), "groups": int(group)})
-    return made
+def texts(number: int) -> tuple[list[dict[str, Any]], int]:
+    rows = pd.read_csv(Path(os.environ["FAIRWEIGHT_DATA"]) / "adult/adult.data", header=None, skipinitialspace=True)
+    said = rows.assign(age=(rows[0] // 10).astype(str) + "0s")[
+        ["age", 1, 3, 5, 6]
+    ]  # work, school, married, job; no sex
+    words = {word: k + 1 for k, word in enumerate(sorted({"[CLS]", *said.to_numpy().ravel()}))}
+    ids = said.map(words.get).assign(first=words["[CLS]"])[["first", *said]].head(number).to_numpy().tolist()
+    made = [{"input_ids": i, "attention_mask": [1] * len(i)} for i in ids]
+    known = pd.DataFrame({"labels": rows[14] == ">50K", "groups": rows[9] == "Female"}).astype(int).to_dict("records")
+    return [text | about for text, about in zip(made, known, strict=False)], len(words)
 
 
 def main(out: str = "runs/transformers", steps: int = 12, resume: bool = False, **more: Any) -> FormlTrainer:
-    set_seed(0)
+    (people, words), _ = texts(2000), set_seed(0)
     shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    shape |= {"vocab_size": len(WORDS), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    shape |= {"vocab_size": words + 1, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model = BertForSequenceClassification(BertConfig(**shape))
     kept = {"save_steps": 4, "logging_steps": 4, "report_to": [], "use_cpu": True, "disable_tqdm": True, "seed": 0}
     args = TrainingArguments(out, max_steps=steps, learning_rate=1e-3, **(kept | more))
-    parts = {"train_dataset": texts(256, 0), "exemplar_dataset": texts(64, 1), "eval_dataset": texts(128, 2)}
+    parts = {"train_dataset": people[:1000], "exemplar_dataset": people[1000:1400], "eval_dataset": people[1400:]}
     trainer = FormlTrainer(model, args, **parts, objective=fw.MeanLoss() + fw.MaxLossDiscrepancy())
     trainer.train(resume_from_checkpoint=resume)
     return trainer

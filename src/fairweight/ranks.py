@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fairweight import errors
-from fairweight.errors import BadInput, FairweightError
+from fairweight.errors import FairweightError
 
 # "auto": the one that torch.distributed was started with, if any; None: this process alone.
 Group: TypeAlias = "Literal['auto'] | dist.ProcessGroup | None"
@@ -176,6 +176,52 @@ class Ranks:
         return [json.loads(bytes(one[:n].cpu().tolist())) for one, n in zip(found, lengths, strict=True)]
 
 
+_PIECE = 2**24  # numbers of a shard that are gathered at once
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The rows that this rank keeps numbers of: all, or those that leave its rank when divided by the ranks' number."""
+
+    number: int  # of rows
+    ranks: Ranks | None = None  # None: all rows are here
+
+    def __len__(self) -> int:
+        return self.number if self.ranks is None else len(range(self.ranks.rank, self.number, self.ranks.size))
+
+    def held(self, rows: Tensor) -> tuple[Tensor | slice, Tensor]:
+        """Which of the rows are kept here, and where."""
+        if self.ranks is None:
+            return slice(None), rows
+        here = torch.nonzero(rows % self.ranks.size == self.ranks.rank).flatten()
+        return here, torch.div(rows[here], self.ranks.size, rounding_mode="floor")
+
+    def read(self, values: Tensor, rows: Tensor) -> Tensor:
+        """The numbers of these rows, the same rows on every rank."""  # [B]
+        if self.ranks is None:
+            return values[rows]
+        here, places = self.held(rows)
+        found = values.new_zeros(len(rows))
+        found[here] = values[places]
+        return self.ranks.sum({"values": found})["values"]  # exact: all but one of the summands are 0
+
+    def part(self, whole: Tensor) -> Tensor:
+        """This rank's numbers among all."""
+        return whole if self.ranks is None else whole[self.ranks.rank :: self.ranks.size]
+
+    def whole(self, values: Tensor) -> Tensor:
+        """Everybody's numbers, in the memory of the CPU where they lie on several ranks; each rank must call it."""
+        if self.ranks is None:
+            return values
+        found = torch.empty(self.number, dtype=values.dtype)
+        longest = len(range(0, self.number, self.ranks.size))
+        for start in range(0, longest, _PIECE):
+            for rank, (theirs,) in enumerate(self.ranks.gather([values[start : start + _PIECE]])):
+                first = rank + start * self.ranks.size
+                found[first : first + _PIECE * self.ranks.size : self.ranks.size] = theirs.cpu()
+        return found
+
+
 def _spelled(error: Exception) -> list[str]:
     text = error.sentence.marked if isinstance(error, FairweightError) else str(error)
     return [type(error).__name__, text]
@@ -210,14 +256,3 @@ def _unpacked(packed: Tensor, shapes: Sequence[tuple[int, ...]], like: Sequence[
 
 def _local_gpu() -> int:
     return torch.cuda.current_device() if torch.cuda.is_available() else 0
-
-
-def refuse_sharded(parameters: Mapping[str, Tensor]) -> None:
-    """Refuse a model whose parameters lie in pieces on several ranks."""
-    for name, p in parameters.items():
-        if type(p).__name__ == "DTensor" or type(getattr(p, "data", p)).__name__ == "DTensor":
-            raise BadInput(
-                f"Parameter {name!r} is a DTensor, cut over several devices (fully_shard or tensor parallel), and the "
-                "step needs whole parameters; use DistributedDataParallel, or no wrapper at all: the step sums "
-                "gradients over the ranks by itself."
-            )

@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
+from fairweight.metagradient.fully_sharded import gathered
 from fairweight.metagradient.global_pass import Everyone, GlobalPass
 from fairweight.metagradient.model import restored_on_error
-from fairweight.metagradient.passes import ForwardPass, predicted
+from fairweight.metagradient.passes import ForwardPass
 from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 
 if TYPE_CHECKING:
@@ -59,10 +60,9 @@ def backward_together(
     check: bool = True,
 ) -> StepRecord:
     """The same for micro-batches that make one step: the step of one batch that holds them all."""
-    ranks = method.ranks
-    if scaler is not None and (ranks is not None or len(batches) > 1):
-        scale, scaler = partial(scaled_by, scaler, scale), None  # the real loss alone
-    with nullcontext() if ranks is None else ranks.together():
+    with gathered(method.model, optimizer), nullcontext() if (ranks := method.ranks) is None else ranks.together():
+        if scaler is not None and (ranks is not None or len(batches) > 1):
+            scale, scaler = partial(scaled_by, scaler, scale), None  # the real loss alone
         own = batches[0] if len(batches) == 1 else labels_side_by_side(batches)
         everyone = None if ranks is None else Everyone.of(ranks, own, exemplar)
         if everyone is None:
@@ -106,13 +106,13 @@ def _finish(
     done.backward(scaled)
     if made.look is not None and not done.keeps_graph:
         agreement = made.look()  # with the memory that backward has freed
-    logits = done.logits.detach()
+    gathered = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
         loss=total.detach(),
         losses=done.losses.detach(),
         weights=weights.detach(),
-        correct=predicted(logits) == batch.labels,
-        logits=logits,
+        correct=done.correct,
+        logits=done.logits.detach() if gathered else None,
         labels=batch.labels,
         objective=made.objective,
         exemplar_losses=made.exemplar_losses,

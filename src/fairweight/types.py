@@ -230,7 +230,7 @@ class StepRecord:
     losses: Tensor  # [B] per-sample train losses at the parameters before the step
     weights: Tensor  # [B] what multiplied them, sums to 1
     correct: Tensor | None = None  # [B] bool, prediction equals label
-    logits: Tensor | None = None  # [B, K] or [B], before the step
+    logits: Tensor | None = None  # [B, K] or [B], before the step; None where ranks did not gather them
     labels: Tensor | None = None  # [B]
     objective: Tensor | None = None  # [] on the exemplar batch at the look-ahead
     exemplar_losses: Tensor | None = None  # [E]

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 import fairweight as fw
 from fairweight.types import Batch
 
+DEVICE = os.environ.get("DEVICE", "cpu")  # where models and data are
 N, E, BATCH, EXEMPLARS, STEPS = 60, 40, 13, 11, 12
 Numbers = dict[str, Tensor]
 Training = Callable[[], Numbers]
 CASES: dict[str, Training] = {}
-FEW = ("forward", "per_layer", "auto_wrapped", "ties", "meta_weight_net", "group_dro")  # for a quick look
+# For a quick look, and on three ranks.
+FEW = ("forward", "per_layer", "auto_wrapped", "ties", "meta_weight_net", "group_dro", "sharded_ties", "fully_sharded")
 
 
 def case(function: Training) -> Training:
@@ -44,13 +46,38 @@ def data() -> tuple[Batch, Batch]:
     train = whole.take(torch.arange(N))
     exemplar = whole.take(torch.arange(N, N + E))
     shares = torch.rand(E, generator=g, dtype=torch.float64) + 0.5
-    return train, Batch(exemplar.inputs, exemplar.labels, exemplar.groups, torch.arange(E), shares)
+    exemplar = Batch(exemplar.inputs, exemplar.labels, exemplar.groups, torch.arange(E), shares)
+    return train.to(DEVICE), exemplar.to(DEVICE)
 
 
-def net(*, width: int = 6) -> nn.Module:
+def net() -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return nn.Sequential(nn.Linear(5, width), nn.Tanh(), nn.Linear(width, 3)).double()
+        return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double().to(DEVICE)
+
+
+class PerRank(nn.Module):
+    """Batch norm whose statistics are those of the part that each of two ranks would see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(6).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.norm(part) for part in x.tensor_split(max(1, 2 // rank_and_size()[1]))])
+
+
+def sharded(model: nn.Module, *, each_layer: bool = False) -> nn.Module:
+    """`fully_shard` on a CPU, of the whole or also of every linear layer."""
+    if not dist.is_initialized():
+        return model
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(torch.device(DEVICE).type, (dist.get_world_size(),))
+    for layer in [m for m in model.modules() if each_layer and isinstance(m, nn.Linear)]:
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 def batches(step: int, train: Batch, exemplar: Batch) -> tuple[Batch, Batch]:
@@ -63,7 +90,8 @@ def batches(step: int, train: Batch, exemplar: Batch) -> tuple[Batch, Batch]:
 
 
 def numbers(model: nn.Module, method: fw.Reweighter) -> Numbers:
-    found = {name: p.detach().clone() for name, p in model.named_parameters()}
+    whole = {name: p.full_tensor() if hasattr(p, "full_tensor") else p for name, p in model.named_parameters()}
+    found = {name: p.detach().clone() for name, p in whole.items()}
     if method.scores is not None:
         found["scores"] = method.scores.clone()
     weights = method.weights()
@@ -76,7 +104,7 @@ def trained(
     made: Callable[[nn.Module], fw.Reweighter],
     *,
     model: nn.Module | None = None,
-    wrap: bool = False,
+    wrap: bool | Callable[[nn.Module], nn.Module] = False,
     steps: int = STEPS,
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD,
     exemplars: bool = True,
@@ -86,7 +114,9 @@ def trained(
     model = net() if model is None else model
     train, exemplar = data()
     shown: nn.Module = model
-    if wrap and dist.is_initialized():
+    if callable(wrap):
+        shown = wrap(model)
+    elif wrap and dist.is_initialized():
         shown = nn.parallel.DistributedDataParallel(model)
     method = made(shown)
     moving = optimizer(model.parameters(), lr=0.1)
@@ -96,6 +126,8 @@ def trained(
         record = method.step(part(batch), part(chosen) if exemplars else None, moving)
         if by_epoch and step % 4 == 3:
             method.on_epoch(1 + step // 4, lambda samples: fw.predict(model, samples))
+        if callable(wrap) and step == 3:
+            fw.predict(shown, train)  # leaves the outermost parameters together
     return {**numbers(model, method), "loss": record.loss, "losses": record.losses, "step_weights": record.weights}
 
 
@@ -132,6 +164,56 @@ def forward_wrapped() -> Numbers:
 @case
 def ties() -> Numbers:
     return trained(lambda m: fw.FORML(m, N, OBJECTIVE, tie="cell"))
+
+
+@case
+def batch_norm() -> Numbers:
+    """Statistics are each rank's own, as in DistributedDataParallel."""
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        model = nn.Sequential(nn.Linear(5, 6), PerRank(), nn.Tanh(), nn.Linear(6, 3)).double().to(DEVICE)
+    return trained(lambda m: fw.FORML(m, N, OBJECTIVE), model=model)
+
+
+@case
+def sharded_scores() -> Numbers:
+    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, gradient="forward", scores="sharded"))
+
+
+@case
+def sharded_ties() -> Numbers:
+    """Put back from a checkpoint too, which holds the scores of all ranks."""
+
+    def again(model: nn.Module) -> fw.Reweighter:
+        seen = fw.FORML(model, N, OBJECTIVE, tie="cell", scores="sharded")
+        train, exemplar = data()
+        batch, chosen = batches(50, train, exemplar)
+        rested = torch.optim.SGD(model.parameters(), lr=1e-9)
+        seen.step(part(batch), part(chosen), rested)
+        made = fw.FORML(model, N, OBJECTIVE, tie="cell", scores="sharded")
+        made.load_state_dict(seen.state_dict())
+        assert len(made.state_dict()["own"]) == N
+        return made
+
+    return trained(again, wrap=True)
+
+
+@case
+def fully_sharded() -> Numbers:
+    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, gradient="forward"), wrap=sharded)
+
+
+@case
+def fully_sharded_layers() -> Numbers:
+    return trained(
+        lambda m: fw.FORML(m, N, OBJECTIVE, gradient="per-layer", scores="sharded"),
+        wrap=lambda m: sharded(m, each_layer=True), optimizer=torch.optim.Adam,
+    )  # fmt: skip
+
+
+@case
+def fully_sharded_group_dro() -> Numbers:
+    return trained(lambda m: fw.GroupDRO(m, N), wrap=sharded, exemplars=False)
 
 
 @case
@@ -223,7 +305,7 @@ def class_balanced() -> Numbers:
 def sample_weight() -> Numbers:
     def made(model: nn.Module) -> fw.Reweighter:
         method = fw.FORML(model, N, OBJECTIVE)
-        method.sample_weight = torch.linspace(0.5, 1.5, N, dtype=torch.float64)
+        method.sample_weight = torch.linspace(0.5, 1.5, N, dtype=torch.float64, device=DEVICE)
         return method
 
     return trained(made)
@@ -245,7 +327,8 @@ def micro_batches() -> Numbers:
     """Two micro-batches on every rank make one step."""
     model = net()
     train, exemplar = data()
-    forml, optimizer = fw.FORML(model, N, OBJECTIVE), torch.optim.SGD(model.parameters(), lr=0.1)
+    shown = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
+    forml, optimizer = fw.FORML(shown, N, OBJECTIVE), torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):
         batch, chosen = (part(b) for b in batches(step, train, exemplar))
         optimizer.zero_grad()
@@ -256,12 +339,41 @@ def micro_batches() -> Numbers:
     return numbers(model, forml)
 
 
+def traffic() -> dict[str, list[int]]:
+    """Bytes that a step gives to the others, exchange by exchange, and how many of them were sums."""
+    sent: dict[str, list[int]] = {"all_gather": [], "all_reduce": []}
+    kept = {name: getattr(dist, name) for name in sent}
+
+    def counted(name: str) -> Callable[..., object]:
+        def call(*given: Tensor, **how: object) -> object:
+            sent[name].append(given[-1].numel() * given[-1].element_size())
+            return kept[name](*given, **how)
+
+        return call
+
+    model = net()
+    train, exemplar = data()
+    forml = fw.FORML(model, N, OBJECTIVE, gradient="forward", agreement_every=0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(2):
+        batch, chosen = (part(b.take(torch.arange(12))) for b in (train, exemplar))
+        if step == 1:  # the first one also finds out what ranks can do
+            for name in sent:
+                setattr(dist, name, counted(name))
+        try:
+            forml.step(batch, chosen, optimizer)
+        finally:
+            for name, function in kept.items():
+                setattr(dist, name, function)
+    return sent
+
+
 def _fit(epochs: int, out: Path | None = None, *, norm: bool = False, resume: bool = False) -> Numbers:
     train, exemplar = data()
     model = net()
     if norm:
-        model = nn.Sequential(model, nn.BatchNorm1d(3).double(), nn.Dropout(0.2))
-    forml, dynamics = fw.FORML(model, N, OBJECTIVE, agreement_every=4), fw.Dynamics(N)
+        model = nn.Sequential(model, nn.BatchNorm1d(3).double().to(DEVICE), nn.Dropout(0.2))
+    forml, dynamics = fw.FORML(model, N, OBJECTIVE, agreement_every=4), fw.Dynamics(N, DEVICE)
     record = fw.fit(
         model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), forml, train, exemplar, epochs,
         [fw.EarlyStopping("loss", patience=50)], validation=exemplar, dynamics=dynamics, out=out, resume=resume,

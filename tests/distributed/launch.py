@@ -41,5 +41,5 @@ def run(size: int, folder: Path, command: Sequence[str], timeout: float = 120.0)
         for process in started:
             process.kill()
     for process, text in zip(started, said, strict=True):
-        assert process.returncode == 0, text[-3000:]
+        assert process.returncode == 0, f"ended with {process.returncode}: {text[-3000:]}"
     return said

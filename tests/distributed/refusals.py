@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from tests.distributed.cases import N, batches, data, net, part
+from tests.distributed.cases import N, batches, data, net, part, sharded
 from torch import Tensor, nn
 
 import fairweight as fw
@@ -113,8 +113,26 @@ def static_graph() -> object:
 
 
 @refused
-def fully_shard() -> object:
+def tensor_parallel() -> object:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
-    return _step(fully_shard(net(), mesh=init_device_mesh("cpu", (dist.get_world_size(),))))
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    return _step(parallelize_module(net(), mesh, {"2": ColwiseParallel()}))
+
+
+@refused
+def precision_of_fully_shard() -> object:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    return _step(fully_shard(net(), mesh=mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)))
+
+
+@refused
+def fit_of_a_model_in_pieces() -> object:
+    train, exemplar = data()
+    model = sharded(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return fw.fit(model, optimizer, fw.FORML(model, N), train, exemplar, 1)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.distributed.launch import ROOT
 
 
@@ -25,44 +26,23 @@ def _table(path: Path) -> Path:
     return path
 
 
-def _run(arguments: list[str], processes: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fairweight"]
-    if processes > 1:
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nproc-per-node",
-            str(processes),
-            "-m",
-            "fairweight",
-        ]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run([*command, *arguments], env=env, capture_output=True, text=True, timeout=200, check=False)
+def _run(arguments: list[str], *torchrun: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *(("-m", "torch.distributed.run", *torchrun) if torchrun else ()), "-m", *arguments]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
+
+
+TWO = ("--nproc-per-node", "2")
 
 
 @pytest.mark.slow
 def test_two_processes_give_the_table_of_one(tmp_path: Path) -> None:
     table = _table(tmp_path / "people.csv")
     found: list[dict[str, Any]] = []
-    for processes in (1, 2):
-        out = tmp_path / f"run_{processes}"
-        wanted = [
-            "train",
-            str(table),
-            "--label",
-            "income",
-            "--group",
-            "sex",
-            "--method",
-            "forml",
-            "--epochs",
-            "2",
-            "--out",
-            str(out),
-            "--json",
-        ]
-        done = _run(wanted, processes)
+    for torchrun in ((), TWO):
+        out = tmp_path / f"run_{len(torchrun)}"
+        wanted = f"train {table} --label income --group sex --method forml --epochs 2 --out {out} --json"
+        done = _run(["fairweight", *wanted.split()], *torchrun)
         assert done.returncode == 0, done.stderr[-2000:]
         printed = json.loads(done.stdout)  # one object: one rank speaks
         found.append(printed["metrics"])
@@ -77,8 +57,19 @@ def test_two_processes_give_the_table_of_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_is_said_once(tmp_path: Path) -> None:
     table = _table(tmp_path / "people.csv")
-    done = _run(["train", str(table), "--label", "wages", "--group", "sex", "--out", str(tmp_path / "run")], 2)
+    wanted = f"train {table} --label wages --group sex --out {tmp_path / 'run'}"
+    done = _run(["fairweight", *wanted.split()], *TWO)
     assert done.returncode != 0
     assert done.stderr.count("fairweight: ") == 1
     assert "wages" in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_started_again_and_the_run_ends_bit_for_bit(tmp_path: Path) -> None:
+    done = _run(["tests.distributed.killed", str(tmp_path)], *TWO, "--standalone", "--max-restarts", "1")
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = torch.load(tmp_path / "found.pt", weights_only=True)
+    assert all(torch.equal(found["killed"][key], value) for key, value in found["whole"].items())
+    logs = {name: (tmp_path / name / "log.jsonl").read_text() for name in found}
+    assert ['"resume"' in logs[name] for name in ("killed", "whole")] == [True, False]

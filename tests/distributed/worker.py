@@ -18,22 +18,20 @@ def main(kind: str, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=SECONDS))
     rank = dist.get_rank()
-    if kind in ("all", "few"):
-        from tests.distributed.cases import CASES, FEW
+    from tests.distributed.cases import CASES, FEW, traffic
+    from tests.distributed.refusals import REFUSED
 
-        chosen = FEW if kind == "few" else CASES
-        torch.save({name: CASES[name]() for name in chosen}, folder / f"{rank}.pt")
-    elif kind == "refusals":
-        from tests.distributed.refusals import REFUSED
-
-        said = {}
-        for name, run in REFUSED.items():
-            began = time.monotonic()
-            try:
-                run()
-            except Exception as error:
-                said[name] = [type(error).__name__, str(error), time.monotonic() - began]
-        torch.save(said, folder / f"{rank}.pt")
+    chosen = [name for name in CASES if (name in FEW) == (kind == "few")]
+    found = {name: CASES[name]() for name in chosen}
+    said = {}
+    for name, run in REFUSED.items() if kind == "rest" else ():
+        began = time.monotonic()
+        try:
+            run()
+        except Exception as error:
+            said[name] = [type(error).__name__, str(error), time.monotonic() - began]
+    sent = traffic() if kind == "few" else {}
+    torch.save({"cases": found, "refusals": said, "traffic": sent}, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 

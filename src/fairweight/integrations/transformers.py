@@ -128,8 +128,9 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         super()._save_optimizer_and_scheduler(output_dir)
+        kept = self.reweighter.state_dict()  # on every process: scores may lie on several
         if self.args.should_save:
-            state.save(self.reweighter.state_dict(), Path(output_dir) / FILE)
+            state.save(kept, Path(output_dir) / FILE)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)

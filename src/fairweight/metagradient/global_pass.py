@@ -8,7 +8,7 @@ to each sample is found where the sample is, and gathered.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput
 from fairweight.metagradient.model import Parameters, data_parallel
-from fairweight.metagradient.passes import ForwardPass, dense, write_slopes
+from fairweight.metagradient.passes import ForwardPass, dense, predicted, write_slopes
 from fairweight.ranks import Ranks
 from fairweight.types import Batch
 
@@ -59,29 +59,54 @@ def _batch(columns: Sequence[Tensor | None]) -> Batch:
     return Batch(labels, labels, groups, rows, shares)
 
 
+def _live(ranks: Ranks, own: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    """Everybody's parts side by side, the rank's own with its graph."""
+    return torch.cat([own if rank == ranks.rank else part for rank, part in enumerate(parts)])
+
+
 @dataclass
 class GlobalPass(ForwardPass):
-    """Its batch, logits and losses are everybody's; the rank's own are live."""
+    """Its batch and losses are everybody's, its logits too once they are asked for; the rank's own are live."""
 
     own: ForwardPass | None = None
     everyone: Everyone | None = None
     wrapper: nn.Module | None = None  # DistributedDataParallel, where it sums the gradients of the real step
+    right: Tensor | None = None  # [B] whether each prediction equals its label
+    _logits: Tensor = field(init=False)  # the rank's own until everybody's are asked for
 
     whole: ClassVar[bool] = False
 
     @classmethod
     def of(cls, own: ForwardPass, everyone: Everyone, model: nn.Module) -> GlobalPass:
         """The pass of all ranks, from this rank's own."""
-        ranks = everyone.ranks
-        others = ranks.gather([own.logits, own.losses])
-        logits, losses = (
-            torch.cat([mine if k == ranks.rank else theirs[n] for k, theirs in enumerate(others)])
-            for n, mine in enumerate((own.logits, own.losses))
-        )
+        right = predicted(own.logits.detach()) == own.batch.labels
+        others = everyone.ranks.gather([own.losses, right])
         kept = {f.name: getattr(own, f.name) for f in fields(ForwardPass)}
-        kept |= {"batch": everyone.batch, "logits": logits, "losses": losses, "solution": None}
+        losses = _live(everyone.ranks, own.losses, [theirs[0] for theirs in others])
+        kept |= {"batch": everyone.batch, "losses": losses, "solution": None}
         wrapper = data_parallel(model) if own.by_wrapper else None
-        return cls(**kept, own=own, everyone=everyone, wrapper=wrapper)
+        return cls(**kept, own=own, everyone=everyone, wrapper=wrapper, right=torch.cat([r for _, r in others]))
+
+    @property  # type: ignore[misc]
+    def logits(self) -> Tensor:
+        """Everybody's, [B, K]: K numbers a sample, which few methods need, so that asking gathers them."""
+        if self._logits is self.mine.logits:
+            parts = [theirs[0] for theirs in self.ranks.gather([self.mine.logits])]
+            self._logits = _live(self.ranks, self.mine.logits, parts)
+        return self._logits
+
+    @logits.setter
+    def logits(self, value: Tensor) -> None:
+        self._logits = value
+
+    @property
+    def device(self) -> torch.device:
+        return self.mine.device
+
+    @property
+    def correct(self) -> Tensor:
+        assert self.right is not None
+        return self.right
 
     @property
     def ranks(self) -> Ranks:
@@ -115,8 +140,7 @@ class GlobalPass(ForwardPass):
         return found
 
     def exemplar_losses(self, losses: Tensor) -> Tensor:
-        parts = self.ranks.gather([losses])
-        return torch.cat([losses if k == self.ranks.rank else theirs[0] for k, theirs in enumerate(parts)])
+        return _live(self.ranks, losses, [theirs[0] for theirs in self.ranks.gather([losses])])
 
     def summed(self, direction: Parameters) -> Parameters:
         return self.ranks.sum(direction)

@@ -156,6 +156,11 @@ class ForwardPass:
         """Where the model lives."""
         return self.logits.device
 
+    @property
+    def correct(self) -> Tensor:
+        """Whether each prediction equals its label."""  # [B]
+        return predicted(self.logits.detach()) == self.batch.labels
+
     @contextmanager
     def again(self) -> Iterator[None]:
         """The setting of this pass: same masks, same attention kernels."""

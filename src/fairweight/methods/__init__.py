@@ -75,6 +75,7 @@ class Reweighter:
         self.loss = loss
         self.steps = 0  # batches weighed
         self.process_group: Group = "auto"  # the ranks that train together; None: this process alone
+        self.gathers_logits = False  # whether ranks put everybody's logits into their records: K numbers a sample
         self._ranks: Ranks | None = None
         self._accumulation: Accumulation | None = None
         self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's
@@ -131,9 +132,13 @@ class Reweighter:
             found = find_ranks(self.process_group, self.model)
             if found is not None:
                 with found.together():
-                    check_alike(found, self.model, self.state_dict())
+                    check_alike(found, self.model, self._state_of_all_ranks())
             self._ranks = found
         return self._ranks
+
+    def _state_of_all_ranks(self) -> dict[str, Any]:
+        """What every rank must start with alike."""
+        return self.state_dict()
 
     @property
     def phase(self) -> str:

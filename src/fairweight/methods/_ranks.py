@@ -12,7 +12,7 @@ from fairweight.errors import BadInput
 from fairweight.metagradient.choose import MODES
 from fairweight.metagradient.model import data_parallel, unwrap
 from fairweight.metagradient.passes import Mode
-from fairweight.ranks import Group, Ranks, refuse_sharded
+from fairweight.ranks import Group, Ranks
 
 
 def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
@@ -41,11 +41,10 @@ def check_alike(ranks: Ranks, model: nn.Module, state: Mapping[str, Any]) -> Non
 
 def check_model(model: nn.Module) -> None:
     """Refuse wrappers under which the step would not be exact."""
-    refuse_sharded(dict(unwrap(model).named_parameters()))
     if any(type(m).__name__ == "FullyShardedDataParallel" for m in model.modules()):
         raise BadInput(
-            "FullyShardedDataParallel keeps parameters in pieces, and the step needs them whole; use "
-            "DistributedDataParallel, or no wrapper at all: the step sums gradients over the ranks by itself."
+            "FullyShardedDataParallel keeps parameters in pieces that cannot be put together for a step; use "
+            "fully_shard, DistributedDataParallel, or no wrapper: the step sums gradients over the ranks by itself."
         )
     wrapper = data_parallel(model)
     if wrapper is not None and wrapper.static_graph:

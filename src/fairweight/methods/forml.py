@@ -6,7 +6,7 @@ import logging
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,12 +29,13 @@ from fairweight.metagradient import (
 )
 from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.methods import ExemplarMethod, current_lr
+from fairweight.methods._ranks import find_ranks
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.methods.score_step import AdaptiveStep, ScoreStep, agreement
 from fairweight.methods.ties import Tie, TiedScores
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
-from fairweight.ranks import Group
+from fairweight.ranks import Group, Shard
 from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 
 _log = logging.getLogger("fairweight")
@@ -48,6 +49,7 @@ _log = logging.getLogger("fairweight")
     own=FLAG,
     agreement_every=whole(0),
     every=whole(1),
+    scores=one_of("replicated", "sharded"),
 )
 class FORML(ExemplarMethod):
     """Learns one score per training sample from the gradient of an objective on the exemplar set.
@@ -60,7 +62,8 @@ class FORML(ExemplarMethod):
     scope: the virtual step and the pull are those of submodules, by name ("layer4,fc"), or of "head", the last linear
     layer; an approximation that costs less.
     process_group: ranks that train together, each with its part of the batches; "auto" takes what torch.distributed was
-    started with, None this process alone.
+    started with, None this process alone. scores: "replicated", all of them on every rank; or "sharded", each on one,
+    for a billion samples: then `scores`, `weights()` and `state_dict()` gather them and must be called on every rank.
     """
 
     paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
@@ -83,6 +86,7 @@ class FORML(ExemplarMethod):
         scope: str | None = None,
         trace: Any = None,
         process_group: Group = "auto",
+        scores: Literal["replicated", "sharded"] = "replicated",
     ) -> None:
         super().__init__(
             model, num_samples, MeanLoss() + LossVariance() if objective is None else objective, gradient, loss=loss
@@ -103,9 +107,10 @@ class FORML(ExemplarMethod):
         self.agreement_every, self.every = agreement_every, every
         first = next(iter(trainable(unwrap(model)).values()))
         device, dtype = first.device, torch.promote_types(first.dtype.to_real(), torch.float32)
-        self._own = torch.full((num_samples,), self.form.start, dtype=dtype, device=device)  # [N]
+        self._shard = Shard(num_samples, find_ranks(process_group, model) if scores == "sharded" else None)
+        self._own = torch.full((len(self._shard),), self.form.start, dtype=dtype, device=device)  # [N], or its part
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
-        self._ties = None if tie is None else TiedScores(tie, num_samples, self.score_step, device, dtype)
+        self._ties = None if tie is None else TiedScores(tie, len(self._shard), self.score_step, device, dtype)
         self._traced: TracedSteps | None = None
         self._known_rates: tuple[Any, Rates] | None = None  # of the optimizer's groups as they were
         if trace is not None:
@@ -132,7 +137,8 @@ class FORML(ExemplarMethod):
     @property
     def scores(self) -> Tensor:
         """Every sample's score: its own plus the one it shares."""  # [N]
-        return self._own.clone() if self._ties is None else self.form.limit(self._own + self._ties.per_sample())
+        found = self._own.clone() if self._ties is None else self.form.limit(self._own + self._ties.per_sample())
+        return self._shard.whole(found).to(found.device)
 
     def weights(self) -> Tensor:
         """Every sample's weight over the whole training set, mean 1."""  # [N]
@@ -235,27 +241,27 @@ class FORML(ExemplarMethod):
         return self._known_rates[1]
 
     def _batch_scores(self, batch: Batch) -> Tensor:
-        own = self._own[self.rows(batch)]
+        own = self._shard.read(self._own, self.rows(batch))
         return own if self._ties is None else self.form.limit(own + self._ties.scores[self._ties.of(batch)])
 
     def _move(self, batch: Batch, found: Solution, before: Tensor, lr: float) -> None:
-        rows = self.rows(batch)
+        here, places = self._shard.held(self.rows(batch))
         weights = self.form.weights(before)
         gradient = found.gradient.to(self._own.dtype)
         if self.own:
             # Added rather than written, so that a row drawn twice in one batch moves by both gradients.
-            self._own.index_add_(0, rows, self.score_step.move(gradient, weights, lr, self._visits))
-            self._own[rows] = self.form.limit(self.score_step.limit(self._own[rows], self.form.start))
+            self._own.index_add_(0, places, self.score_step.move(gradient, weights, lr, self._visits)[here])
+            self._own[places] = self.form.limit(self.score_step.limit(self._own[places], self.form.start))
         if self._ties is not None:
             shared = self._ties.of(batch)
-            self._ties.remember(rows, shared)
+            self._ties.remember(places, shared[here])
             self._ties.move(shared, gradient, weights, lr, self._visits)
-        self._visits += len(rows) / self.num_samples
+        self._visits += len(batch) / self.num_samples
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {
             **super().state_dict(),
-            "own": self._own.clone(),
+            "own": self._shard.whole(self._own.clone()),
             "visits": self._visits.clone(),
             "form": self.form.name,
             "scope": None if self._scope is None else self._scope.asked,
@@ -263,7 +269,12 @@ class FORML(ExemplarMethod):
         }
         if self._ties is not None:
             state["ties"] = self._ties.state_dict()
+            state["ties"]["index"] = self._shard.whole(state["ties"]["index"])
         return state
+
+    def _state_of_all_ranks(self) -> dict[str, Any]:
+        whole = self._shard.ranks is None
+        return self.state_dict() if whole else {"form": self.form.name, "score_step": self.score_step.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if "own" not in state or len(state["own"]) != self.num_samples:
@@ -274,18 +285,18 @@ class FORML(ExemplarMethod):
         saved = [state["own"], *([state["ties"]["scores"]] if "scores" in state.get("ties", {}) else [])]
         if not all(bool(torch.as_tensor(scores).isfinite().all()) for scores in saved):
             raise ScoresMismatch("The saved scores are not all finite numbers; take a checkpoint from before that.")
-        here = self.state_dict()
+        scope, tie = None if self._scope is None else self._scope.asked, None if self._ties is None else self._ties.tie
         for key, same in (
-            ("form", here["form"] == state["form"]),
-            ("scope", here["scope"] == state.get("scope")),
-            ("score_step", here["score_step"].keys() == state["score_step"].keys()),
-            ("tie", here.get("ties", {}).get("tie") == state.get("ties", {}).get("tie")),
+            ("form", self.form.name == state["form"]),
+            ("scope", scope == state.get("scope")),
+            ("score_step", self.score_step.state_dict().keys() == state["score_step"].keys()),
+            ("tie", tie == state.get("ties", {}).get("tie")),
         ):
             if not same:
                 raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
         super().load_state_dict(state)
-        self._own.copy_(state["own"])
+        self._own.copy_(self._shard.part(state["own"]))
         self._visits.copy_(state["visits"])
         self.score_step.load_state_dict(state["score_step"])
         if self._ties is not None:
-            self._ties.load_state_dict(state["ties"])
+            self._ties.load_state_dict({**state["ties"], "index": self._shard.part(state["ties"]["index"])})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -178,7 +178,8 @@ def agreement(
     everyone = done.exemplars(exemplar)
     if len(everyone) < 2:
         return None
-    unchecked = replace(done, check=False)
+    unchecked = copy.copy(done)
+    unchecked.check = False
     here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
     pulls = []
     for half in halves(everyone):

@@ -59,6 +59,7 @@ class Training:
         self._check()
         self.device = next(iter(trainable(unwrap(self.model)).values())).device
         self.ranks = self.reweighter.ranks
+        self.reweighter.gathers_logits = self.dynamics is not None  # for margins
         given = self.exemplar, self.reweighter, self.augment, self.options, self.device, self.ranks
         self.batches: Batches | LoaderBatches
         if isinstance(self.train, LoaderSamples):
@@ -99,6 +100,11 @@ class Training:
             )
         if unwrap(self.reweighter.model) is not unwrap(self.model):
             raise BadInput(f"{name} was made for another model; make it with the model you train.")
+        if any(type(p).__name__ == "DTensor" for p in self.model.parameters()):
+            raise BadInput(
+                "fit keeps checkpoints of whole models, and this one lies in pieces (fully_shard); train it in a loop "
+                "of your own with step(batch, exemplar, optimizer), or leave fully_shard out."
+            )
         if self.epochs < 1:
             raise BadInput(f"epochs={self.epochs}; train for at least 1.")
         if isinstance(self.scheduler, ReduceLROnPlateau) and self.validation is None:
