@@ -105,7 +105,7 @@ def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float]
     if not all(folder.finished for folder in folders):
         return None
     if row.moved is not None:
-        table = class_bias(*folders) if row.moved.how == "class-bias" else same_rate(*folders)
+        table = class_bias(folders[0], row.moved.fraction) if row.moved.how == "class-bias" else same_rate(*folders)
         return numbers_in(table.to_dict())
     wanted = any(number.key == "loss_ratio" for number in what.table.numbers)
     return {**numbers_of(folders[0]), **(_loss_ratios(folders[0]) if wanted else {})}

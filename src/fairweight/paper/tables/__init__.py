@@ -59,12 +59,13 @@ class Moved:
     """A control without a training: a finished row whose decisions are moved.
 
     how "rate": the threshold is moved until as many are predicted positive as by the row `like`; "class-bias": a bias
-    per class is fitted on the exemplar set to even out the recalls.
+    per class is fitted on the exemplar set to even out the recalls, and added at a fraction of its strength.
     """
 
     how: Literal["rate", "class-bias"]
     of: str  # the row whose logits are moved
     like: str | None = None
+    fraction: float | None = 1.0  # of the bias; None: the most even one that costs the exemplars at most BUDGET
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -88,7 +89,8 @@ class Row:
         """The run of this row with this seed; what is chosen at random for it follows the seed too."""
         assert self.spec is not None
         spec = self.spec.with_(seed=seed)
-        return spec.with_(rows=_reseeded(spec.rows, seed), weights=_reseeded(spec.weights, seed))
+        parts = {name: _reseeded(getattr(spec, name), seed) for name in ("rows", "weights", "start")}
+        return spec.with_(**parts)
 
 
 def _reseeded(rule: Any, seed: int) -> Any:
