@@ -4,7 +4,7 @@ A machine that is lent for minutes loses its run folders: seeds that were finish
 another day. Runs of all tables share the processes, the longest first, those that others build on before them.
 
     python benchmarks/paper_runs.py --data FOLDER --seconds 500 --jobs 14 --device cuda --to records.json \
-        'mnist --seeds 10 --rows lb-rate-3,exemplars-only,fine-tuned' 'mnist --seeds 10 --rows uniform --option selection=last'
+        'mnist --seeds 10 --rows lb-rate-3,fine-tuned' 'mnist --seeds 10 --rows uniform --option selection=last'
     python benchmarks/paper_runs.py --take records.json           # into records/, beside what is there; then make docs
 """
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fairweight.runs.statistics import BESIDE, mean_text
+from fairweight.runs.statistics import BESIDE, ENDPOINTS, mean_text
 
 WIDTH = 110
 Record = Mapping[str, Any]
@@ -34,12 +34,22 @@ def difference_text(entry: Mapping[str, Any]) -> str:
     if entry["mean"] is None:
         return "–"
     error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
-    return f"{entry['mean']:+.2f}{error}" + ("" if entry["p"] is None else f" (p {entry['p']:.2g})")
+    tests = {"p": "p", "p_holm": "Holm", "wilcoxon": "Wilcoxon"}
+    told = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
+    return f"{entry['mean']:+.2f}{error}" + (f" ({', '.join(told)})" if told else "")
 
 
-def share_text(share: float | None) -> str:
-    """A share in whole percent; what rounds to nothing has no sign."""
-    return "–" if share is None else f"{round(share)} %"
+def share_text(share: float | None, interval: Iterable[float] | None = None) -> str:
+    """A share in whole percent, with its interval; what rounds to nothing has no sign."""
+    limits = "" if interval is None else f" [{', '.join(str(round(limit)) for limit in interval)}]"
+    return "–" if share is None else f"{round(share)} %{limits}"
+
+
+def compared(record: Record) -> dict[str, str]:
+    """The numbers that rows are compared by, with their titles: the table's, and the endpoints that are not among them."""
+    titles = {number["key"]: number["title"] for number in record["numbers"]}
+    known = {key for row in record["rows"] for found in row["compared"].values() for key in found}
+    return {**titles, **{key: "std" for key in ENDPOINTS if key in known and key not in titles}}
 
 
 def beside_keys(record: Record) -> list[str]:
@@ -85,7 +95,7 @@ def _lines(record: Record) -> Iterator[str]:
     yield f"{record['table']}: {record['title']}"
     yield from textwrap.wrap(size_line(record), WIDTH)
     if not is_whole(record) and printed:
-        yield "At this size a verdict says how far these runs are from the printed numbers; it is no reproduction."
+        yield "The printed numbers are of the full size: at this one there is no verdict."
     for number, head in zip(numbers, heads, strict=True):
         yield ""
         yield f"{head:{width}s}{'n':>3s}  {'ours':>15s}" + (f"  {'printed':>15s}  verdict" if printed else "")
@@ -117,13 +127,13 @@ def _differences(record: Record, width: int) -> Iterator[str]:
     lines = []
     for row in record["rows"]:
         for other, found in row["compared"].items():
-            known = [n for n in record["numbers"] if found[n["key"]]["mean"] is not None]
-            cells = [f"{n['title']} {difference_text(found[n['key']])}" for n in known]
+            cells = [f"{title} {difference_text(found[key])}" for key, title in compared(record).items()
+                     if found.get(key, {}).get("mean") is not None]  # fmt: skip
             if cells:
                 lines.append(f"{row['title']:{width}s}against {titles[other]}: {', '.join(cells)}")
     if lines:
         yield ""
-        yield f"Seed by seed ({record['paired_test']}):"
+        yield from textwrap.wrap(f"Seed by seed ({record['paired_test']}):", WIDTH)
         yield from lines
 
 
@@ -132,12 +142,13 @@ def _gap_closed(record: Record) -> Iterator[str]:
     if not record.get("gap_closed"):
         return
     yield ""
-    yield "Share of the way from corrupted to clean training (printed in brackets):"
+    yield "Share of the way from corrupted to clean training [95 %, bootstrap over seeds] (as printed):"
     for key, found in record["gap_closed"].items():
         cells = []
         for number, title in (("tprd", "TPRD"), ("accuracy", "accuracy")):
-            ours, printed = found[number]["ours"], found[number]["printed"]
-            cells.append(f"{title} {share_text(ours)}" + ("" if printed is None else f" ({share_text(printed)})"))
+            entry = found[number]
+            printed = "" if entry["printed"] is None else f" ({share_text(entry['printed'])})"
+            cells.append(f"{title} {share_text(entry['ours'], entry['interval'])}{printed}")
         yield f"  {titles[key]}: {', '.join(cells)}"
 
 

@@ -110,6 +110,7 @@ class Table:
     """A published table, or one of ours beside them."""
 
     printed: ClassVar[bool] = True  # whether the paper has it
+    why_not_run: ClassVar[str]  # a sentence: what it takes; of a table of ours, what it is
     numbers: ClassVar[tuple[Number, ...]] = (TPRD, MAX_FNR, ACCURACY)
     sizes: ClassVar[Mapping[str, Size]]
     options: ClassVar[Mapping[str, Option]] = {}

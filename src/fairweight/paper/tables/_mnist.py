@@ -33,6 +33,7 @@ class MnistTable(Table):
     """An MLP on MNIST with 20 % of the training labels set to 2."""
 
     options: ClassVar = OPTIONS
+    why_not_run = "10 seeds take about an hour of a GPU."
     remarks: ClassVar[tuple[str, ...]] = REMARKS
     sizes: ClassVar = {
         "quick": Size(
