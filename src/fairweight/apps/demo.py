@@ -52,7 +52,9 @@ class DemoResult:
             points = [Mean(100 * row[number].value, 100 * row[number].error, row[number].n) for number in NUMBERS]
             lines.append(f"{name:45s}" + "".join(f"{mean.text():>18s}" for mean in points))
         more = Mean(100 * self.beside.value, 100 * self.beside.error, self.beside.n)
-        told = [f"The 150 exemplars used plainly: FORML is {more.text()} points more accurate than fine-tuning on them."]
+        told = [
+            f"The 150 exemplars used plainly: FORML is {more.text()} points more accurate than fine-tuning on them."
+        ]
         return "\n".join([*lines, "", *told, f"A low score finds a wrong label: AUC {self.auc.text(3)}."])
 
 
@@ -63,8 +65,9 @@ def spec_for(row: str, seed: int) -> Spec:
         "split": {"test": 0.25, "validation": 0.0},
         "exemplar": {"source": "train", "size": 15},
     }
-    spec = Spec("digits", data=data, network={"name": "mlp", "hidden": [128, 128]}, optimizer="adam", lr=1e-3,
-                method="forml" if row == OURS else "uniform", epochs=EPOCHS, batch_size=64, per_cell=10, seed=seed)  # fmt: skip
+    method = "forml" if row == OURS else "uniform"
+    spec = Spec("digits", data=data, network={"name": "mlp", "hidden": [128, 128]}, method=method, optimizer="adam",
+                lr=1e-3, epochs=EPOCHS, batch_size=64, per_cell=10, seed=seed)  # fmt: skip
     if row in (TUNED, "Exemplars only"):
         spec = spec.with_(rows={"train": {"exemplars": "only"}})
     if row == TUNED:

@@ -46,7 +46,7 @@ def share_text(share: float | None, interval: Iterable[float] | None = None) -> 
 
 
 def compared(record: Record) -> dict[str, str]:
-    """The numbers that rows are compared by, with their titles: the table's, and the endpoints that are not among them."""
+    """The numbers that rows are compared by, with their titles: the table's, and the endpoints beside them."""
     titles = {number["key"]: number["title"] for number in record["numbers"]}
     known = {key for row in record["rows"] for found in row["compared"].values() for key in found}
     return {**titles, **{key: "std" for key in ENDPOINTS if key in known and key not in titles}}

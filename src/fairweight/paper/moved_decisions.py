@@ -59,9 +59,8 @@ def within_budget(logits: Tensor, labels: Tensor, budget: float = BUDGET) -> flo
     biases = [even_recalls(logits[~half], labels[~half]) for half in halves]
     best, plain, least = 0.0, None, torch.inf
     for fraction in FRACTIONS:
-        right = torch.cat([
-            (logits[half] + fraction * bias).argmax(dim=1) == labels[half] for half, bias in zip(halves, biases, strict=True)
-        ])  # fmt: skip
+        pairs = zip(halves, biases, strict=True)
+        right = torch.cat([(logits[half] + fraction * bias).argmax(dim=1) == labels[half] for half, bias in pairs])
         accuracy = float(right.double().mean())
         plain = accuracy if plain is None else plain
         spread = float(_recalls(right, torch.cat([labels[half] for half in halves]))[1].std(correction=0))

@@ -117,6 +117,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
     return with_statistics(
         {
             **last,
+            **{key: plan.heading()[key] for key in ("title", "remarks", "numbers")},
             "rows": sorted(rows.values(), key=lambda row: order.get(row["key"], len(order))),
             "seeds": sorted({int(seed) for row in rows.values() for seed in row["seeds"]}),
             "commands": list(dict.fromkeys(commands)),

@@ -33,7 +33,7 @@ def reproduce(
 ) -> dict[str, Any]:
     """Run the table's rows over seeds into a pool of run folders under `out`; return the record, plain values.
 
-    Rows that were not asked for stand in the record too if their runs are in the pool already. keep is given the
+    Trained rows that were not asked for stand in the record too if their runs are in the pool already. keep is given the
     record as it stands, now and then. options: engine, jobs, device, data_dir, download and watcher, as for
     runs.pool.run_each.
     """
@@ -71,7 +71,7 @@ def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome])
     """A row with its numbers seed by seed."""
     found: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
-    for seed in what.seeds:
+    for seed in what.seeds if row.moved is None or row in what.asked else ():
         outcome = None if row.spec is None else outcomes.get(row.spec_for(seed).fingerprint)
         if outcome is not None and outcome.error is not None:
             failed[str(seed)] = outcome.error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fairweight.paper._table_text import (
     share_text,
     size_line,
 )
+from fairweight.paper.front_picture import front_svg
 from fairweight.paper.records import other_options, section_name
 from fairweight.paper.status import RULE, Standing, place, standings
 from fairweight.paper.verdict import BETWEEN, TEST
@@ -104,7 +105,7 @@ def _section(record: Record) -> str:
             for key, found in record["gap_closed"].items()
         ]  # fmt: skip
         parts.append(markdown(heads, rows))
-    if any(row["kind"] == "extra" for row in record["rows"]):
+    if has_front(record):
         parts.append(_front(record))
     remarks = "\n".join(f"- {remark}" for remark in record["remarks"])
     return "\n\n".join(part for part in [*parts, remarks, _source(record)] if part)
@@ -126,6 +127,22 @@ def _main_table(record: Record) -> str:
     return markdown(titles, rows)
 
 
+def pictures(tables: Iterable[Record]) -> dict[str, str]:
+    """The fronts that the page shows, by file name."""
+    return {picture_name(record): front_svg(record) for record in tables if has_front(record)}
+
+
+def picture_name(record: Record) -> str:
+    """Its file beside the page."""
+    return f"front_{re.sub(r'[^a-z0-9]+', '_', section_name(record))}.svg"
+
+
+def has_front(record: Record) -> bool:
+    """Whether the table has rows beyond the paper's to draw a front with."""
+    tprd = any("tprd" in row["means"] and row["means"]["tprd"]["n"] for row in record["rows"])
+    return tprd and any(row["kind"] == "extra" for row in record["rows"])
+
+
 def _front(record: Record) -> str:
     """TPRD against accuracy, and which rows no other beats in both."""
     shown = [
@@ -135,11 +152,15 @@ def _front(record: Record) -> str:
     ]
     points = {row["title"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"]) for row in shown}
     seeds = {row["title"]: sorted(row["seeds"]) for row in shown}
+    beyond = {row["title"]: row.get("beyond_front") for row in shown}
     rows = []
     for title, (tprd, accuracy) in sorted(points.items(), key=lambda point: point[1]):
         beaten = any(t <= tprd and a >= accuracy and (t, a) != (tprd, accuracy) for t, a in points.values())
-        rows.append([title, len(seeds[title]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes"])
-    front = markdown(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front"], rows)
+        free = difference_text(beyond[title]) if beyond[title] else "–"
+        rows.append([title, len(seeds[title]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes", free])
+    told = "TPRD beside a bias per class on Uniform's logits, at equal accuracy"
+    front = markdown(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front", told], rows)
+    front += f"\n\n![TPRD against accuracy]({picture_name(record)})"
     if len({tuple(which) for which in seeds.values()}) > 1:
         front += "\n\nNot every row has the same seeds: where two means are close, go by the differences seed by seed."
     return front

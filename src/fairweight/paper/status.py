@@ -21,8 +21,8 @@ ORDER = (
     "celeba-young", "mnist-loss-ratio", "fairface",
 )  # fmt: skip
 RULE = (
-    f"Reproduced: every printed row was run at the full size, {LEAST} seeds at least, none ends worse than printed, and "
-    "where Uniform and FORML stand side by side, FORML as printed lowers TPRD surely (Holm)."
+    f"Reproduced: every printed row was run at the full size, {LEAST} seeds at least, none ends worse than printed, "
+    "and where Uniform and FORML stand side by side, FORML as printed lowers TPRD surely (Holm)."
 )
 
 
@@ -43,7 +43,9 @@ def place(name: str) -> int:
 
 def standings(tables: Sequence[Record]) -> list[Standing]:
     """Every table, from records that were grouped and sorted: the usual options first."""
-    return [_standing(name, [r for r in tables if r["table"] == name]) for name in sorted(catalog.names(FOLDER), key=place)]
+    return [
+        _standing(name, [r for r in tables if r["table"] == name]) for name in sorted(catalog.names(FOLDER), key=place)
+    ]
 
 
 def status_text(found: Sequence[Standing]) -> str:
@@ -70,7 +72,9 @@ def _standing(name: str, records: Sequence[Record]) -> Standing:
         return Standing(name, "not run", f"{what.table.why_not_run}{told}", section)
     problems = _problems(name, best)
     state: Literal["reproduced", "not reproduced"] = "not reproduced" if problems else "reproduced"
-    return Standing(name, state, f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows stand as printed.'}", section)
+    return Standing(
+        name, state, f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows stand as printed.'}", section
+    )
 
 
 def _seeds(record: Record) -> int:

@@ -28,10 +28,11 @@ TEST = (
     "few seeds to say"
 )
 BETWEEN = (
-    f"{PAIRED_TEST}, from {WILCOXON_FROM} seeds with Wilcoxon's signed-rank test beside it; the endpoints, named before "
-    "running, are TPRD and the standard deviation of the recalls (std), with Holm's correction over all of a table's "
-    "comparisons"
+    f"{PAIRED_TEST}, from {WILCOXON_FROM} seeds with Wilcoxon's signed-rank test beside it; the endpoints, named "
+    "before running, are TPRD and the standard deviation of the recalls (std), with Holm's correction over all of a "
+    "table's comparisons"
 )
+NO_VERDICT = "none at this size"
 LEAST = 3  # seeds that a verdict takes
 DRAWS = 2000  # of the bootstrap
 CLEAN, BUDGETED = "uniform-clean", "class-bias-budget"  # keys of rows
@@ -51,7 +52,9 @@ def with_statistics(record: Mapping[str, Any]) -> dict[str, Any]:
                 entry = row["means"][number["key"]]
                 entry["printed"] = {"mean": beside.value, "standard_error": beside.error, "runs": beside.runs}
                 ours = mean_of(row, number["key"])
-                if ours.n and is_whole(record):
+                if ours.n and not is_whole(record):
+                    entry |= {"verdict": NO_VERDICT, "why": "the printed runs are of the full size"}
+                elif ours.n:
                     entry |= judge(ours, beside, better=number["better"], margin=number["margin"])
     return {**record, "test": TEST, "paired_test": BETWEEN, "rows": rows, **_gap_closed(rows, printed)}
 
@@ -100,18 +103,21 @@ def with_front(rows: list[dict[str, Any]]) -> None:
     """
     import numpy as np
 
-    by_key = {row["key"]: row for row in rows}
     biased = [row for row in rows if (row.get("moved") or {}).get("how") == "class-bias" and row["key"] != BUDGETED]
-    of = by_key.get(biased[0]["moved"]["of"]) if len(biased) > 1 else None
-    for row in rows if of is not None else ():
-        if row.get("spec") is None or row["spec"]["data"] != of["spec"]["data"] or row is of:
+    plain = [row for row in rows if len(biased) > 1 and row["key"] == biased[0]["moved"]["of"]]
+    for row in rows if plain else ():
+        if row.get("spec") is None or row["spec"]["data"] != plain[0]["spec"]["data"] or row in plain:
             continue
         front = {}
-        for seed in row["seeds"]:
-            points = [(b["seeds"][seed]["accuracy"], b["seeds"][seed]["tprd"]) for b in (of, *biased) if seed in b["seeds"]]
+        for seed, found in row["seeds"].items():
+            points = sorted(
+                (other["seeds"][seed]["accuracy"], other["seeds"][seed]["tprd"])
+                for other in (*plain, *biased)
+                if seed in other["seeds"]
+            )
             if len(points) == 1 + len(biased):
-                accuracies, tprds = zip(*sorted(points), strict=True)
-                front[seed] = float(np.interp(row["seeds"][seed]["accuracy"], accuracies, tprds))
+                accuracies, tprds = np.array(points).T
+                front[seed] = float(np.interp(found["accuracy"], accuracies, tprds))
         row["beyond_front"] = paired(by_seed(row, "tprd"), front)
 
 

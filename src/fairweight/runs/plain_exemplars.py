@@ -37,7 +37,8 @@ def with_exemplars(dataset: Dataset, rule: Mapping[str, Any], seed: int) -> Data
     if not isinstance(train, Batch) or not isinstance(exemplar, Batch):
         raise BadInput("exemplars are trained on from memory, and these stream from a file; raise image.memory_gb.")
     order = torch.randperm(len(exemplar), generator=generator("choosing", seed))
-    back, used = order.split([round(share * len(exemplar)), len(exemplar) - round(share * len(exemplar))])
+    count = round(share * len(exemplar))
+    back, used = order[:count], order[count:]
     # Numbered anew from 0, as the rows of train are; a part of them has no shares of its own.
     taken = replace(exemplar.take(used), rows=None, shares=None)
     alone = rule["exemplars"] == "only"

@@ -120,7 +120,9 @@ class CifarTable(Table):
             Row("moew", "MOEW", self.moew(plan, part), "MOEW", against=beside),
             Row("mwn", "MWN", part.with_(method="meta-weight-net", method_options=mwn), "MWN", against=beside),
             Row("lb", "LB", measured.with_(method="label-bias", method_options=recall), "LB"),
-            *three_rows(as_printed(plan, part, max_loss(plan)), default, against=beside, plain=(f"{CLASS_BIAS}-budget",)),
+            *three_rows(
+                as_printed(plan, part, max_loss(plan)), default, against=beside, plain=(f"{CLASS_BIAS}-budget",)
+            ),
             *self.extras(part, default, beside),
             *([self.refit(whole, default)] if held else []),
         ]

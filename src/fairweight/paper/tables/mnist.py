@@ -17,8 +17,8 @@ class Mnist(MnistTable):
         *REMARKS,
         "LB is the notebook's protocol: the net is trained anew for each value of the multiplier, weights act through "
         "sampling, and the predicted rate of label 2 on train is brought to 0.1; the last training counts. It has 15 "
-        "trainings where the notebook has 100 (--option lb_iterations=100); by rate 1 the multiplier is still on its way "
-        "after them, by rate 3 it has arrived.",
+        "trainings where the notebook has 100 (--option lb_iterations=100); by rate 1 the multiplier is still on its "
+        "way after them, by rate 3 it has arrived.",
     )
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
@@ -53,7 +53,12 @@ class Mnist(MnistTable):
         online = self.online(self.base(plan))
         return online.with_(
             method_options={**online.method_options, "online": False},
-            search={"name": "multiplier", "iterations": iterations, "keep": "last", **({"rate": rate} if rate != 1 else {})},
+            search={
+                "name": "multiplier",
+                "iterations": iterations,
+                "keep": "last",
+                **({"rate": rate} if rate != 1 else {}),
+            },
         )
 
     def online(self, base: Spec) -> Spec:
