@@ -147,7 +147,7 @@ def test_shares_of_the_way_to_clean():
 
 
 def test_a_row_stands_beside_the_free_front_at_its_own_accuracy():
-    """At 89 % the front, from (90, 10) to (88, 6), has 8: a row with 7 is beyond it by 1, one above 90 % stands beside 10."""
+    """At 89 % the front from (90, 10) to (88, 6) has 8: a row with 7 is beyond it by 1; above 90 % it stands at 10."""
     moved = {"how": "class-bias", "of": "uniform"}
     rows = [
         entry("uniform", [(90, 10, 3)] * 3),

@@ -33,8 +33,8 @@ def reproduce(
 ) -> dict[str, Any]:
     """Run the table's rows over seeds into a pool of run folders under `out`; return the record, plain values.
 
-    Trained rows that were not asked for stand in the record too if their runs are in the pool already. keep is given the
-    record as it stands, now and then. options: engine, jobs, device, data_dir, download and watcher, as for
+    Trained rows that were not asked for stand in the record too if their runs are in the pool already. keep is given
+    the record as it stands, now and then. options: engine, jobs, device, data_dir, download and watcher, as for
     runs.pool.run_each.
     """
     pool = Path(out) / "runs"
