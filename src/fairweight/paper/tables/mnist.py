@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._forml import class_biases, heeding, plain_uses, three_rows
+from fairweight.paper.tables._forml import CLASS_BIAS, class_biases, heeding, plain_uses, three_rows
 from fairweight.paper.tables._mnist import REMARKS, MnistTable
 from fairweight.runs.spec import Spec
 
@@ -35,7 +35,7 @@ class Mnist(MnistTable):
             Row("uniform", "Uniform", base, "Uniform", against=()),
             Row("lb", "LB", self.label_bias(plan), "LB"),
             Row("lb-rate-3", "LB, multiplier rate 3", self.label_bias(plan, rate=3.0), None, "control"),
-            *three_rows(printed, default, plain=tuple(row.key for row in plain)),
+            *three_rows(printed, default, plain=(*(row.key for row in plain), f"{CLASS_BIAS}-budget")),
             *plain,
             *class_biases("uniform"),
             Row("lb-online", "LB within one training", self.online(base), None, "control"),
