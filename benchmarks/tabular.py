@@ -307,7 +307,9 @@ def main() -> None:
         f"python benchmarks/tabular.py --data FOLDER --seeds {given.seeds} --first-seed {given.first_seed} "
         f"--processes {given.processes} --name {given.name}{settings}"
     )
-    record = record_of(list(found.values()), given.name, command)
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    runs = [run for (setting, seed), run in found.items() if setting in given.settings and seed in seeds]
+    record = record_of(runs, given.name, command)
     path = ROOT / "records" / f"{record['date'][:10]}_{given.name}" / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n")
