@@ -45,20 +45,41 @@ def share_text(share: float | None, interval: Iterable[float] | None = None) -> 
     return "–" if share is None else f"{round(share)} %{limits}"
 
 
-def compared(record: Record) -> dict[str, str]:
-    """The numbers that rows are compared by, with their titles: the table's, and the endpoints beside them."""
-    titles = {number["key"]: number["title"] for number in record["numbers"]}
-    known = {key for row in record["rows"] for found in row["compared"].values() for key in found}
-    return {**titles, **{key: "std" for key in ENDPOINTS if key in known and key not in titles}}
+def more_tables(record: Record) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """What stands beside the numbers, differences seed by seed, and shares of the way: titles and cells of each."""
+    rows, titles = record["rows"], {row["key"]: row["title"] for row in record["rows"]}
+    if keys := [key for key in BESIDE if any(key in row["beside"] for row in rows)]:
+        cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows]
+        yield ["beside it", *(BESIDE[key][0] for key in keys)], cells
+    names = {number["key"]: number["title"] for number in record["numbers"]}
+    known = {key for row in rows for found in row["compared"].values() for key in found}
+    names |= {key: "std" for key in ENDPOINTS if key in known and key not in names}
+    apart = [
+        [row["title"], titles[other], *(difference_text(found[key]) if key in found else "–" for key in names)]
+        for row in rows
+        for other, found in row["compared"].items()
+        if any(entry["n"] for entry in found.values())
+    ]
+    if apart:
+        yield ["difference, seed by seed", "from", *names.values()], apart
+    closed = []
+    for key, found in record.get("gap_closed", {}).items():
+        pairs = [(share_text(e["ours"], e["interval"]), share_text(e["printed"])) for e in found.values()]
+        closed.append([titles[key], *(text for pair in pairs for text in pair)])
+    if closed:
+        share = "share of the way from corrupted to clean [95 %, bootstrap]"
+        yield [share, "TPRD", "printed", "accuracy", "printed"], closed
 
 
-def beside_keys(record: Record) -> list[str]:
-    """The numbers beside the printed ones that any row has."""
-    return [key for key in BESIDE if any(key in row["beside"] for row in record["rows"])]
+def aligned(titles: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """The lines of a table for a terminal."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for row in (titles, *rows):
+        yield "  ".join(f"{cell:{width}s}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def beside_text(row: Mapping[str, Any], key: str) -> str:
-    """Such a number's mean; one that its digits would hide is written in two figures."""
+    """A number that stands beside; one that its digits would hide is written in two figures."""
     if key not in row["beside"]:
         return "–"
     value, digits = row["beside"][key]["mean"], BESIDE[key][1]
@@ -101,14 +122,11 @@ def _lines(record: Record) -> Iterator[str]:
         yield f"{head:{width}s}{'n':>3s}  {'ours':>15s}" + (f"  {'printed':>15s}  verdict" if printed else "")
         for row in rows:
             yield f"{row['title']:{width}s}{_cells(row['means'][number['key']], printed)}"
+    for titles, cells in more_tables(record):
+        yield ""
+        yield from aligned(titles, cells)
     yield ""
-    if keys := beside_keys(record):
-        yield f"{'Beside it (means over seeds)':{width}s}" + "".join(f"  {BESIDE[key][0]}" for key in keys)
-    for row in rows if keys else ():
-        cells = (f"  {beside_text(row, key):>{len(BESIDE[key][0])}s}" for key in keys)
-        yield f"{row['title']:{width}s}{''.join(cells)}"
-    yield from _differences(record, width)
-    yield from _gap_closed(record)
+    yield from textwrap.wrap(f"Seed by seed: {record['paired_test']}.", WIDTH)
     yield from _small_print(record)
 
 
@@ -120,36 +138,6 @@ def _cells(entry: Mapping[str, Any], with_printed: bool) -> str:
         return f"{line}  {'–':>15s}"
     verdict = f"{entry['verdict']} ({entry['why']})" if "verdict" in entry else ""
     return f"{line}  {printed_text(entry):>15s}  {verdict}"
-
-
-def _differences(record: Record, width: int) -> Iterator[str]:
-    titles = {row["key"]: row["title"] for row in record["rows"]}
-    lines = []
-    for row in record["rows"]:
-        for other, found in row["compared"].items():
-            cells = [f"{title} {difference_text(found[key])}" for key, title in compared(record).items()
-                     if found.get(key, {}).get("mean") is not None]  # fmt: skip
-            if cells:
-                lines.append(f"{row['title']:{width}s}against {titles[other]}: {', '.join(cells)}")
-    if lines:
-        yield ""
-        yield from textwrap.wrap(f"Seed by seed ({record['paired_test']}):", WIDTH)
-        yield from lines
-
-
-def _gap_closed(record: Record) -> Iterator[str]:
-    titles = {row["key"]: row["title"] for row in record["rows"]}
-    if not record.get("gap_closed"):
-        return
-    yield ""
-    yield "Share of the way from corrupted to clean training [95 %, bootstrap over seeds] (as printed):"
-    for key, found in record["gap_closed"].items():
-        cells = []
-        for number, title in (("tprd", "TPRD"), ("accuracy", "accuracy")):
-            entry = found[number]
-            printed = "" if entry["printed"] is None else f" ({share_text(entry['printed'])})"
-            cells.append(f"{title} {share_text(entry['ours'], entry['interval'])}{printed}")
-        yield f"  {titles[key]}: {', '.join(cells)}"
 
 
 def _small_print(record: Record) -> Iterator[str]:

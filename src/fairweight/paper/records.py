@@ -112,8 +112,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
     order = {row.key: place for place, row in enumerate(plan.every)}
     for now in plan.every:  # what a row is called and beside what it stands is said by the table, not by old records
         if now.key in rows:
-            told = {"title": now.title, "kind": now.kind, "printed_row": now.printed, "against": list(now.against)}
-            rows[now.key] |= told | {"moved": None if now.moved is None else vars(now.moved)}
+            rows[now.key] |= now.told
     return with_statistics(
         {
             **last,

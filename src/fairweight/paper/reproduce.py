@@ -84,17 +84,8 @@ def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome])
             continue
         if values is not None:
             found[str(seed)] = values
-    return {
-        "key": row.key,
-        "title": row.title,
-        "kind": row.kind,
-        "printed_row": row.printed,
-        "against": list(row.against),
-        "spec": None if row.spec is None else row.spec.to_dict(),
-        "moved": None if row.moved is None else vars(row.moved),
-        "seeds": found,
-        "failed": failed,
-    }
+    spec = None if row.spec is None else row.spec.to_dict()
+    return {**row.told, "spec": spec, "seeds": found, "failed": failed}
 
 
 def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:

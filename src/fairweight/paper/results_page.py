@@ -9,20 +9,17 @@ from typing import Any
 
 from fairweight.paper import records
 from fairweight.paper._table_text import (
-    beside_keys,
-    beside_text,
-    compared,
     difference_text,
     markdown,
+    more_tables,
     printed_text,
-    share_text,
     size_line,
 )
 from fairweight.paper.front_picture import front_svg
 from fairweight.paper.records import other_options, section_name
 from fairweight.paper.status import RULE, Standing, place, standings
 from fairweight.paper.verdict import BETWEEN, TEST
-from fairweight.runs.statistics import BESIDE, mean_text
+from fairweight.runs.statistics import mean_text
 
 COMMAND = "python -m fairweight.paper.records"
 Record = Mapping[str, Any]
@@ -82,29 +79,8 @@ def _link(title: str, shown: str = "") -> str:
 
 def _section(record: Record) -> str:
     """One table: ours beside printed, what stands beside it, differences seed by seed, and where it comes from."""
-    titles = {row["key"]: row["title"] for row in record["rows"]}
     parts = [f"## {section_name(record)}", f"{record['title']} {size_line(record)}", _main_table(record)]
-    if keys := beside_keys(record):
-        rows = [[row["title"], *(beside_text(row, key) for key in keys)] for row in record["rows"]]
-        parts.append(markdown(["beside it", *(BESIDE[key][0] for key in keys)], rows))
-    names = compared(record)
-    apart = [
-        [row["title"], titles[other], *(difference_text(found[key]) if key in found else "–" for key in names)]
-        for row in record["rows"]
-        for other, found in row["compared"].items()
-        if any(entry["n"] for entry in found.values())
-    ]
-    if apart:
-        parts.append(markdown(["difference, seed by seed", "from", *names.values()], apart))
-    if record.get("gap_closed"):
-        heads = ["share of the way from corrupted to clean [95 %, bootstrap]", "TPRD", "printed", "accuracy", "printed"]
-        rows = [
-            [titles[key], *(text for number in ("tprd", "accuracy") for text in (
-                share_text(found[number]["ours"], found[number]["interval"]), share_text(found[number]["printed"])
-            ))]
-            for key, found in record["gap_closed"].items()
-        ]  # fmt: skip
-        parts.append(markdown(heads, rows))
+    parts += [markdown(titles, rows) for titles, rows in more_tables(record)]
     if has_front(record):
         parts.append(_front(record))
     remarks = "\n".join(f"- {remark}" for remark in record["remarks"])

@@ -85,6 +85,13 @@ class Row:
     moved: Moved | None = None
     against: tuple[str, ...] = ("uniform",)  # the rows that it is compared with seed by seed
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What it is called, beside what it stands and how it is made of other rows, as a record has it."""
+        moved = None if self.moved is None else vars(self.moved)
+        names = {"title": self.title, "kind": self.kind, "printed_row": self.printed, "against": list(self.against)}
+        return {"key": self.key, **names, "moved": moved}
+
     def spec_for(self, seed: int) -> Spec:
         """The run of this row with this seed; what is chosen at random for it follows the seed too."""
         assert self.spec is not None
