@@ -1,9 +1,12 @@
 """Exemplars used plainly: alone, added, and after another run."""
 
+import warnings
+
 import pytest
 import torch
 
 from fairweight.errors import BadInput
+from fairweight.runs import _job
 from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import run
@@ -55,3 +58,16 @@ def test_a_run_begins_from_another(tmp_path):
         torch.testing.assert_close(after[name], tensor, rtol=0, atol=1e-6)
     with pytest.raises(BadInput, match="give one"):
         run(again.with_(start={"runs": []}), tmp_path / "none")
+
+
+def test_a_warning_of_torch_about_its_own_threads_is_not_shown(monkeypatch, tmp_path):
+    def warning(spec, place, **options):
+        warnings.warn("Attempting to run cuBLAS, but there was no current CUDA context! Attempting ...", stacklevel=1)
+        raise BadInput("and no more.")
+
+    monkeypatch.setattr(_job, "run", warning)
+    settings = _job.Settings(str(tmp_path), "cpu", None, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = _job.perform(BASE, settings, lambda *progress: None)
+    assert done.error == "and no more."
