@@ -51,7 +51,7 @@ from fairweight.types import Batch
 
 SEEDS = tuple(range(30, 40))
 CANDIDATES = ("recall", "cross-fitted")
-FOLDS, SHORT, SHARP, BUDGET = 5, 3, (1.0, 2.0, 4.0), 0.2
+FOLDS, SHORT, SHARP, BUDGET = 5, 2, (1.0, 2.0, 4.0), 0.2
 Make = Callable[[nn.Module, int], Reweighter]
 
 
