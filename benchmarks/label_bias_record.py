@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.errors import BadInput
-from fairweight.runs.statistics import Mean
+from fairweight.runs.statistics import Mean, holm
 
 LEVEL = 0.05
 TEST = (
@@ -136,10 +136,10 @@ def _agreement(
     single = [
         _one_more([results[k]["test_accuracy"] for results in every], published["test_accuracy"][k]) for k in shared
     ]
-    holm = _holm([found["p"] for found in single])
+    corrected = holm([found["p"] for found in single])
     for k in shared:
         theirs = {key: published[key][k] for key in ("test_accuracy", "multiplier")}
-        trainings[k]["published"] = {**theirs, "p": single[k]["p"], "p_holm": holm[k]}
+        trainings[k]["published"] = {**theirs, "p": single[k]["p"], "p_holm": corrected[k]}
     whole = {
         key: _one_more(
             [math.fsum(results[k][key] for k in shared) / len(shared) for results in every],
@@ -148,13 +148,13 @@ def _agreement(
         for key in ("test_accuracy", "multiplier")
     }
     unweighted = [results[0]["test_accuracy"] for results in every]
-    decided = [*holm, *(entry["p"] for entry in whole.values())]
+    decided = [*corrected, *(entry["p"] for entry in whole.values())]
     known = [p for p in decided if p is not None]
     verdict = "too few seeds to say" if len(known) < len(decided) else "agree" if min(known) >= LEVEL else "differ"
     return {
         "verdict": verdict,
         "trainings_compared": len(shared),
-        "smallest_p_holm": min((p for p in holm if p is not None), default=None),
+        "smallest_p_holm": min((p for p in corrected if p is not None), default=None),
         "mean_over_trainings": whole,
         # told beside, not decided on: their other unweighted run
         "unweighted_run": _one_more(unweighted, published["unweighted_test_accuracy"]),
@@ -176,17 +176,6 @@ def _one_more(ours: Sequence[float], theirs: float) -> dict[str, Any]:
     reach = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * wide
     p = float(2 * stats.t.sf(abs(apart) / wide, freedom))
     return {"ours": spread, "published": theirs, "interval": [spread["mean"] - reach, spread["mean"] + reach], "p": p}
-
-
-def _holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction; None stays None."""
-    order = sorted((k for k, p in enumerate(ps) if p is not None), key=lambda k: ps[k] or 0.0)
-    corrected: list[float | None] = [None] * len(ps)
-    largest = 0.0
-    for place, k in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - place) * (ps[k] or 0.0)))
-        corrected[k] = largest
-    return corrected
 
 
 def _spread(values: Sequence[float]) -> dict[str, Any]:

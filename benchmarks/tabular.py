@@ -2,7 +2,9 @@ r"""FORML on tables beside plain training, reweighing and fairlearn's Exponentia
 
 Every seed draws its own validation and exemplar rows. Test rows are the published ones (Adult), a fifth that was put
 aside once and that benchmarks/tabular_choice.py never reads (COMPAS, put aside), or drawn by every seed. Networks are
-those that `fairweight train` chooses, and the best epoch is chosen on validation.
+those that `fairweight train` chooses, and one rule chooses the epoch of every network on validation: FORML's objective,
+loss and gap. A row beside them shows plain training whose epoch is chosen by the loss alone, and one FORML's four mean
+cell weights, fixed from the start of a second training: what is left to the scores of single samples.
 
     python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
     python benchmarks/tabular.py --data FOLDER --name tabular_other_test \
@@ -17,6 +19,7 @@ import concurrent.futures
 import json
 import time
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,59 +29,62 @@ from newest_record import newest, placed
 from tabular_sources import SETTINGS
 
 from fairweight.data import Dataset
-from fairweight.metagradient.passes import ForwardPass
 from fairweight.methods import Reweighter
 from fairweight.metrics import Intervals, group_table
+from fairweight.objectives._from_text import objective_from
+from fairweight.paper._table_text import difference_text, markdown
 from fairweight.runs.build import method_from, network_for, optimizer_for
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec
-from fairweight.runs.statistics import Mean
+from fairweight.runs.statistics import Mean, holm, paired
 from fairweight.training.callbacks import EarlyStopping
 from fairweight.training.fit import fit
 from fairweight.training.options import FitOptions
 from fairweight.training.predict import predict
-from fairweight.types import Batch, Weighing
+from fairweight.types import Batch
 
 ROOT = Path(__file__).resolve().parents[1]
 FIRST_SEED = 30  # seeds before it have been looked at while settings were chosen
 NUMBERS = ("accuracy", "tprd", "max_fnr", "fpr_gap")
-PLAIN, OURS = "Uniform", "FORML"
+BY_LOSS, PLAIN, OURS, FIXED = "Uniform, epoch by loss alone", "Uniform", "FORML", "FORML's four cell weights, fixed"
+TITLES = (
+    BY_LOSS, PLAIN, "Uniform, exemplars in train", OURS, FIXED, "Reweighing", "Logistic regression",
+    "ExponentiatedGradient",
+)  # fmt: skip
 BOUND = 0.02  # difference of true positive rates that ExponentiatedGradient is asked to keep
-
-
-class Reweighing(Reweighter):
-    """Kamiran and Calders 2012: each cell weighs what it would have, were label and group independent."""
-
-    def __init__(self, model: torch.nn.Module, train: Batch) -> None:
-        super().__init__(model, len(train))
-        assert train.groups is not None
-        self.by_row = torch.zeros(len(train))
-        for y in train.labels.unique():
-            for a in train.groups.unique():
-                label, group = train.labels == y, train.groups == a
-                both = label & group
-                self.by_row[both] = float(label.sum() * group.sum()) / (len(train) * float(both.sum()))
-
-    def weigh(self, done: ForwardPass, exemplar: Any, optimizer: Any, check: bool) -> Weighing:
-        weights = self.by_row[self.rows(done.batch)]
-        return Weighing(weights / weights.sum())
 
 
 def joined(a: Batch, b: Batch) -> Batch:
     return Batch(torch.cat([a.inputs, b.inputs]), torch.cat([a.labels, b.labels]), torch.cat([a.groups, b.groups]))
 
 
-def network(dataset: Dataset, spec: Spec, train: Batch, make: Any) -> torch.Tensor:
-    """Predictions on test of a network trained as `fairweight train` does."""
+def trained(
+    dataset: Dataset, spec: Spec, train: Batch, method: str, options: Mapping[str, Any], rule: Any = None
+) -> tuple[torch.Tensor, Reweighter]:
+    """Predictions on test of a network trained as `fairweight train` does, and the method that weighed its samples.
+
+    rule: the objective that chooses the epoch on validation; None: the method's own, or the loss where it has none.
+    """
     torch.manual_seed(spec.seed)
     model = network_for(dataset.preprocessing, spec.network)
+    made = method_from(method, options, model, len(train))
+    if rule is not None:
+        made.objective = rule  # type: ignore[attr-defined]  # of a method without one, validation alone looks at it
     fit(
-        model, optimizer_for(model, spec, "cpu"), make(model), train, dataset.exemplar, spec.epochs,
+        model, optimizer_for(model, spec, "cpu"), made, train, dataset.exemplar, spec.epochs,
         [EarlyStopping(**spec.early_stopping)], validation=dataset.validation,
         options=FitOptions(batch_size=spec.batch_size, per_cell=spec.per_cell, seed=spec.seed),
     )  # fmt: skip
-    return predict(model, dataset.test)
+    return predict(model, dataset.test), made
+
+
+def by_cell(weights: torch.Tensor, samples: Batch) -> torch.Tensor:
+    """The mean weight of each sample's label and group: four numbers in the place of one for every sample."""  # [N]
+    assert samples.groups is not None
+    cell = samples.labels * (int(samples.groups.max()) + 1) + samples.groups
+    total = torch.zeros(int(cell.max()) + 1).index_add(0, cell, weights.cpu())
+    return (total / torch.bincount(cell).clamp_min(1))[cell]
 
 
 def reduction(train: Batch, test: Batch, seed: int, bound: float | None) -> np.ndarray:
@@ -95,25 +101,42 @@ def reduction(train: Batch, test: Batch, seed: int, bound: float | None) -> np.n
     return reduced.predict(test.inputs.numpy(), random_state=seed)
 
 
-def one(setting: str, seed: int, folder: str) -> dict[str, Any]:
-    """All rows of one setting and seed."""
+def one(setting: str, seed: int, folder: str, wanted: Sequence[str] = ()) -> dict[str, Any]:
+    """The rows of one setting and seed; none named: all."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # fairlearn's, of pandas
     dataset = SETTINGS[setting].load(folder, seed)
     train, everything, test = dataset.train, joined(dataset.train, dataset.exemplar), dataset.test
     spec = with_defaults(Spec(SETTINGS[setting].name, seed=seed), dataset, {})
-    rows = {
-        PLAIN: lambda: network(dataset, spec, train, lambda m: method_from("uniform", {}, m, len(train))),
-        "Uniform, exemplars in train": lambda: network(
-            dataset, spec, everything, lambda m: method_from("uniform", {}, m, len(everything))
-        ),
-        OURS: lambda: network(dataset, spec, train, lambda m: method_from("forml", spec.method_options, m, len(train))),
-        "Reweighing": lambda: network(dataset, spec, everything, lambda m: Reweighing(m, everything)),
+    rule = objective_from(spec.method_options["objective"])
+    learned: list[torch.Tensor] = []
+
+    def forml() -> torch.Tensor:
+        said, method = trained(dataset, spec, train, "forml", spec.method_options)
+        weights = method.weights()
+        assert weights is not None
+        learned.append(by_cell(weights, train))
+        return said
+
+    def fixed() -> torch.Tensor:
+        if not learned:
+            forml()
+        return trained(dataset, spec, train, "given", {"weights": learned[0]}, rule)[0]
+
+    rows: dict[str, Callable[[], Any]] = {
+        BY_LOSS: lambda: trained(dataset, spec, train, "uniform", {})[0],
+        PLAIN: lambda: trained(dataset, spec, train, "uniform", {}, rule)[0],
+        "Uniform, exemplars in train": lambda: trained(dataset, spec, everything, "uniform", {}, rule)[0],
+        OURS: forml,
+        FIXED: fixed,
+        "Reweighing": lambda: trained(dataset, spec, everything, "reweighing", {}, rule)[0],
         "Logistic regression": lambda: reduction(everything, test, seed, None),
         "ExponentiatedGradient": lambda: reduction(everything, test, seed, BOUND),
     }
     found: dict[str, Any] = {"setting": setting, "seed": seed, "rows": {}, "method_options": dict(spec.method_options)}
     for title, run in rows.items():
+        if wanted and title not in wanted:
+            continue
         started = time.monotonic()
         table = group_table(test.labels, run(), test.groups, group_names=dataset.group_names,
                             intervals=Intervals(draws=0))  # fmt: skip
@@ -132,11 +155,14 @@ def record_of(found: list[dict[str, Any]], name: str, command: str) -> dict[str,
         if not runs:
             continue
         rows = {}
-        for title in runs[0]["rows"]:
-            by_seed = {r["seed"]: r["rows"][title] for r in runs}
+        for title in TITLES:
+            by_seed = {r["seed"]: r["rows"][title] for r in runs if title in r["rows"]}
             means = {key: Mean.of([v[key] for v in by_seed.values()]).to_dict() for key in (*NUMBERS, "seconds")}
-            rows[title] = {"means": means, "seeds": by_seed}
-        settings[setting] = {"rows": rows, "aim": _aim(runs), "forml": runs[0]["method_options"]}
+            if by_seed:
+                rows[title] = {"means": means, "seeds": by_seed}
+        settings[setting] = {
+            "rows": rows, "compared": _compared(rows), "aim": _aim(rows), "forml": runs[0]["method_options"]
+        }  # fmt: skip
     origin = {**provenance(), "command": command}
     remark = (
         "FORML's strength and rate were chosen by benchmarks/tabular_choice.py, without the published test rows of "
@@ -147,10 +173,28 @@ def record_of(found: list[dict[str, Any]], name: str, command: str) -> dict[str,
     return {"kind": "tabular", "name": name, **origin, **told, "settings": settings}
 
 
-def _aim(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """FORML minus Uniform, seed by seed; the aim: a gap down by a third, accuracy down by a point at most."""
-    apart = {key: Mean.of([r["rows"][OURS][key] - r["rows"][PLAIN][key] for r in runs]) for key in ("tprd", "accuracy")}
-    before = Mean.of([r["rows"][PLAIN]["tprd"] for r in runs]).value
+def _compared(rows: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """FORML's gap and accuracy minus each other row's, in points, seed by seed; Holm over the rows."""
+    others = [title for title in rows if title != OURS]
+    apart = {
+        other: {
+            key: paired(*({str(s): 100 * v[key] for s, v in rows[title]["seeds"].items()} for title in (OURS, other)))
+            for key in ("tprd", "accuracy")
+        }
+        for other in others
+    }
+    for other, p in zip(others, holm([apart[other]["tprd"]["p"] for other in others]), strict=True):
+        apart[other]["tprd"]["p_holm"] = p
+    return apart
+
+
+def _aim(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """FORML minus Uniform by the same rule; the aim: a gap down by a third, accuracy down by a point at most."""
+    apart = {
+        key: Mean.of([seen[key] - rows[PLAIN]["seeds"][seed][key] for seed, seen in rows[OURS]["seeds"].items()])
+        for key in ("tprd", "accuracy")
+    }
+    before = rows[PLAIN]["means"]["tprd"]["mean"]
     return {
         "gap_change": apart["tprd"].to_dict(),
         "gap_change_relative": apart["tprd"].value / before,
@@ -176,10 +220,15 @@ def page(record: dict[str, Any]) -> str:
         aim = found["aim"]
         lines += [
             "",
-            f"FORML against Uniform: gap {100 * aim['gap_change_relative']:+.0f} % "
+            f"FORML against {PLAIN}: gap {100 * aim['gap_change_relative']:+.0f} % "
             f"({_text(aim['gap_change'], 100)} points), accuracy {_text(aim['accuracy_change'], 100)} points; the aim "
             f"(a third less gap for at most one point) is {'reached' if aim['reached'] else 'not reached'}.",
         ]
+        if found.get("compared"):
+            titles = ["FORML minus, in points, seed by seed", "gap", "accuracy"]
+            keys = ("tprd", "accuracy")
+            cells = ([t, *(difference_text(apart[key]) for key in keys)] for t, apart in found["compared"].items())
+            lines += ["", markdown(titles, cells)]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
@@ -206,6 +255,20 @@ def with_records(text: str, records: Path) -> str:
     return text
 
 
+def _add(found: dict[tuple[str, int], dict[str, Any]], run: dict[str, Any]) -> None:
+    known = found.setdefault((run["setting"], run["seed"]), {**run, "rows": {}})
+    known["rows"] |= run["rows"]
+
+
+def _finished(files: Sequence[Path]) -> dict[tuple[str, int], dict[str, Any]]:
+    """What was run before, by setting and seed."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for path in files:
+        for line in path.read_text().splitlines() if path.is_file() else ():
+            _add(found, json.loads(line))
+    return found
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--data", help="The folder that holds adult/ and compas/.")
@@ -214,36 +277,39 @@ def main() -> None:
     words.add_argument("--processes", type=int, default=2)
     words.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     words.add_argument("--name", default="tabular", choices=("tabular", "tabular_other_test"), help="Of the record.")
-    words.add_argument("--done", type=Path, help="A file of finished runs, one JSON line each: goes on from there.")
+    words.add_argument("--rows", nargs="*", default=[], choices=TITLES, help="Only these; no record is written.")
+    words.add_argument("--done", type=Path, nargs="*", default=[], help="Files of finished runs, one JSON line each; "
+                       "those of one setting and seed are one, and new ones go to the first.")  # fmt: skip
     words.add_argument("--page", action="store_true", help="Only write the newest records into docs/your-own-data.md.")
     given = words.parse_args()
     if given.page:
         write_page(ROOT / "records", ROOT / "docs" / "your-own-data.md")
         return
-    found = []
-    if given.done and given.done.is_file():
-        found = [json.loads(line) for line in given.done.read_text().splitlines()]
-    there = {(r["setting"], r["seed"]) for r in found}
-    tasks = [
-        (s, k)
-        for k in range(given.first_seed, given.first_seed + given.seeds)
-        for s in given.settings
-        if (s, k) not in there
-    ]
+    found = _finished(given.done)
+    asked = set(given.rows or TITLES)
+    tasks = []
+    for seed in range(given.first_seed, given.first_seed + given.seeds):
+        for setting in given.settings:
+            if left := asked - found.get((setting, seed), {"rows": {}})["rows"].keys():
+                tasks.append((setting, seed, given.data, sorted(left)))
     with concurrent.futures.ProcessPoolExecutor(given.processes) as pool:
-        waiting = {pool.submit(one, setting, seed, given.data): (setting, seed) for setting, seed in tasks}
-        for done in concurrent.futures.as_completed(waiting):
-            found.append(done.result())
+        waiting = {pool.submit(one, *task): task[:2] for task in tasks}
+        for number, done in enumerate(concurrent.futures.as_completed(waiting), start=1):
+            _add(found, done.result())
             if given.done:
-                with given.done.open("a") as file:
-                    file.write(json.dumps(found[-1]) + "\n")
-            print(f"{len(found)} of {len(there) + len(tasks)}: {waiting[done]}", flush=True)
+                with given.done[0].open("a") as file:
+                    file.write(json.dumps(done.result()) + "\n")
+            print(f"{number} of {len(tasks)}: {waiting[done]}", flush=True)
+    if given.rows:
+        return
     settings = "" if given.settings == list(SETTINGS) else " --settings " + " ".join(f"'{s}'" for s in given.settings)
     command = (
         f"python benchmarks/tabular.py --data FOLDER --seeds {given.seeds} --first-seed {given.first_seed} "
         f"--processes {given.processes} --name {given.name}{settings}"
     )
-    record = record_of(found, given.name, command)
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    runs = [run for (setting, seed), run in found.items() if setting in given.settings and seed in seeds]
+    record = record_of(runs, given.name, command)
     path = ROOT / "records" / f"{record['date'][:10]}_{given.name}" / "record.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n")

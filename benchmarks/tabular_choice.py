@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tabular import network
+from tabular import trained
 from tabular_sources import CHOICE
 
 from fairweight.metrics import Intervals, group_table
-from fairweight.runs.build import method_from
 from fairweight.runs.defaults import STRENGTH, TIED_RATE, comparing_term, with_defaults
 from fairweight.runs.provenance import provenance
 from fairweight.runs.spec import Spec
@@ -47,9 +46,7 @@ def one(name: str, seed: int, folder: str) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     for setting in (None, *GRID):
         method, options = ("uniform", {}) if setting is None else ("forml", _options(usual, *setting))
-        predicted = network(
-            dataset, usual, dataset.train, lambda m, a=method, b=options: method_from(a, b, m, len(dataset.train))
-        )
+        predicted, _ = trained(dataset, usual, dataset.train, method, options)
         judged = dataset.test  # the judging rows: drawn from what the choice may see
         table = group_table(judged.labels, predicted, judged.groups, intervals=Intervals(draws=0))
         numbers[_title(setting)] = {"accuracy": table.accuracy, "tprd": table.tprd}

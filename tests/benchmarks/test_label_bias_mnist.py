@@ -118,7 +118,7 @@ def test_the_prediction_interval_by_hand(record: ModuleType) -> None:
 
 
 def test_holm_by_hand(record: ModuleType) -> None:
-    assert record._holm([0.01, 0.04, None, 0.03]) == pytest.approx([0.03, 0.06, None, 0.06])
+    assert record.holm([0.01, 0.04, None, 0.03]) == pytest.approx([0.03, 0.06, None, 0.06])
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.0, "agree"), (3.0, "differ")])

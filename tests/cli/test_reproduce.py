@@ -48,6 +48,20 @@ def test_a_table_by_one_command_and_again(fairweight, tmp_path):
     assert json.loads(out)["rows"][0]["means"]["tprd"]["verdict"]
 
 
+def test_the_status_of_every_table(fairweight):
+    status, out, _ = fairweight("reproduce", "--status")
+    assert status == 0
+    assert "celeba-young     not run" in out
+    status, out, _ = fairweight(
+        "reproduce", "--status", "--json", "--records", str(Path(__file__).parents[2] / "records")
+    )
+    states = {one["table"]: one["state"] for one in json.loads(out)["tables"]}
+    assert states["mnist"] == "not reproduced"
+    status, _, err = fairweight("reproduce")
+    assert status == 2
+    assert "name a table" in err
+
+
 def test_a_plan_trains_nothing(fairweight, tmp_path):
     status, out, _ = fairweight("reproduce", "cifar10", "--plan", "--short")
     assert status == 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairweight.errors import BadInput, MissingData
-from fairweight.paper.moved_decisions import class_bias, even_recalls, positive_margin, same_rate
+from fairweight.paper.moved_decisions import class_bias, even_recalls, positive_margin, same_rate, within_budget
 from fairweight.runs.folder import LOGITS, RunFolder
 from fairweight.training import state
 
@@ -76,3 +76,19 @@ def test_a_class_that_nobody_held_out_has_is_left_alone():
     assert float(bias[3]) == 0.0
     assert float(recall.min()) > 0.7
     assert float(recall.max() - recall.min()) < 0.02
+
+
+def test_the_fraction_is_the_most_even_one_within_the_budget(tmp_path):
+    """Two classes: moving the threshold to even recalls costs accuracy, so the budget decides how far it goes."""
+    draw = torch.Generator().manual_seed(0)
+    labels = (torch.arange(4000) % 4 > 0).long()  # three of four are 1
+    lean = torch.randn(4000, generator=draw) + 2.0 * labels - 0.5
+    logits = torch.stack([torch.zeros(4000), lean], dim=1)
+    assert within_budget(logits, labels, budget=1.0) >= 0.9
+    assert within_budget(logits, labels, budget=-1.0) == 0.0
+    some = within_budget(logits, labels, budget=0.01)
+    assert 0.0 < some < within_budget(logits, labels, budget=1.0)
+    folder = folder_of(tmp_path / "run", test=(logits, labels, None), exemplar=(logits, labels, None))
+    plain, chosen, full = (class_bias(folder, fraction) for fraction in (0.0, None, 1.0))
+    assert full.tprd < chosen.tprd < plain.tprd
+    assert plain.accuracy - chosen.accuracy < 0.004

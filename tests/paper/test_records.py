@@ -152,10 +152,11 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     assert "95.24 ± 0.36" in page
     assert "on the front" in page
     assert "share of the way from corrupted to clean" in page
-    missing = page.split("## What has not been run")[1]
-    assert "| cifar10 | every row, of 30 seeds | `fairweight reproduce cifar10 --seeds 30` |" in missing
-    assert re.search(r"\| mnist \| uniform-clean \(1 seed\), uniform \(2 seeds\), forml \(0 seeds\)", missing)
-    assert "`fairweight reproduce mnist --seeds 10 --rows uniform-clean,uniform,forml," in missing  # not lb
+    assert "| [cifar10](#cifar10-short) | not run | 200 epochs of 9 rows" in page
+    assert "Run so far: short (1 seed). |" in page
+    assert (
+        "| [mnist](#mnist-full) | not reproduced | 10 seeds. Not run: Uniform (clean data), Uniform, FORML. |" in page
+    )
 
 
 def test_marked_places_are_replaced_and_nothing_else():
@@ -201,20 +202,20 @@ def test_a_second_training_costs_what_its_first_did_too():
 
 
 def test_the_page_begins_with_its_sections_and_their_seeds(tmp_path):
-    options = {**record_of({})["options"], "selection": "best"}
+    options = {**record_of({})["options"], "selection": "last"}
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 95.0}}, options=options)}
     page = results(found, tmp_path)
-    assert "| [mnist, full, selection=best](#mnist-full-selectionbest) | 2 | 1 to 2 | a GPU |" in page
-    assert page.index("](#mnist-full-selectionbest)") < page.index("## mnist, full, selection=best")
+    assert "| [mnist, full, selection=last](#mnist-full-selectionlast) | 2 | 1 to 2 | a GPU |" in page
+    assert page.index("](#mnist-full-selectionlast)") < page.index("## mnist, full, selection=last")
 
 
 def test_a_command_from_before_a_default_was_changed_says_what_to_name(tmp_path):
-    changed = {**record_of({})["options"], "selection": "best"}
+    changed = {**record_of({})["options"], "selection": "last"}
     older = record_of({"uniform": {0: 95.0}}, options=changed)
-    told = "selection=best was the default then: name it now"
+    told = "selection=last was the default then: name it now"
     assert told in results({"a": older}, tmp_path)
     named = record_of(
-        {"uniform": {0: 95.0}}, options=changed, command="fairweight reproduce mnist --option selection=best"
+        {"uniform": {0: 95.0}}, options=changed, command="fairweight reproduce mnist --option selection=last"
     )
     assert told not in results({"a": named}, tmp_path)
     assert "was the default then" not in results({"a": record_of({"uniform": {0: 95.0}})}, tmp_path)

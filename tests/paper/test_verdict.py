@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 from fairweight.paper.published import Printed
-from fairweight.paper.verdict import judge
-from fairweight.runs.statistics import Mean, paired
+from fairweight.paper.verdict import judge, shares, with_front
+from fairweight.runs.statistics import Mean, holm, paired, with_means
 
 
 def test_mean_and_its_error():
@@ -57,7 +57,14 @@ def test_one_seed_says_nothing():
     assert found["reach"] is None
 
 
-@pytest.mark.parametrize("values", [[11.0, 11.0], [0.3, 0.1 + 0.2, 0.3]])
+def test_two_seeds_never_agree():
+    """Two seeds that happen to lie close together would leave no room for doubt."""
+    found = judge(Mean.of([95.24, 95.26]), Printed(95.25, 0.03, 30), better="higher", margin=0.5)
+    assert found["verdict"] == "too few seeds to say"
+    assert judge(Mean.of([95.24, 95.26, 95.25]), Printed(95.25, 0.03, 30), better="higher")["verdict"] == "agrees"
+
+
+@pytest.mark.parametrize("values", [[11.0, 11.0, 11.0], [0.3, 0.1 + 0.2, 0.3]])
 def test_seeds_that_are_all_alike_say_as_little(values):
     found = judge(Mean.of(values), Printed(values[0], 0.14, 30), better="lower")
     assert found["verdict"] == "too few seeds to say"
@@ -86,3 +93,69 @@ def test_paired_is_the_t_test_over_shared_seeds():
     alike = paired({0: 0.3, 1: 0.7}, {0: 0.2, 1: 0.6})  # 0.1 and 0.1, but for rounding: a spread that says nothing
     assert alike["p"] is None
     assert paired({}, {}) == {"mean": None, "standard_error": None, "n": 0, "p": None}
+
+
+def test_holm_by_hand():
+    """Of three: the least times 3, the next times 2, the last as it is, and never less than one before it."""
+    assert holm([0.01, 0.04, None, 0.03]) == pytest.approx([0.03, 0.06, None, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_wilcoxon_stands_beside_t_from_ten_seeds():
+    ours = dict(enumerate([3.1, 2.0, 5.5, 4.0, 1.2, 2.2, 3.3, 0.4, 7.0, 2.6]))
+    theirs = dict.fromkeys(ours, 2.5)
+    assert paired(ours, theirs)["wilcoxon"] == pytest.approx(stats.wilcoxon([v - 2.5 for v in ours.values()]).pvalue)
+    assert paired(theirs, theirs)["wilcoxon"] == 1.0
+    del ours[9]
+    assert "wilcoxon" not in paired(ours, theirs)
+
+
+def entry(key, values, **more):
+    """A row of a record: by seed, accuracy, TPRD and standard deviation."""
+    names = ("accuracy", "tprd", "tpr_std")
+    seeds = {str(s): dict(zip(names, found, strict=True)) for s, found in enumerate(values)}
+    return {"key": key, "against": [], "seeds": seeds, "spec": {"data": {}}, **more}
+
+
+def test_holm_is_over_a_tables_comparisons_of_each_endpoint():
+    plain = entry("uniform", [(90, 10, 3), (91, 11, 3), (92, 12, 3)])
+    one = entry("one", [(90, 8, 2), (91, 10, 2.5), (92, 11.5, 2)], against=["uniform"])
+    two = entry("two", [(90, 10.5, 3), (91, 11, 3.2), (92, 13, 3.1)], against=["uniform"])
+    numbers = [{"key": "tprd"}, {"key": "accuracy"}]
+    _, first, second = with_means([plain, one, two], numbers)
+    for key in ("tprd", "tpr_std"):
+        found = [row["compared"]["uniform"][key] for row in (first, second)]
+        assert [f["p_holm"] for f in found] == holm([f["p"] for f in found])
+        assert max(f["p_holm"] / f["p"] for f in found) == pytest.approx(2.0)
+    assert "p_holm" not in first["compared"]["uniform"]["accuracy"], "no endpoint"
+
+
+def test_shares_of_the_way_to_clean():
+    """Of seeds that all go half of the way, every draw of seeds does too; otherwise the interval holds the share."""
+    corrupted, clean = {"0": 10.0, "1": 12.0, "2": 8.0}, {"0": 2.0, "1": 2.0, "2": 2.0}
+    half = {"0": 6.0, "1": 7.0, "2": 5.0}
+    assert shares(half, corrupted, clean) == {"ours": 50.0, "interval": [50.0, 50.0]}
+    found = shares({**half, "2": 8.0}, corrupted, clean)
+    assert found["ours"] == pytest.approx(100 * 9 / 24)
+    assert found["interval"] == pytest.approx([0.0, 50.0]), (
+        "one draw in 27 is the worst seed thrice, eight the two best"
+    )
+    assert shares({"0": 6.0}, corrupted, clean) == {"ours": 50.0, "interval": None}
+    assert shares({}, corrupted, clean) == {"ours": None, "interval": None}
+    assert shares(half, clean, clean)["ours"] is None
+
+
+def test_a_row_stands_beside_the_free_front_at_its_own_accuracy():
+    """At 89 % the front from (90, 10) to (88, 6) has 8: a row with 7 is beyond it by 1; above 90 % it stands at 10."""
+    moved = {"how": "class-bias", "of": "uniform"}
+    rows = [
+        entry("uniform", [(90, 10, 3)] * 3),
+        entry("class-bias-half", [(88, 6, 2)] * 3, moved=moved, spec=None),
+        entry("class-bias", [(86, 4, 1)] * 3, moved=moved, spec=None),
+        entry("learned", [(89, 7, 2), (91, 9.5, 2), (87, 5, 2)]),
+        entry("other rows", [(89, 7, 2)] * 3, spec={"data": {"exemplar": "inside"}}),
+    ]
+    with_front(rows)
+    assert rows[3]["beyond_front"]["mean"] == pytest.approx((-1 - 0.5 + 0) / 3)
+    assert all("beyond_front" not in row for row in (*rows[:3], rows[4]))

@@ -18,7 +18,7 @@ def demo(
     json: opt.Json = False,
     records: opt.Records = None,
 ) -> None:
-    """Train on digits with 20 % wrong labels: plain training beside FORML, under a minute."""
+    """Train on digits with 20 % wrong labels: plain training, plain uses of exemplars, and FORML, in a minute."""
     from fairweight.apps.demo import demo as run_demo
 
     def tell(line: str) -> None:

@@ -13,7 +13,7 @@ from fairweight.errors import BadInput
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="A table; `fairweight list tables` names them.")],
+    table: Annotated[str, typer.Argument(help="A table; `fairweight list tables` names them.")] = "",
     seeds: Annotated[int | None, opt.flag("Runs per row; default: the size's own.", at_least=1)] = None,
     quick: Annotated[bool, opt.flag("Small size: every code path, minutes on two cores.", "--quick")] = False,
     short: Annotated[bool, opt.flag("Shortened schedule, for one GPU.", "--short")] = False,
@@ -23,6 +23,7 @@ def reproduce(
     ] = None,
     epochs: Annotated[int | None, opt.flag("Epochs; default: the size's own.", at_least=1)] = None,
     plan: Annotated[bool, opt.flag("Print what would be run, and stop.", "--plan")] = False,
+    status: Annotated[bool, opt.flag("Print what became of each table in --records, and stop.", "--status")] = False,
     records: Annotated[Path, opt.flag("Folder to keep the record in.")] = Path("records"),
     out: opt.Out = Path("runs/reproduce"),
     seed: opt.Seed = 0,
@@ -34,6 +35,11 @@ def reproduce(
     json: opt.Json = False,
 ) -> None:
     """Run a table of the paper over seeds: ours beside the printed numbers, with a verdict. It resumes."""
+    if status:
+        _status(records, json)
+        return
+    if not table:
+        raise BadInput("name a table, one of `fairweight list tables`; --status says what became of each.")
     if quick and short:
         raise BadInput("--quick and --short are two sizes; give one of them, or neither for the paper's own.")
     size = "quick" if quick else "short" if short else "paper"
@@ -69,6 +75,15 @@ def reproduce(
         print(text_of(record))
         print(f"\nRecord: {path}   Run folders: {Path(out) / 'runs'}")
     opt.refuse_failed(record)
+
+
+def _status(folder: Path, json: bool) -> None:
+    from fairweight.paper import records as kept
+    from fairweight.paper.results_page import grouped
+    from fairweight.paper.status import standings, status_text
+
+    found = standings(grouped(kept.read_all(folder)))
+    opt.print_json({"tables": [vars(one) for one in found]}) if json else print(status_text(found))
 
 
 def _pairs(entries: list[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from fairweight.runs.statistics import BESIDE, mean_text
+from fairweight.runs.statistics import BESIDE, ENDPOINTS, mean_text
 
 WIDTH = 110
 Record = Mapping[str, Any]
@@ -34,21 +34,52 @@ def difference_text(entry: Mapping[str, Any]) -> str:
     if entry["mean"] is None:
         return "–"
     error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
-    return f"{entry['mean']:+.2f}{error}" + ("" if entry["p"] is None else f" (p {entry['p']:.2g})")
+    tests = {"p": "p", "p_holm": "Holm", "wilcoxon": "Wilcoxon"}
+    told = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
+    return f"{entry['mean']:+.2f}{error}" + (f" ({', '.join(told)})" if told else "")
 
 
-def share_text(share: float | None) -> str:
-    """A share in whole percent; what rounds to nothing has no sign."""
-    return "–" if share is None else f"{round(share)} %"
+def share_text(share: float | None, interval: Iterable[float] | None = None) -> str:
+    """A share in whole percent, with its interval; what rounds to nothing has no sign."""
+    limits = "" if interval is None else f" [{', '.join(str(round(limit)) for limit in interval)}]"
+    return "–" if share is None else f"{round(share)} %{limits}"
 
 
-def beside_keys(record: Record) -> list[str]:
-    """The numbers beside the printed ones that any row has."""
-    return [key for key in BESIDE if any(key in row["beside"] for row in record["rows"])]
+def more_tables(record: Record) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """What stands beside the numbers, differences seed by seed, and shares of the way: titles and cells of each."""
+    rows, titles = record["rows"], {row["key"]: row["title"] for row in record["rows"]}
+    if keys := [key for key in BESIDE if any(key in row["beside"] for row in rows)]:
+        cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows]
+        yield ["beside it", *(BESIDE[key][0] for key in keys)], cells
+    names = {number["key"]: number["title"] for number in record["numbers"]}
+    known = {key for row in rows for found in row["compared"].values() for key in found}
+    names |= {key: "std" for key in ENDPOINTS if key in known and key not in names}
+    apart = [
+        [row["title"], titles[other], *(difference_text(found[key]) if key in found else "–" for key in names)]
+        for row in rows
+        for other, found in row["compared"].items()
+        if any(entry["n"] for entry in found.values())
+    ]
+    if apart:
+        yield ["difference, seed by seed", "from", *names.values()], apart
+    closed = []
+    for key, found in record.get("gap_closed", {}).items():
+        pairs = [(share_text(e["ours"], e["interval"]), share_text(e["printed"])) for e in found.values()]
+        closed.append([titles[key], *(text for pair in pairs for text in pair)])
+    if closed:
+        share = "share of the way from corrupted to clean [95 %, bootstrap]"
+        yield [share, "TPRD", "printed", "accuracy", "printed"], closed
+
+
+def aligned(titles: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """The lines of a table for a terminal."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for row in (titles, *rows):
+        yield "  ".join(f"{cell:{width}s}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def beside_text(row: Mapping[str, Any], key: str) -> str:
-    """Such a number's mean; one that its digits would hide is written in two figures."""
+    """A number that stands beside; one that its digits would hide is written in two figures."""
     if key not in row["beside"]:
         return "–"
     value, digits = row["beside"][key]["mean"], BESIDE[key][1]
@@ -85,20 +116,17 @@ def _lines(record: Record) -> Iterator[str]:
     yield f"{record['table']}: {record['title']}"
     yield from textwrap.wrap(size_line(record), WIDTH)
     if not is_whole(record) and printed:
-        yield "At this size a verdict says how far these runs are from the printed numbers; it is no reproduction."
+        yield "The printed numbers are of the full size: at this one there is no verdict."
     for number, head in zip(numbers, heads, strict=True):
         yield ""
         yield f"{head:{width}s}{'n':>3s}  {'ours':>15s}" + (f"  {'printed':>15s}  verdict" if printed else "")
         for row in rows:
             yield f"{row['title']:{width}s}{_cells(row['means'][number['key']], printed)}"
+    for titles, cells in more_tables(record):
+        yield ""
+        yield from aligned(titles, cells)
     yield ""
-    if keys := beside_keys(record):
-        yield f"{'Beside it (means over seeds)':{width}s}" + "".join(f"  {BESIDE[key][0]}" for key in keys)
-    for row in rows if keys else ():
-        cells = (f"  {beside_text(row, key):>{len(BESIDE[key][0])}s}" for key in keys)
-        yield f"{row['title']:{width}s}{''.join(cells)}"
-    yield from _differences(record, width)
-    yield from _gap_closed(record)
+    yield from textwrap.wrap(f"Seed by seed: {record['paired_test']}.", WIDTH)
     yield from _small_print(record)
 
 
@@ -110,35 +138,6 @@ def _cells(entry: Mapping[str, Any], with_printed: bool) -> str:
         return f"{line}  {'–':>15s}"
     verdict = f"{entry['verdict']} ({entry['why']})" if "verdict" in entry else ""
     return f"{line}  {printed_text(entry):>15s}  {verdict}"
-
-
-def _differences(record: Record, width: int) -> Iterator[str]:
-    titles = {row["key"]: row["title"] for row in record["rows"]}
-    lines = []
-    for row in record["rows"]:
-        for other, found in row["compared"].items():
-            known = [n for n in record["numbers"] if found[n["key"]]["mean"] is not None]
-            cells = [f"{n['title']} {difference_text(found[n['key']])}" for n in known]
-            if cells:
-                lines.append(f"{row['title']:{width}s}against {titles[other]}: {', '.join(cells)}")
-    if lines:
-        yield ""
-        yield f"Seed by seed ({record['paired_test']}):"
-        yield from lines
-
-
-def _gap_closed(record: Record) -> Iterator[str]:
-    titles = {row["key"]: row["title"] for row in record["rows"]}
-    if not record.get("gap_closed"):
-        return
-    yield ""
-    yield "Share of the way from corrupted to clean training (printed in brackets):"
-    for key, found in record["gap_closed"].items():
-        cells = []
-        for number, title in (("tprd", "TPRD"), ("accuracy", "accuracy")):
-            ours, printed = found[number]["ours"], found[number]["printed"]
-            cells.append(f"{title} {share_text(ours)}" + ("" if printed is None else f" ({share_text(printed)})"))
-        yield f"  {titles[key]}: {', '.join(cells)}"
 
 
 def _small_print(record: Record) -> Iterator[str]:

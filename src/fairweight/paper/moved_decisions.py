@@ -10,6 +10,9 @@ from fairweight.metagradient.passes import predicted
 from fairweight.metrics import GroupTable, group_table
 from fairweight.runs.folder import RunFolder
 
+BUDGET = 0.002  # of accuracy that a bias per class may cost, on the exemplars
+FRACTIONS = tuple(k / 20 for k in range(21))
+
 
 def same_rate(folder: RunFolder, like: RunFolder) -> GroupTable:
     """The run's model on test, its threshold moved until as many are predicted positive as by the other run.
@@ -35,15 +38,45 @@ def positive_margin(logits: Tensor) -> Tensor:
     return flat[:, 0] if flat.shape[1] == 1 else flat[:, 1] - flat[:, 0]
 
 
-def class_bias(folder: RunFolder, *, steps: int = 300, rate: float = 1.0) -> GroupTable:
-    """The run's model on test with a bias per class, fitted on the exemplar set to even out the classes' recalls."""
+def class_bias(folder: RunFolder, fraction: float | None = 1.0) -> GroupTable:
+    """The run's model on test with a bias per class, fitted on the exemplar set to even out the classes' recalls.
+
+    fraction: of the bias that is added; None chooses it on the exemplar set within BUDGET.
+    """
     held, held_labels, _ = folder.read_logits("exemplar")
-    bias = even_recalls(held, held_labels, steps=steps, rate=rate)
+    fraction = within_budget(held, held_labels) if fraction is None else fraction
     found, labels, groups = folder.read_logits("test")
-    return group_table(labels, (found + bias).argmax(dim=1), groups, missing="ignore")
+    moved = found + fraction * even_recalls(held, held_labels)
+    return group_table(labels, moved.argmax(dim=1), groups, missing="ignore")
 
 
-def even_recalls(logits: Tensor, labels: Tensor, *, steps: int, rate: float) -> Tensor:
+def within_budget(logits: Tensor, labels: Tensor, budget: float = BUDGET) -> float:
+    """The fraction of the bias that evens out recalls most and costs at most the budget in accuracy.
+
+    Each half of the samples judges the bias that the other half fitted; 0 where every fraction costs more.
+    """
+    halves = [torch.arange(len(labels)) % 2 == half for half in (0, 1)]
+    biases = [even_recalls(logits[~half], labels[~half]) for half in halves]
+    best, plain, least = 0.0, None, torch.inf
+    for fraction in FRACTIONS:
+        pairs = zip(halves, biases, strict=True)
+        right = torch.cat([(logits[half] + fraction * bias).argmax(dim=1) == labels[half] for half, bias in pairs])
+        accuracy = float(right.double().mean())
+        plain = accuracy if plain is None else plain
+        spread = float(_recalls(right, torch.cat([labels[half] for half in halves]))[1].std(correction=0))
+        if accuracy >= plain - budget and spread < least:
+            best, least = fraction, spread
+    return best
+
+
+def _recalls(right: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Which classes are seen, and the recalls of those."""  # [K] bool, [seen]
+    count = torch.bincount(labels).double()
+    seen = count > 0
+    return seen, torch.bincount(labels[right], minlength=len(count)).double()[seen] / count[seen]
+
+
+def even_recalls(logits: Tensor, labels: Tensor, *, steps: int = 300, rate: float = 1.0) -> Tensor:
     """Biases that bring each class's recall towards the mean: those of the smallest range met on the way.
 
     A class without samples has no recall, and its bias stays 0.

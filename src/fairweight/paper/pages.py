@@ -13,19 +13,23 @@ from fairweight.paper import records
 from fairweight.paper._table_text import is_whole, markdown, printed_text, size_name
 from fairweight.paper.methods_page import method_lines, methods_text
 from fairweight.paper.records import other_options
-from fairweight.paper.results_page import COMMAND, grouped, results
+from fairweight.paper.results_page import COMMAND, grouped, pictures, results
 from fairweight.runs.statistics import mean_text
 
 RESULTS = Path("docs") / "results.md"
 Record = Mapping[str, Any]
-# How the keys of the README's rows end.
-_SHOWN = ("uniform", "uniform-same", "uniform-clean", "lb", "-default", "-refit")
+# How the keys of the headline's rows end.
+_SHOWN = (
+    "uniform", "uniform-same", "uniform-clean", "lb", "lb-rate-3", "forml", "-default", "-refit", "fine-tuned",
+    "exemplars-only", "static-weights", "class-bias-budget",
+)  # fmt: skip
 
 
 def pages(root: Path) -> dict[Path, str]:
     """What every generated page should hold, by path."""
     found = records.read_all(root / "records")
     made = {root / RESULTS: results(found, root)}
+    made |= {root / "docs" / name: text for name, text in pictures(grouped(found)).items()}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         if path != root / RESULTS and path.is_file():
             before = path.read_text(encoding="utf-8")
@@ -67,22 +71,30 @@ def _none(command: str) -> str:
 
 
 def _headline(tables: list[dict[str, Any]]) -> str:
-    """Uniform with its controls, LB, FORML's default and its second training; other options at the full size alone."""
+    """Uniform with its controls, LB, FORML as printed and by default; other options at the full size alone.
+
+    A printed number stands beside the method that it is of, at the full size.
+    """
     rows = []
     for record in tables:
         if other_options(record) and not is_whole(record):
             continue
         size = ", ".join([size_name(record), *other_options(record)])
         for row in record["rows"]:
-            shown = row["key"].endswith(_SHOWN) and row.get("moved") is None
-            if shown and "tprd" in row["means"] and row["means"]["tprd"]["n"]:
+            if (
+                row["key"].endswith(_SHOWN)
+                and "-at-" not in row["key"]
+                and "tprd" in row["means"]
+                and row["means"]["tprd"]["n"]
+            ):
                 entries = [row["means"][key] for key in ("tprd", "accuracy")]
-                cells = [mean_text(e) + (f" ({printed_text(e)})" if "printed" in e else "") for e in entries]
+                beside = [f" ({printed_text(e)})" if "printed" in e and is_whole(record) else "" for e in entries]
+                cells = [mean_text(entry) + printed for entry, printed in zip(entries, beside, strict=True)]
                 rows.append([record["table"], size, row["title"], entries[0]["n"], *cells])
     if not rows:
         return _none("fairweight reproduce mnist")
     headline = markdown(["table", "size", "row", "n", "TPRD, %", "accuracy, %"], rows)
-    return f"{headline}\n\nMean ± standard error over n seeds; in brackets, as printed at the full size."
+    return f"{headline}\n\nMean ± standard error over n seeds; in brackets, what is printed of the same method."
 
 
 def _demo(record: Record) -> str:

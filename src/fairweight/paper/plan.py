@@ -54,16 +54,10 @@ class Planned:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: each row's run with each seed."""
-        rows = {
-            row.key: {
-                "title": row.title,
-                "kind": row.kind,
-                "printed_row": row.printed,
-                "runs": {} if row.spec is None else {str(s): row.spec_for(s).to_dict() for s in self.seeds},
-                "moved": None if row.moved is None else vars(row.moved),
-            }
-            for row in self.asked
-        }
+        rows = {}
+        for row in self.asked:
+            runs = {} if row.spec is None else {str(s): row.spec_for(s).to_dict() for s in self.seeds}
+            rows[row.key] = {**row.told, "runs": runs}
         return {**self.heading(), "seeds": list(self.seeds), "rows": rows, "command": self.command}
 
     def text(self) -> str:

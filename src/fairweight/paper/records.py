@@ -110,9 +110,13 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
         walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
     plan = planned(last["table"], size=last["size"], options=last["options"])
     order = {row.key: place for place, row in enumerate(plan.every)}
+    for now in plan.every:  # what a row is called and beside what it stands is said by the table, not by old records
+        if now.key in rows:
+            rows[now.key] |= now.told
     return with_statistics(
         {
             **last,
+            **{key: plan.heading()[key] for key in ("title", "remarks", "numbers")},
             "rows": sorted(rows.values(), key=lambda row: order.get(row["key"], len(order))),
             "seeds": sorted({int(seed) for row in rows.values() for seed in row["seeds"]}),
             "commands": list(dict.fromkeys(commands)),

@@ -33,8 +33,8 @@ def reproduce(
 ) -> dict[str, Any]:
     """Run the table's rows over seeds into a pool of run folders under `out`; return the record, plain values.
 
-    Rows that were not asked for stand in the record too if their runs are in the pool already. keep is given the
-    record as it stands, now and then. options: engine, jobs, device, data_dir, download and watcher, as for
+    Trained rows that were not asked for stand in the record too if their runs are in the pool already. keep is given
+    the record as it stands, now and then. options: engine, jobs, device, data_dir, download and watcher, as for
     runs.pool.run_each.
     """
     pool = Path(out) / "runs"
@@ -71,7 +71,7 @@ def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome])
     """A row with its numbers seed by seed."""
     found: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
-    for seed in what.seeds:
+    for seed in what.seeds if row.moved is None or row in what.asked else ():
         outcome = None if row.spec is None else outcomes.get(row.spec_for(seed).fingerprint)
         if outcome is not None and outcome.error is not None:
             failed[str(seed)] = outcome.error
@@ -84,17 +84,8 @@ def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome])
             continue
         if values is not None:
             found[str(seed)] = values
-    return {
-        "key": row.key,
-        "title": row.title,
-        "kind": row.kind,
-        "printed_row": row.printed,
-        "against": list(row.against),
-        "spec": None if row.spec is None else row.spec.to_dict(),
-        "moved": None if row.moved is None else vars(row.moved),
-        "seeds": found,
-        "failed": failed,
-    }
+    spec = None if row.spec is None else row.spec.to_dict()
+    return {**row.told, "spec": spec, "seeds": found, "failed": failed}
 
 
 def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:
@@ -105,7 +96,7 @@ def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float]
     if not all(folder.finished for folder in folders):
         return None
     if row.moved is not None:
-        table = class_bias(*folders) if row.moved.how == "class-bias" else same_rate(*folders)
+        table = class_bias(folders[0], row.moved.fraction) if row.moved.how == "class-bias" else same_rate(*folders)
         return numbers_in(table.to_dict())
     wanted = any(number.key == "loss_ratio" for number in what.table.numbers)
     return {**numbers_of(folders[0]), **(_loss_ratios(folders[0]) if wanted else {})}

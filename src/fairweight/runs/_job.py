@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from fairweight.training.callbacks import Observer
 from fairweight.training.lock import claimed
 
 ERROR = "error.txt"  # in a run's folder: the trace of an unforeseen failure
+NO_CONTEXT = ".*no current CUDA context"  # a warning of torch about its own threads, which it then mends itself
 Tell = Callable[[str, int, int], None]  # fingerprint, epoch, epochs
 
 
@@ -108,6 +110,7 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | 
     place = Path(settings.pool) / spec.folder_name
     started = time.monotonic()
     reused, error, cause = False, None, ""
+    warnings.filterwarnings("ignore", message=NO_CONTEXT)
     try:
         dataset = (memory or DatasetMemory()).get(spec, settings)  # first: missing data leaves no folder behind
         RunFolder(place).make()

@@ -4,6 +4,7 @@
     rows = {"train": {"drop": 0.1, "random": 3}}                             a seed
     rows = {"train": {"drop": 0.1, "random": 3, "like": {...}}}              as many of each class as that rule drops
     rows = {"train": {"file": "kept.txt", "sha256": "..."}}                  source rows that stay, one on each line
+    rows = {"train": {"exemplars": "only"}}                                  plain_exemplars.py
     rows = {"labels": {"file": "relabelled.csv", "sha256": "..."}}           source rows and their mended labels
     rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
@@ -25,6 +26,7 @@ from torch import Tensor
 from fairweight.data import Dataset, Part
 from fairweight.errors import BadInput, MissingData
 from fairweight.runs.folder import RunFolder, read_planned
+from fairweight.runs.plain_exemplars import with_exemplars
 from fairweight.runs.spec import Spec
 from fairweight.sampling import generator
 from fairweight.types import Batch
@@ -46,9 +48,9 @@ _KEYS = {
 
 
 def prerequisites(spec: Spec) -> tuple[Spec, ...]:
-    """Runs that must be finished before this one can choose its rows, or take their weights."""
+    """Runs that must be finished before this one can choose its rows, take their weights, or begin from them."""
     found: dict[str, Spec] = {}
-    for rule in (*spec.rows.values(), spec.weights):
+    for rule in (*spec.rows.values(), spec.weights, spec.start):
         while rule:
             for values in rule.get("runs", ()):
                 other = Spec.from_dict(values)
@@ -59,6 +61,8 @@ def prerequisites(spec: Spec) -> tuple[Spec, ...]:
 
 def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
     """Restrict the dataset to the training rows, and give it the exemplars, that the Spec asks for."""
+    if set(spec.rows) == {"train"} and "exemplars" in spec.rows["train"]:
+        return with_exemplars(dataset, spec.rows["train"], spec.seed if spec.data_seed is None else spec.data_seed)
     strange = sorted(set(spec.rows) - set(_KEYS))
     if strange:
         raise BadInput(f"rows has no part {strange[0]!r}; it chooses train or exemplar, and mends labels.")

@@ -21,6 +21,7 @@ from fairweight.runs.build import TREES, Built, build, compiles
 from fairweight.runs.fixed_weights import learned_weights
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.runs.plain_exemplars import begin_from
 from fairweight.runs.provenance import provenance
 from fairweight.runs.shift import ByGroup, shifted
 from fairweight.runs.spec import Spec
@@ -96,6 +97,8 @@ def _run(
     if built is None or not built.ready(device):
         weights = learned_weights(dataset, spec, folder.beside) if spec.weights else None
         built = build(spec, dataset, device, weights=weights)
+        if spec.start:
+            begin_from(built.model, spec, folder.beside)
     model, reweighter = built.model, built.reweighter
     if spec.network.get("name") == TREES:
         model, record, dynamics = grown(reweighter, spec, dataset)

@@ -18,7 +18,7 @@ from fairweight.errors import BadInput, option
 GENERATION = 1
 AUTOCAST = ("bfloat16", "float16")  # the names that torch is asked for; a run folder may name nothing else
 # Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
-LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}, "judge": {}}
+LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}, "judge": {}, "start": {}}
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Spec:
     rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay: chosen_rows.py
     weights: Mapping[str, Any] = field(default_factory=dict)  # of other runs: fixed_weights.py
     judge: Mapping[str, Any] = field(default_factory=dict)  # criterion, bound, budget ...: the best of many is kept
+    start: Mapping[str, Any] = field(default_factory=dict)  # the run to begin from: plain_exemplars.py
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:

@@ -38,7 +38,10 @@ BESIDE: dict[str, tuple[str, int]] = {
     "trainings": ("trainings", 0),
     "seconds": ("seconds", 0),
 }
+# Named before anything is run: the range of the recalls, and their standard deviation, which is less noisy.
+ENDPOINTS = ("tprd", "tpr_std")
 PAIRED_TEST = "two-sided paired t-test over seeds"
+WILCOXON_FROM = 10
 _PERCENT = ("tprd", "max_fnr", "accuracy", "balanced_accuracy", "tpr_std", "tpr_worst_tenth", "equalised_odds_gap")
 _OF_SCORES = {"std": "score_std", "effective_size": "effective_size", "auc_wrong_labels": "auc_wrong_labels"}
 
@@ -110,7 +113,10 @@ def mean_text(entry: Mapping[str, Any], digits: int = 2) -> str:
 
 
 def paired(row: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float | int | None]:
-    """Mean difference over the seeds that both have, with the p-value of a paired t-test; None if untestable."""
+    """Mean difference over the seeds that both have, with the p-value of a paired t-test; None if untestable.
+
+    From 10 seeds, with that of Wilcoxon's signed-rank test.
+    """
     apart = [row[seed] - other[seed] for seed in sorted(row.keys() & other.keys(), key=int)]
     mean, p = Mean.of(apart), None
     if mean.n > 1 and mean.alike:
@@ -119,7 +125,23 @@ def paired(row: Mapping[str, float], other: Mapping[str, float]) -> dict[str, fl
         from scipy import stats
 
         p = float(stats.ttest_1samp(apart, 0.0).pvalue)
-    return {**mean.to_dict(), "p": p}
+    found = {**mean.to_dict(), "p": p}
+    if mean.n >= WILCOXON_FROM:
+        from scipy import stats
+
+        found["wilcoxon"] = float(stats.wilcoxon(apart).pvalue) if any(apart) else 1.0
+    return found
+
+
+def holm(ps: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction; None stays None."""
+    order = sorted((k for k, p in enumerate(ps) if p is not None), key=lambda k: ps[k] or 0.0)
+    corrected: list[float | None] = [None] * len(ps)
+    largest = 0.0
+    for place, k in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - place) * (ps[k] or 0.0)))
+        corrected[k] = largest
+    return corrected
 
 
 def by_seed(row: Mapping[str, Any], key: str) -> dict[str, float]:
@@ -139,16 +161,23 @@ def with_means(rows: Sequence[Mapping[str, Any]], numbers: Sequence[Mapping[str,
     """
     by_key = {row["key"]: row for row in rows}
     keys = [number["key"] for number in numbers]
-    return [
+    known = {key for row in rows for seed in row["seeds"].values() for key in seed}
+    compared = [*keys, *(key for key in ENDPOINTS if key in known and key not in keys and "tprd" in keys)]
+    made = [
         {
             **row,
             "means": {key: mean_of(row, key).to_dict() for key in keys},
             "beside": {key: mean_of(row, key).to_dict() for key in BESIDE if by_seed(row, key)},
             "compared": {
-                other: {key: paired(by_seed(row, key), by_seed(by_key[other], key)) for key in keys}
+                other: {key: paired(by_seed(row, key), by_seed(by_key[other], key)) for key in compared}
                 for other in row["against"]
                 if other in by_key
             },
         }
         for row in rows
     ]
+    for key in ENDPOINTS:
+        every = [found[key] for row in made for found in row["compared"].values() if key in found]
+        for entry, p in zip(every, holm([entry["p"] for entry in every]), strict=True):
+            entry["p_holm"] = p
+    return made

@@ -59,12 +59,13 @@ class Moved:
     """A control without a training: a finished row whose decisions are moved.
 
     how "rate": the threshold is moved until as many are predicted positive as by the row `like`; "class-bias": a bias
-    per class is fitted on the exemplar set to even out the recalls.
+    per class is fitted on the exemplar set to even out the recalls, and added at a fraction of its strength.
     """
 
     how: Literal["rate", "class-bias"]
     of: str  # the row whose logits are moved
     like: str | None = None
+    fraction: float | None = 1.0  # of the bias; None: the most even one that costs the exemplars at most BUDGET
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -84,11 +85,19 @@ class Row:
     moved: Moved | None = None
     against: tuple[str, ...] = ("uniform",)  # the rows that it is compared with seed by seed
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What it is called, beside what it stands and how it is made of other rows, as a record has it."""
+        moved = None if self.moved is None else vars(self.moved)
+        names = {"title": self.title, "kind": self.kind, "printed_row": self.printed, "against": list(self.against)}
+        return {"key": self.key, **names, "moved": moved}
+
     def spec_for(self, seed: int) -> Spec:
         """The run of this row with this seed; what is chosen at random for it follows the seed too."""
         assert self.spec is not None
         spec = self.spec.with_(seed=seed)
-        return spec.with_(rows=_reseeded(spec.rows, seed), weights=_reseeded(spec.weights, seed))
+        parts = {name: _reseeded(getattr(spec, name), seed) for name in ("rows", "weights", "start")}
+        return spec.with_(**parts)
 
 
 def _reseeded(rule: Any, seed: int) -> Any:
@@ -108,6 +117,7 @@ class Table:
     """A published table, or one of ours beside them."""
 
     printed: ClassVar[bool] = True  # whether the paper has it
+    why_not_run: ClassVar[str]  # a sentence: what it takes; of a table of ours, what it is
     numbers: ClassVar[tuple[Number, ...]] = (TPRD, MAX_FNR, ACCURACY)
     sizes: ClassVar[Mapping[str, Size]]
     options: ClassVar[Mapping[str, Option]] = {}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairweight.paper.tables import Option, Plan, Row
+from fairweight.paper.moved_decisions import BUDGET
+from fairweight.paper.tables import Moved, Option, Plan, Row
 from fairweight.runs.defaults import EXEMPLARS, method_defaults
 from fairweight.runs.spec import Spec
 
+CLASS_BIAS, TUNED = "class-bias", "fine-tuned"  # keys of rows
+CHOOSING = 0.2  # of the exemplars that a row trains on
 PLAIN = {"name": "plain", "scale": 1.0}  # the paper's: the model's learning rate, times 1
 GUESSES = {  # what the paper leaves open wherever FORML stands
     "scale": Option("1", (), "what multiplies the scores' learning rate (lr_w_scale in a comment of the source)"),
@@ -46,6 +49,44 @@ def heeding(spec: Spec, against: tuple[str, ...] = ("uniform",)) -> Row:
     return Row("forml-heeding", "FORML, heeding agreement", heeded, None, "extra", against=against)
 
 
+def class_biases(of: str, against: tuple[str, ...] = ("uniform",)) -> list[Row]:
+    """Plain training with a bias per class on its logits: no training, and what learned weights must beat."""
+    parts: dict[str, tuple[str, float | None]] = {
+        "-budget": (f", for {100 * BUDGET:g} points at most", None),
+        "-quarter": (" at a quarter", 0.25),
+        "-half": (" at a half", 0.5),
+        "": (" at its full strength", 1.0),
+    }
+    return [
+        Row(
+            f"{CLASS_BIAS}{ending}",
+            f"Uniform with a bias per class{words}",
+            kind="control" if fraction is None else "extra",
+            moved=Moved("class-bias", of, fraction=fraction),
+            against=against,
+        )
+        for ending, (words, fraction) in parts.items()
+    ]
+
+
+def plain_uses(uniform: Spec, per_exemplar: float, *, chosen: bool) -> list[Row]:
+    """Rows that use the exemplars plainly: alone, after Uniform, beside the other rows.
+
+    per_exemplar: training rows to one exemplar. chosen: whether exemplars choose the epoch, a fifth of them then.
+    """
+    kept = {"choosing": CHOOSING} if chosen else {}
+    alone = uniform.with_(rows={"train": {"exemplars": "only", **kept}})
+    long = round(uniform.epochs * per_exemplar / (1 - kept.get("choosing", 0.0)))  # as many steps as Uniform takes
+    patient = {**uniform.early_stopping, "patience": long} if chosen else {}
+    added = uniform.with_(rows={"train": {"exemplars": "added", **kept}})
+    return [
+        Row("exemplars-only", "Exemplars only", alone.with_(epochs=long, early_stopping=patient), None, "control"),
+        Row(TUNED, "Uniform, then fine-tuned on the exemplars", alone.with_(start={"runs": [uniform.to_dict()]}), None,
+            "control"),
+        Row("exemplars-added", "Uniform with the exemplars added", added, None, "control"),
+    ]  # fmt: skip
+
+
 def with_reverse(spec: Spec) -> Spec:
     """The same with the look-ahead that the appendix says the main paper used."""
     look_ahead: Mapping[str, Any] = spec.method_options.get("look_ahead", {})
@@ -60,10 +101,14 @@ def three_rows(
     key: str = "forml",
     title: str = "FORML",
     against: tuple[str, ...] = ("uniform",),
+    plain: tuple[str, ...] = (),
 ) -> list[Row]:
-    """As printed, with the reverse look-ahead, and the product's default, all beside the same printed row."""
+    """As printed and with the reverse look-ahead, beside the printed row; the product's default, which the paper lacks.
+
+    plain: rows without learned weights that the default is compared with, too.
+    """
     return [
         Row(key, f"{title}, Algorithm 1", printed, row, "forml", against=against),
         Row(f"{key}-reverse", f"{title}, reverse look-ahead", with_reverse(printed), row, "forml", against=against),
-        Row(f"{key}-default", f"{title}, product default", default, row, "forml", against=against),
+        Row(f"{key}-default", f"{title}, product default", default, None, "forml", against=(*against, *plain)),
     ]

@@ -10,9 +10,10 @@ from fairweight.paper.tables._forml import RANDOM
 
 
 class Fairface(FaceTable):
-    """Ours: FairFace, gender by race and age ≥ 30 by race, with the rows of the CelebA table."""
+    """A stand-in for CelebA: FairFace, 9,000 + 2,000 faces of 64x64, gender by race and age ≥ 30 by race."""
 
     printed = False
+    why_not_run = "FairFace stands in for CelebA: 9,000 training and 2,000 test faces of 64x64."
     options: ClassVar = {
         **OPTIONS,
         "random": RANDOM,

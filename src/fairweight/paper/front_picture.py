@@ -1,0 +1,57 @@
+"""Draw TPRD against accuracy: every row of a class table with the spread over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+WIDTH, HEIGHT, LEFT, BELOW, RIGHT = 860, 460, 40, 45, 320
+COLOURS = {"forml": "#c1121f", "paper": "#111"}  # by kind of row; of the others:
+OTHER = "#2a6f97"
+
+
+def front_svg(record: Mapping[str, Any]) -> str:
+    """A picture as text: points are means, bars standard errors, the line is a bias per class on Uniform's logits."""
+    shown = [row for row in record["rows"] if row["means"]["tprd"]["n"] and row["key"] != "uniform-clean"]
+    points = {row["key"]: [row["means"][key] for key in ("accuracy", "tprd")] for row in shown}
+    ends: list[tuple[float, float]] = []
+    for place in (0, 1):
+        reach = [(p[place]["mean"], p[place]["standard_error"] or 0.0) for p in points.values()]
+        low, high = min(m - e for m, e in reach), max(m + e for m, e in reach)
+        ends.append((low - 0.05 * (high - low) - 0.1, high + 0.05 * (high - low) + 0.1))
+
+    def across(accuracy: float) -> float:
+        low, high = ends[0]
+        return round(LEFT + (accuracy - low) / (high - low) * (WIDTH - LEFT - RIGHT), 1)
+
+    def down(tprd: float) -> float:
+        low, high = ends[1]
+        return round(15 + (high - tprd) / (high - low) * (HEIGHT - BELOW - 15), 1)
+
+    said = [
+        f"{title}, %, {low:.1f} to {high:.1f}" for title, (low, high) in zip(("accuracy", "TPRD"), ends, strict=True)
+    ]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"',
+        f' font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<path d="M{LEFT} 15V{HEIGHT - BELOW}H{WIDTH - RIGHT}" fill="none" stroke="black"/>',
+        f'<text x="{LEFT}" y="{HEIGHT - 15}">{said[0]}</text>',
+        f'<text transform="translate(25 {HEIGHT - BELOW}) rotate(-90)">{said[1]}</text>',
+    ]
+    biased = [row for row in shown if (row.get("moved") or {}).get("fraction") and row["moved"]["how"] == "class-bias"]
+    line = [row["key"] for row in sorted(biased, key=lambda row: row["moved"]["fraction"])]
+    if biased and biased[0]["moved"]["of"] in points:
+        means = ([point["mean"] for point in points[key]] for key in (biased[0]["moved"]["of"], *line))
+        path = " ".join(f"{across(accuracy)},{down(tprd)}" for accuracy, tprd in means)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="#999"/>')
+    for number, row in enumerate(sorted(shown, key=lambda row: points[row["key"]][1]["mean"]), start=1):
+        (accuracy, a), (tprd, t) = ((p["mean"], p["standard_error"] or 0.0) for p in points[row["key"]])
+        x, y, colour = across(accuracy), down(tprd), COLOURS.get(row["kind"], OTHER)
+        bars = f"M{across(accuracy - a)} {y}H{across(accuracy + a)}M{x} {down(tprd - t)}V{down(tprd + t)}"
+        beside = f'<text x="{WIDTH - RIGHT + 12}" y="{10 + 16 * number}">{number} {escape(row["title"])}</text>'
+        parts.append(
+            f'<g fill="{colour}"><path d="{bars}" stroke="{colour}"/><circle cx="{x}" cy="{y}" r="3"/>'
+            f'<text x="{x + 5}" y="{y - 5}">{number}</text>{beside}</g>'
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"

@@ -1,0 +1,106 @@
+"""Say for each table of the paper: reproduced, not reproduced and why, or not run and why."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fairweight import catalog
+from fairweight.paper import published
+from fairweight.paper._table_text import WIDTH, difference_text, is_whole, seeds_text, size_name
+from fairweight.paper.plan import FOLDER, planned
+from fairweight.paper.records import section_name
+from fairweight.paper.verdict import LEAST, LEVEL
+
+Record = Mapping[str, Any]
+# The order of the paper, then ours.
+ORDER = (
+    "cifar10", "cifar100", "celeba", "mnist", "condensation", "reverse", "adversarial", "meta-loss", "weight-form",
+    "celeba-young", "mnist-loss-ratio", "fairface",
+)  # fmt: skip
+RULE = (
+    f"Reproduced: every printed row was run at the full size, {LEAST} seeds at least, none ends worse than printed, "
+    "and where Uniform and FORML stand side by side, FORML as printed lowers TPRD surely (Holm)."
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One table of the paper, and what became of it here."""
+
+    table: str
+    state: Literal["reproduced", "not reproduced", "not run", "ours"]
+    why: str
+    section: str | None  # of docs/results.md
+
+
+def place(name: str) -> int:
+    """Where a table stands: in the paper's order, then ours."""
+    return ORDER.index(name) if name in ORDER else len(ORDER)
+
+
+def standings(tables: Sequence[Record]) -> list[Standing]:
+    """Every table, from records that were grouped and sorted: the usual options first."""
+    return [
+        _standing(name, [r for r in tables if r["table"] == name]) for name in sorted(catalog.names(FOLDER), key=place)
+    ]
+
+
+def status_text(found: Sequence[Standing]) -> str:
+    """For a terminal, one screen."""
+    lines = [*textwrap.wrap(RULE, WIDTH), ""]
+    for one in found:
+        head = f"{one.table:17s}{one.state:16s}"
+        lines += textwrap.wrap(one.why, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    return "\n".join(lines)
+
+
+def _standing(name: str, records: Sequence[Record]) -> Standing:
+    what = planned(name)
+    whole = [record for record in records if is_whole(record)]
+    best = max(whole, key=lambda record: min(3, _seeds(record)), default=None)
+    shown = best or next(iter(records), None)
+    section = None if shown is None else section_name(shown)
+    if not what.table.printed:
+        seeds = "not run" if best is None else f"{seeds_text(_seeds(best))} a row"
+        return Standing(name, "ours", f"{what.table.why_not_run} {seeds.capitalize()}.", section)
+    if best is None or _seeds(best) < LEAST:
+        run = [f"{size_name(record)} ({seeds_text(_seeds(record))})" for record in records]
+        told = f" Run so far: {', '.join(dict.fromkeys(run))}." if run else ""
+        return Standing(name, "not run", f"{what.table.why_not_run}{told}", section)
+    problems = _problems(name, best)
+    state: Literal["reproduced", "not reproduced"] = "not reproduced" if problems else "reproduced"
+    return Standing(
+        name, state, f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows stand as printed.'}", section
+    )
+
+
+def _seeds(record: Record) -> int:
+    """The seeds of its best-run printed row."""
+    return max((len(row["seeds"]) for row in record["rows"] if row["printed_row"] or not record["printed"]), default=0)
+
+
+def _problems(name: str, record: Record) -> list[str]:
+    """What keeps a table that was run from being reproduced, in sentences."""
+    rows = {row["key"]: row for row in record["rows"]}
+    there = {row["printed_row"] for row in record["rows"] if len(row["seeds"]) >= LEAST}
+    missing = [title for title in published.tables()[name].rows if title not in there]
+    problems = [f"Not run: {', '.join(missing)}."] if missing else []
+    forml, others = rows.get("forml"), [*record["rows"]]
+    apart = None if forml is None else forml["compared"].get("uniform", {}).get("tprd")
+    if forml is not None and apart is not None:
+        p = apart.get("p_holm")
+        if p is None or p >= 1 - LEVEL or apart["mean"] >= 0:
+            spread = forml["beside"].get("score_std")
+            moved = "" if spread is None else f" Its scores end at a standard deviation of {spread['mean']:.1g}."
+            problems.append(f"FORML as printed, from Uniform: TPRD {difference_text(apart)}.{moved}")
+    for row in others:
+        for number in record["numbers"]:
+            entry = row["means"][number["key"]]
+            if entry.get("verdict") == "worse":
+                problems.append(
+                    f"{row['title']}: {number['title']} {entry['mean']:.2f} beside {entry['printed']['mean']:.2f}."
+                )
+    return problems

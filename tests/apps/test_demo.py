@@ -1,0 +1,18 @@
+"""The demo: plain uses of the exemplars stand beside FORML."""
+
+from fairweight.apps import demo
+
+
+def test_rows_begin_where_they_say(monkeypatch, tmp_path):
+    monkeypatch.setattr(demo, "EPOCHS", 1)
+    monkeypatch.setattr(demo, "MANY", 1)
+    lines = []
+    found = demo.demo(tmp_path, seeds=1, tell=lines.append)
+    assert list(found.rows) == list(demo.ROWS)
+    assert lines[0].startswith("[ 1/6] trained Uniform, clean labels")
+    assert found.picture.is_file()
+    ours, tuned = (found.rows[name]["accuracy"].value for name in (demo.OURS, demo.TUNED))
+    assert found.beside.value == ours - tuned
+    assert "fine-tuning on them" in found.text()
+    sizes = {name: len((paths[0] / "weights.parquet").read_bytes()) for name, paths in found.folders.items()}
+    assert sizes["Exemplars only"] < sizes["Uniform"] < sizes["Uniform with the exemplars added"]
