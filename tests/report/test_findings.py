@@ -30,7 +30,7 @@ def test_a_gap_names_its_groups_its_number_and_its_interval():
 
 def test_a_gap_that_sampling_explains_is_no_finding_to_act_on():
     found = one(audits.audit(audits.table([0.8, 0.82], n=200)), "no gap beyond chance")
-    assert found.level == "note"
+    assert found.level == "good"
     assert found.numbers["tprd"] == pytest.approx(0.02)
 
 
@@ -109,17 +109,17 @@ def test_a_method_without_scores_says_so_and_moves_nothing():
     assert "weight" not in found
 
 
-def test_where_the_weight_went():
-    frame = audits.weights(500)
-    women = (frame["group"] == "F").to_numpy()
-    weight = np.where(women, 1.5, 1.0)
+def test_weight_is_told_by_cell_where_a_groups_mean_would_mislead():
+    frame = audits.weights(2_000)
+    women, yes = ((frame[name] == value).to_numpy() for name, value in (("group", "F"), ("label", "yes")))
+    weight = np.where(women & yes, 1.6, np.where(women, 0.4, 1.0))  # the mean of F falls, and its positives rise
     frame = frame.assign(weight=weight / weight.mean())
     found = one(audits.audit(trained=audits.trained(frame)), "weight")
-    ends = {True: frame["weight"][women].mean(), False: frame["weight"][~women].mean()}
-    assert found.numbers["highest"] == pytest.approx(ends[True], abs=1e-6)
-    assert found.numbers["lowest"] == pytest.approx(ends[False], abs=1e-6)
-    assert "from group M" in found.sentence
-    assert "to group F" in found.sentence
+    assert found.numbers["highest"] == pytest.approx(frame["weight"][women & yes].mean(), abs=1e-6)
+    assert found.numbers["lowest"] == pytest.approx(frame["weight"][women & ~yes].mean(), abs=1e-6)
+    assert f"cell yes · F ({int((women & yes).sum())})" in found.sentence
+    assert "cell no · F" in found.sentence
+    assert "group" not in found.sentence
 
 
 def test_wrong_labels_are_counted_and_measured_where_the_truth_is_known():
@@ -184,6 +184,7 @@ def test_every_finding_but_words_has_a_number_and_the_pressing_come_first():
     made = audits.audit(plain, trained=audits.trained(audits.weights(wrong=0.1)))
     found = findings(made)
     levels = [f.level for f in found]
-    assert levels == sorted(levels, key=("act", "look", "good", "note").index)
+    assert levels == sorted(levels, key=("act", "good", "look", "note").index)
+    assert all(f.action.endswith(".") for f in found)
     assert all(f.numbers for f in found if f.kind not in ("no baseline", "no scores"))
     assert all(any(character.isdigit() for character in f.sentence) for f in found if f.numbers)

@@ -15,13 +15,14 @@ from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
 from fairweight.errors import FairweightError, MissingData, Sentence, option
-from fairweight.report import Audit, Finding, Trained, findings, html, model_card
+from fairweight.report import Audit, Finding, Trained, findings, headline, html, model_card
 from fairweight.report.sample_cards import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
 from fairweight.training.lock import claimed
+from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,7 @@ class Audited:
     findings: list[Finding]
     page: Path
     card: Path | None
+    shared: Path | None = None  # a second page, to hand on
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -45,6 +47,7 @@ class Audited:
         return {
             "page": str(self.page),
             "model_card": None if self.card is None else str(self.card),
+            **({} if self.shared is None else {"shared": str(self.shared)}),
             "findings": [finding.to_dict() for finding in self.findings],
             "baseline": None if baseline is None else baseline.name,
             "differences": {} if baseline is None else dict(baseline.differences),
@@ -53,30 +56,39 @@ class Audited:
         }
 
     def text(self, width: int = 110, spelled: Callable[[str], str] = str) -> str:
-        """The findings for a terminal; spelled: how a sentence spells the options that it names."""
-        lines = [f"{finding.level:5s} {finding.sentence}" for finding in self.findings]
+        """The verdict and the findings for a terminal; spelled: how a sentence spells the options that it names."""
+        top = headline(self.audit)
+        lines = [f"{top.sentence} Do next: {top.action}"]
+        for found in self.findings:
+            action = f" Do next: {found.action}" if found.level != "note" and found.action else ""
+            lines += [f"{found.level:5s} {found.sentence}{action}"] if found.kind != "verdict" else []
         lines += [f"      {spelled(note)}" for note in self.audit.missing]
-        where = f"\nPage: {self.page}" + ("" if self.card is None else f"   Model card: {self.card}")
-        return "\n".join([*(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines), where])
+        places = {"Page": self.page, "Model card": self.card, "To share": self.shared}
+        where = "   ".join(f"{name}: {path}" for name, path in places.items() if path is not None)
+        return "\n".join([*(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines), "", where])
 
 
-def write_audit(audit: Audit, out: str | Path) -> Audited:
-    """Write the page; of a run its model card, too, and of mere predictions their numbers."""
-    page, facts = html(audit), audit.facts
-    card = None
-    if audit.trained is not None:
-        card = model_card(audit, data=facts["source"], name=f"{facts['method']} on {facts['source']}")
+def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, share: str | Path | None = None) -> Audited:
+    """Write the page; of a run its model card, too, and of mere predictions their numbers.
+
+    share: a file for a second page, to hand on. rows: whether pages show single rows; None: all but the shared one.
+    """
+    page, facts = html(audit, rows=rows is not False), audit.facts
+    if share is not None:
+        write_atomically(Path(share), html(audit, rows=bool(rows)).encode())
     folder = RunFolder(out)
     folder.make()
     files = {PAGE: page.encode()}
-    if card is None:
+    if audit.trained is None:
         files[METRICS] = (json.dumps(dict(audit.metrics), indent=2) + "\n").encode()
     else:
-        files[CARD] = card.encode()
+        name = f"{facts['method']} on {facts['source']}"
+        files[CARD] = model_card(audit, data=facts["source"], name=name).encode()
     with claimed(folder.path):
         folder.tidy()
         folder.put(files)
-    return Audited(audit, findings(audit), folder.path / PAGE, None if card is None else folder.path / CARD)
+    card = folder.path / CARD if CARD in files else None
+    return Audited(audit, findings(audit), folder.path / PAGE, card, None if share is None else Path(share))
 
 
 def audit_of(
@@ -121,11 +133,6 @@ def finished(run: str | Path) -> RunFolder:
     if (folder.path / RUN).is_file():
         raise MissingData(f"the run in {folder.path} has not come to its end; start the same training again to go on.")
     raise MissingData(f"{folder.path} is no run folder; give one that `fairweight train` wrote.")
-
-
-def ranked_of(folder: RunFolder, weights: pd.DataFrame) -> pd.DataFrame:
-    """The suspicion of every training sample's label, by the rule that fits what the run has."""
-    return ranked_labels(folder, weights).table
 
 
 def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
@@ -211,12 +218,14 @@ def _with_inputs(
 
 
 def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) -> pd.DataFrame | None:
-    """The source's own columns, one row per training sample; None where the source is no table."""
+    """The columns that were inputs, one row per training sample; None where the source is no table."""
     request = Request(spec.label, None, folders(data_dir), False, dataset.spec["seed"], options_from(spec.data))
     rows = find(spec.source, request).parts["train"]  # every training sample is of the part that was given as train
     if rows.pixels is not None:
         return None
-    return rows.frame.iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
+    inputs = {column.name for column in getattr(dataset.preprocessing, "columns", ())}
+    shown = rows.frame[[name for name in rows.frame.columns if str(name) in inputs]]
+    return shown.iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
 
 
 def _pixels(dataset: Dataset, places: list[int]) -> Any:

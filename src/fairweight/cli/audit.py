@@ -28,12 +28,17 @@ def audit(
     encoding: Annotated[str, opt.flag("Of --predictions: encoding of a text file.")] = "utf-8",
     max_file_gb: Annotated[float | None, opt.flag("Of --predictions: largest file, in GB; default 2.")] = None,
     images: Annotated[int, opt.flag("Pictures on the page.", at_least=0)] = 600,
+    without_rows: Annotated[
+        bool | None,
+        opt.flag("Leave single rows out of the page; default: only of --share.", "--without-rows/--with-rows"),
+    ] = None,
+    share: Annotated[Path | None, opt.flag("Also write a page to hand on: one file, without single rows.")] = None,
     data_dir: opt.DataDir = None,
     out: Annotated[Path | None, opt.flag("Folder for the page; default: the run's.")] = None,
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
-    """Write an audit page, report.html: what a run's weights know of its data, or how any predictions err by group."""
+    """Write an audit page, report.html: a verdict on a run, or how any model's predictions err by group."""
     from fairweight.apps.audit import audit_of, write_audit
     from fairweight.apps.audit_predictions import audit_predictions
     from fairweight.cli import in_flags
@@ -58,7 +63,8 @@ def audit(
         made, where = audit_of(run, baseline=baseline, data_dir=data_dir, images=images), run
     else:
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")
-    found = write_audit(made, out if out is not None else where)
+    rows = None if without_rows is None else not without_rows
+    found = write_audit(made, out if out is not None else where, rows=rows, share=share)
     if json:
         opt.print_json(found.to_dict())
     else:

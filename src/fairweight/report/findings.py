@@ -8,6 +8,7 @@ from typing import Any
 
 from fairweight.report._format import capitalised, known, percent, points, short, span
 from fairweight.report.audit import LEVELS, Audit, Finding, Level
+from fairweight.report.headline import headline
 from fairweight.report.training_findings import about_training, beside_baseline
 
 FEW = 30  # samples behind a rate below which its group is called small
@@ -15,7 +16,7 @@ WIDE = 0.10  # width of an interval above which it is called wide
 
 
 def findings(audit: Audit) -> list[Finding]:
-    """Everything that the numbers say in words."""
+    """Everything that the numbers say in words, each with one thing to do next."""
     makers = (
         *(_verdict, _gap, _other_gaps, beside_baseline, _small_groups, _wide_intervals, _label_skew),
         *(about_training, _missing_groups, _data_warnings, _accuracy),
@@ -33,8 +34,10 @@ def _verdict(audit: Audit) -> list[Finding]:
     names = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
     numbers = {name: metrics.get(name) for name in names}
     gaps = {name: (metrics.get(name) or {}).get("value") for name in ("gap_before", "gap_after")}
-    level: Level = "act" if metrics["verdict"] == "worse" else "note"
-    return [Finding("verdict", level, " ".join(word for word in words if word), {**numbers, **gaps})]
+    levels: dict[str, Level] = {"worse": "act", "helps": "good"}
+    level = levels.get(str(metrics["verdict"]), "note")
+    action = headline(audit).action
+    return [Finding("verdict", level, " ".join(word for word in words if word), {**numbers, **gaps}, action)]
 
 
 def _gap(audit: Audit) -> list[Finding]:
@@ -43,7 +46,8 @@ def _gap(audit: Audit) -> list[Finding]:
     rate = "Recall" if audit.by_label else "The true positive rate"
     if not known(value):
         sentence = f"{rate} cannot be compared: fewer than two groups have samples to estimate it from."
-        return [Finding("gap", "look", sentence, {"tprd": None})]
+        action = f"add test samples of every {audit.group_word}."
+        return [Finding("gap", "look", sentence, {"tprd": None}, action)]
     low, high = metrics["intervals"]["tprd"]
     floor = metrics["noise_floor"]["tprd"]
     label, (worst, lowest), (best, highest) = _widest_gap(audit)
@@ -55,12 +59,14 @@ def _gap(audit: Audit) -> list[Finding]:
     numbers = {"tprd": value, "low": low, "high": high, "noise_floor": floor["mean"], "noise_floor_high": floor["high"]}
     if known(floor["high"]) and value > floor["high"]:
         sentence += f" Equal groups of these sizes would show {points(floor['mean'])} by sampling alone."
-        return [Finding("gap", "act" if value >= 0.05 else "look", sentence, numbers)]
+        action = f"look at errors and rows of {_called(audit, worst)} first; more rows of it help most."
+        return [Finding("gap", "act" if value >= 0.05 else "look", sentence, numbers, action)]
     sentence += (
         f" Equal groups of these sizes would show up to {points(floor['high'])} by sampling alone, so this is no more "
         "than chance explains."
     )
-    return [Finding("no gap beyond chance", "note", sentence, numbers)]
+    action = "test on more samples: the fewer there are, the larger a gap chance can make."
+    return [Finding("no gap beyond chance", "good", sentence, numbers, action)]
 
 
 def _widest_gap(audit: Audit) -> tuple[str | None, tuple[str, float], tuple[str, float]]:
@@ -78,15 +84,25 @@ def _widest_gap(audit: Audit) -> tuple[str | None, tuple[str, float], tuple[str,
 def _other_gaps(audit: Audit) -> list[Finding]:
     """Gaps beside the TPR's, where groups are not the labels."""
     found = []
-    for name, kind, words in (
-        ("fpr_gap", "gap in false positives", "false positive rate"),
-        ("selection_rate_gap", "gap in predictions", "share predicted positive"),
+    for name, kind, words, action in (
+        (
+            "fpr_gap",
+            "gap in false positives",
+            "false positive rate",
+            "decide whether false alarms harm people here; if so, train with --criterion equalized-odds.",
+        ),
+        (
+            "selection_rate_gap",
+            "gap in predictions",
+            "share predicted positive",
+            "decide whether equal shares are wanted; if so, train with --criterion demographic-parity.",
+        ),
     ):
         value = audit.metrics[name]
         low, high = audit.metrics["intervals"][name]
         if not audit.by_label and known(value) and known(low) and low > 0.02:
             sentence = f"The {words} differs by up to {points(value)} {span(low, high)} between groups."
-            found.append(Finding(kind, "look", sentence, {name: value, "low": low, "high": high}))
+            found.append(Finding(kind, "look", sentence, {name: value, "low": low, "high": high}, action))
     return found
 
 
@@ -115,12 +131,14 @@ def _small_groups(audit: Audit) -> list[Finding]:
             else ", so nothing can be said of its true positive rate."
         )
         numbers = {"n": _trials(group), "tpr": group["tpr"], "low": group["tpr_low"], "high": group["tpr_high"]}
-        found.append(Finding("small group", "look", sentence, numbers))
+        action = "collect more test samples of it, or merge it with --small-groups merge."
+        found.append(Finding("small group", "look", sentence, numbers, action))
     if rest := [short(group["group"]) for group in small[3:]]:
         have = f"{word} has" if len(rest) == 1 else f"{word}s have"
         names = ", ".join(rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")
         sentence = f"{len(rest)} more {have} fewer than {FEW} such samples: {names}."
-        found.append(Finding("small group", "look", sentence, {"groups": len(rest)}))
+        action = "merge them with --small-groups merge, or leave them out of comparisons."
+        found.append(Finding("small group", "look", sentence, {"groups": len(rest)}, action))
     return found
 
 
@@ -140,7 +158,9 @@ def _wide_intervals(audit: Audit) -> list[Finding]:
         f"The interval of {_called(audit, group['group'])}'s true positive rate is {points(width)} wide "
         f"{span(group['tpr_low'], group['tpr_high'])}, from {_trials(group):,} samples.{others}"
     )
-    return [Finding("wide interval", "look", sentence, {"width": width, "n": _trials(group), "groups": len(wide)})]
+    numbers = {"width": width, "n": _trials(group), "groups": len(wide)}
+    action = "test on more samples; four times as many halve the interval."
+    return [Finding("wide interval", "look", sentence, numbers, action)]
 
 
 def _label_skew(audit: Audit) -> list[Finding]:
@@ -161,7 +181,9 @@ def _label_skew(audit: Audit) -> list[Finding]:
         f"Label {short(label)} is {percent(most)} of {short(commoner)} and {percent(least)} of {short(rarer)} in "
         f"{'the data' if audit.trained is None else 'train'}: a skew of {points(difference)}."
     )
-    return [Finding("label skew", "look", sentence, {"difference": difference, "high": most, "low": least})]
+    numbers = {"difference": difference, "high": most, "low": least}
+    action = "ask whether the world is like that or the labels are; no weight mends labels that were given unevenly."
+    return [Finding("label skew", "look", sentence, numbers, action)]
 
 
 def _shares(audit: Audit) -> dict[str, list[tuple[str, float, int]]]:
@@ -192,12 +214,14 @@ def _missing_groups(audit: Audit) -> list[Finding]:
         return []
     share = count / (count + audit.metrics["n"])
     sentence = f"{count:,} {_samples(audit)} ({percent(share)}) have no known group and are left out of every number."
-    return [Finding("missing groups", "look", sentence, {"n": count, "share": share})]
+    action = "fill in their groups, or count them as one with --missing-groups group."
+    return [Finding("missing groups", "look", sentence, {"n": count, "share": share}, action)]
 
 
 def _data_warnings(audit: Audit) -> list[Finding]:
     texts = [note.removeprefix("Warning: ") for note in audit.notes if note.startswith("Warning: ")]
-    return [Finding("data", "look", capitalised(text)) for text in texts]
+    action = "check the data, then train again."
+    return [Finding("data", "look", capitalised(text), action=action) for text in texts]
 
 
 def _accuracy(audit: Audit) -> list[Finding]:
@@ -207,4 +231,5 @@ def _accuracy(audit: Audit) -> list[Finding]:
     sentence = f"Accuracy is {percent(metrics['accuracy'])} {span(low, high)} on {metrics['n']:,} {_samples(audit)}"
     sentence += f", and {percent(worst)} for the worst {audit.group_word}." if known(worst) else "."
     numbers = {"accuracy": metrics["accuracy"], "low": low, "high": high, "worst": worst, "n": metrics["n"]}
-    return [Finding("accuracy", "note", sentence, numbers)]
+    action = f"compare it with what the worst {audit.group_word} needs before you use the model."
+    return [Finding("accuracy", "note", sentence, numbers, action)]

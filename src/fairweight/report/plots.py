@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairweight.report._format import known, short
-
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 SERIES = 8  # colours that the page defines
+STYLES = ("-", "--", ":")  # beside its colour a line has a style, for readers who see few colours
 # Colours that stand for the page's own; the page's style sheet says what they are in light and in dark.
 INK, FAINT = "#010101", "#020202"
 _MEANING = {INK: "currentColor", FAINT: "var(--line)"}
@@ -73,41 +72,6 @@ def _for_the_page(text: str, words: str) -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(words)}"', 1)
 
 
-def intervals_by_group(
-    groups: Sequence[Mapping[str, Any]],
-    metric: str,
-    title: str,
-    beside: Sequence[Mapping[str, Any]] | None = None,
-    most: int = 25,
-) -> str:
-    """A dot and its interval for each group, the baseline's beside it; of many groups, the worst."""
-    shown = sorted((g for g in groups if known(g[metric])), key=lambda g: g[metric])[:most]
-    before = {g["group"]: g for g in beside or ()}
-
-    def draw(axes: Axes) -> None:
-        for place, group in enumerate(shown):
-            other = before.get(group["group"])
-            shift = 0.18 if other is not None and known(other[metric]) else 0.0
-            _whisker(axes, group, metric, place - shift, series(0), "o")
-            if shift and other is not None:
-                _whisker(axes, other, metric, place + shift, series(1), "s")
-        axes.set_yticks(range(len(shown)), [short(g["group"], 22) for g in shown])
-        axes.set_ylim(len(shown) - 0.5, -0.5)
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(f"{title}, %")
-
-    height = 1.1 + 0.36 * max(1, len(shown))
-    return svg(draw, f"{title} of each group with its interval", height=min(height, 9.0))
-
-
-def _whisker(axes: Axes, group: Mapping[str, Any], metric: str, place: float, colour: str, marker: str) -> None:
-    low, high = group[f"{metric}_low"], group[f"{metric}_high"]
-    if known(low) and known(high):
-        axes.plot([100 * low, 100 * high], [place, place], color=colour, linewidth=2, solid_capstyle="round")
-    axes.plot([100 * group[metric]], [place], marker, color=colour, markersize=6)
-
-
 def lines(
     values: Array, title: str, words: str, *, colours: Sequence[int] | None = None, even: float | None = None
 ) -> str:
@@ -124,7 +88,7 @@ def lines(
                 values[:, column],
                 color=series(place),
                 linewidth=1.8,
-                linestyle="--" if place >= SERIES else "-",
+                linestyle=STYLES[place % len(STYLES)],
                 marker="o" if len(values) <= 2 else None,
                 markersize=4,
             )

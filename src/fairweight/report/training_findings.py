@@ -7,6 +7,7 @@ from typing import Any
 
 from fairweight.report._format import capitalised, change, known, number, percent, points, short, span
 from fairweight.report.audit import Audit, Baseline, Finding, Level, Trained
+from fairweight.report.headline import headline
 from fairweight.report.movement import movement
 
 TITLES = {"accuracy": "accuracy", "tprd": "TPRD", "max_fnr": "maxFNR"}
@@ -23,9 +24,11 @@ def beside_baseline(audit: Audit) -> list[Finding]:
             "No plain training of the same data stands beside this run, so nothing here says what the method changed; "
             "train one with --method uniform into a folder beside it, or name it with --baseline."
         )
-        return [Finding("no baseline", "note", sentence)]
+        action = "train plainly beside it with --method uniform, and audit again."
+        return [Finding("no baseline", "note", sentence, action=action)] if "verdict" not in audit.metrics else []
     base = audit.baseline
-    found = [_changes(audit, base)] if known(audit.metrics["tprd"]) and known(base.metrics["tprd"]) else []
+    both = known(audit.metrics["tprd"]) and known(base.metrics["tprd"])
+    found = [_changes(audit, base)] if both and "verdict" not in audit.metrics else []  # the verdict says it better
     gap = base.differences.get("tprd")
     if gap is None or not gap["beyond"] or gap["value"] > 0:
         return found
@@ -44,7 +47,8 @@ def _changes(audit: Audit, base: Baseline) -> Finding:
         limits = "" if apart is None else f" {span(apart['low'], apart['high'], signed=True)}"
         parts.append(f"{title} went from {percent(before)} to {percent(after)}, {change(after - before)}{limits}")
     verdict, level = _verdict(base.differences)
-    return Finding("beside the baseline", level, f"Beside {short(base.name)}: {'; '.join(parts)}.{verdict}", numbers)
+    sentence = f"Beside {short(base.name)}: {'; '.join(parts)}.{verdict}"
+    return Finding("beside the baseline", level, sentence, numbers, headline(audit).action)
 
 
 def _verdict(differences: Mapping[str, Mapping[str, Any]]) -> tuple[str, Level]:
@@ -85,7 +89,8 @@ def _moved_together(audit: Audit, base: Baseline) -> list[Finding]:
         "could do as much."
     )
     numbers = {"least": min(moves), "most": max(moves), "fpr_least": min(falsely), "fpr_most": max(falsely)}
-    return [Finding("all rates moved", "look", sentence, numbers)]
+    action = "move plain training's threshold on validation rows, and compare that with this model."
+    return [Finding("all rates moved", "look", sentence, numbers, action)]
 
 
 def _levelling(audit: Audit, base: Baseline) -> list[Finding]:
@@ -102,7 +107,8 @@ def _levelling(audit: Audit, base: Baseline) -> list[Finding]:
         f"{percent(best_before)} to {percent(best)}; the worst went from {percent(worst_before)} to {percent(worst)}: "
         "levelling down."
     )
-    return [Finding("levelling down", "look", sentence, {"gap_fell": fell, "best_fell": best_fell})]
+    action = "ask whether anybody gains: --criterion worst-group helps the worst group instead."
+    return [Finding("levelling down", "look", sentence, {"gap_fell": fell, "best_fell": best_fell}, action)]
 
 
 def about_training(audit: Audit) -> list[Finding]:
@@ -117,49 +123,43 @@ def _effect(trained: Trained) -> list[Finding]:
     if not trained.has_scores:
         kept = "" if trained.weighs else ", and every sample counted alike"
         sentence = f"{trained.method} learns no score per sample{kept}; losses, margins and forgetting are shown."
-        return [Finding("no scores", "note", sentence)]
+        return [Finding("no scores", "note", sentence, action="train with --method forml for a score per sample.")]
     std, size = trained.scores.get("std"), trained.scores.get("effective_size")
     if std is None or size is None:
         return []
     numbers = {"score_std": std, "effective_size": size}
     if std < STILL:
-        sentence = (
-            f"No effect: the scores ended at a standard deviation of {number(std)}, so every sample counted almost "
-            "alike; use the adaptive score step, or raise the plain step's scale."
-        )
-        return [Finding("no effect", "act", sentence, numbers)]
+        sentence = f"No effect: the scores ended at a standard deviation of {number(std)}, so every sample counted almost alike."
+        action = "use the adaptive score step, or raise the plain step's scale."
+        return [Finding("no effect", "act", sentence, numbers, action)]
     if size < CONCENTRATED:
-        sentence = (
-            f"Collapse: the effective sample size is {percent(size)} of the training set, so a few samples carry the "
-            "model; lower the score step's scale or rate."
-        )
-        return [Finding("collapse", "act", sentence, numbers)]
+        sentence = f"Collapse: the effective sample size is {percent(size)} of the training set, so a few samples carry the model."
+        return [Finding("collapse", "act", sentence, numbers, "lower the score step's scale or rate.")]
     sentence = (
         f"The scores ended between {number(trained.scores.get('min'))} and {number(trained.scores.get('max'))} "
         f"(standard deviation {number(std)}); the effective sample size is {percent(size)} of the training set."
     )
-    return [Finding("effect", "note", sentence, numbers)]
+    return [Finding("effect", "note", sentence, numbers, "nothing: the weights differ, and none of them rules.")]
 
 
 def _moved(trained: Trained) -> list[Finding]:
-    what = trained.group_word
+    """Where weight went, by cell: a group's mean hides that its positives rose while its negatives fell."""
+    what = "cell" if trained.grouped else "label"
     found = movement(trained, what)
     if found is None or len(found.names) < 2:
         return []
-    (most, _, high), *_, (least, _, low) = found.ends()
+    (most, n_most, high), *_, (least, n_least, low) = found.ends()
+    numbers = {"highest": high, "lowest": low}
     if high - low < 0.02:
         sentence = f"Weight stayed even between {what}s: their mean weights lie between {low:.2f} and {high:.2f}."
-    elif trained.weights_are_fixed:
-        sentence = (
-            f"Weights are fixed: samples of {what} {short(least)} count {low:.2f} on average, those of {what} "
-            f"{short(most)} {high:.2f}; 1 is an even share."
-        )
-    else:
-        sentence = (
-            f"Weight moved from {what} {short(least)}, whose samples count {low:.2f} on average, to {what} "
-            f"{short(most)}, whose count {high:.2f}; 1 is an even share."
-        )
-    return [Finding("weight", "note", sentence, {"highest": high, "lowest": low})]
+        return [Finding("weight", "note", sentence, numbers, "nothing: no part of the data was favoured.")]
+    began = "Weights are fixed before training" if trained.weights_are_fixed else "Weight moved"
+    sentence = (
+        f"{began}: samples of {what} {short(most)} ({n_most:,}) count {high:.2f} on average, the most, and those of "
+        f"{what} {short(least)} ({n_least:,}) {low:.2f}, the least; 1 is an even share."
+    )
+    action = f"check that the {what}s that count more are those that the model serves worse."
+    return [Finding("weight", "note", sentence, numbers, action)]
 
 
 def _suspects(trained: Trained) -> list[Finding]:
@@ -168,16 +168,35 @@ def _suspects(trained: Trained) -> list[Finding]:
     suspected = trained.suspects["suspected"].to_numpy()
     count, total = int(suspected.sum()), len(suspected)
     if not count:
-        return [Finding("wrong labels", "note", "No label looks wrong: no average margin is below 0.", {"n": 0})]
+        sentence = "No label looks wrong: no average margin is below 0."
+        return [Finding("wrong labels", "good", sentence, {"n": 0}, "nothing: the labels may stay as they are.")]
     by_label = trained.weights["label"].astype(str)[suspected].value_counts()
     top, most = str(by_label.index[0]), int(by_label.iloc[0])
     share = count / total
     sentence = (
         f"{count:,} of {total:,} labels ({percent(share)}) look wrong or are hard: over the whole of training the "
-        f"model preferred another label. {most:,} of them are labelled {short(top)}."
+        f"model preferred another label. {most:,} of them are labelled {short(top)}. "
+    )
+    sentence += (
+        "How many are wrong is not known, as no row is trusted."
+        if trained.detection is None
+        else f"{expected_wrong(trained):,.0f} of them are known to be wrong."
     )
     numbers = {"n": count, "share": share, "most": most}
-    return [Finding("wrong labels", "look" if share >= 0.005 else "note", sentence, numbers), *_found(trained)]
+    action = "check the labels of some hundred rows by hand and give them with --exemplars; then they can be counted."
+    level: Level = "look" if share >= 0.005 else "note"
+    return [Finding("wrong labels", level, sentence, numbers, action), *_found(trained)]
+
+
+def expected_wrong(trained: Trained) -> float | None:
+    """How many of the labels that look wrong are: counted where the truth is known, expected where rows are trusted."""
+    suspected = trained.suspects["suspected"].to_numpy()
+    if trained.detection is not None:
+        wrong = trained.weights["label"].astype(str) != trained.weights["true_label"].astype(str)
+        return float(wrong.to_numpy()[suspected].sum())
+    if "posterior" in trained.suspects:
+        return float(trained.suspects["posterior"].to_numpy()[suspected].sum())
+    return None
 
 
 def _wrong(trained: Trained) -> Finding:
@@ -191,10 +210,11 @@ def _wrong(trained: Trained) -> Finding:
             f"Nothing shows that labels are wrong: of {whole['n']:,} an estimated {whole['wrong']:,.0f}, and the "
             f"interval reaches from 0 to {whole['high']:,.0f}. {told}."
         )
-        return Finding("wrong labels", "note", sentence, numbers)
+        return Finding("wrong labels", "good", sentence, numbers, "nothing: the labels may stay as they are.")
     sentence = (
         f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong (95 % interval {whole['low']:,.0f} to "
-        f"{whole['high']:,.0f}), judged beside trusted exemplars; {suspected:,} look wrong one by one. {told}."
+        f"{whole['high']:,.0f}), judged beside trusted exemplars. {suspected:,} look wrong one by one, of which about "
+        f"{expected_wrong(trained) or 0:,.0f} are expected to be. {told}."
     )
     for by in ("label", "group"):
         found = [part for part in parts if part["by"] == by and part["n"]]
@@ -202,7 +222,9 @@ def _wrong(trained: Trained) -> Finding:
             most = max(found, key=lambda part: part["wrong"] / part["n"])
             share = f"{percent(most['wrong'] / most['n'])} of {most['n']:,}"
             sentence += f" By {by} the most are in {short(str(most['name']))}: {share}."
-    return Finding("wrong labels", "look" if whole["low"] >= 0.005 * whole["n"] else "note", sentence, numbers)
+    level: Level = "look" if whole["low"] >= 0.005 * whole["n"] else "note"
+    action = "run `fairweight clean`: it says whether mending or dropping them gives a better model."
+    return Finding("wrong labels", level, sentence, numbers, action)
 
 
 def _found(trained: Trained) -> list[Finding]:
@@ -215,7 +237,9 @@ def _found(trained: Trained) -> list[Finding]:
         f"{truth.wrong:,} labels are known to be wrong. The ranking finds them with an AUC of {truth.auc:.4f}; of "
         f"the {truth.wrong:,} most suspect labels {percent(at)} are."
     )
-    return [Finding("wrong labels found", "note", sentence, {"wrong": truth.wrong, "auc": truth.auc, "precision": at})]
+    numbers = {"wrong": truth.wrong, "auc": truth.auc, "precision": at}
+    action = f"check labels from the top of the list; about {percent(at)} of the first {truth.wrong:,} need mending."
+    return [Finding("wrong labels found", "note", sentence, numbers, action)]
 
 
 def _memorised(trained: Trained) -> list[Finding]:
@@ -229,10 +253,16 @@ def _memorised(trained: Trained) -> list[Finding]:
         f"The model repeats {percent(same)} of the training labels, so its last opinion says little about wrong ones; "
         "the ranking looks at the whole of training."
     )
-    return [Finding("memorised", "note", sentence, {"share": same})]
+    action = "train for fewer epochs, or with validation rows, so that its opinion counts."
+    return [Finding("memorised", "note", sentence, {"share": same}, action)]
 
 
 def _warnings(trained: Trained) -> list[Finding]:
     """The run's own warnings, except those that _effect repeats."""
     kinds = [(text.split(":")[0], text) for text in trained.warnings]
-    return [Finding(k, "look", capitalised(text)) for k, text in kinds if k not in ("no effect", "collapse")]
+    action = "read log.jsonl of the run for when it began."
+    return [
+        Finding(kind, "look", capitalised(text), action=action)
+        for kind, text in kinds
+        if kind not in ("no effect", "collapse")
+    ]
