@@ -108,7 +108,7 @@ def audit_of(
     trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
     beside = baseline_of(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
     return Audit(
-        title=f"Audit: {_source_name(spec)}, {trained.method}",
+        title=f"Audit: {_source_name(spec)}, {metrics['chosen'] if 'judged' in metrics else trained.method}",
         facts=_facts(spec, about, metrics),
         metrics=metrics,
         baseline=beside,

@@ -113,7 +113,7 @@ def of_search(audit: Audit) -> Front | None:
     for one, title in zip(found, titles, strict=True):
         between = None
         if plain is not None and one is not plain and known(one.get("low")):
-            between = 100 * (plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
+            between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
         within = "" if one.get("allowed", True) else "no"
         family = one["name"].rpartition("-")[0] if one["name"][-1:].isdigit() else one["name"]
         words = ["fairweight", "train", audit.facts.get("source", "SOURCE")]
@@ -157,7 +157,11 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
                 _error(accuracy, [one for _, one in seeds]),
                 seeds if len(seeds) > 1 else (),
                 plain=row["key"] == "uniform",
-                row={"seeds": str(len(seeds))} | ({} if cost is None else {"training time": f"× {cost:.1f} of plain"}),
+                row={
+                    "seeds": str(len(seeds)),
+                    "gap's change, p": _chance(row),
+                    "training time": "" if cost is None else f"× {cost:.1f} of plain",
+                },
                 command=_command(str(record.get("command", "")), str(row["spec"]["method"])),
             )
         )
@@ -174,10 +178,23 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
 
 
 def _best_of(dots: Sequence[Dot]) -> str:
-    names = [dot.title for dot in on_front(dots)]
-    if names == ["uniform"]:
-        return "No method beats plain training (uniform) in gap or accuracy."
-    return f"No other method beats {', '.join(names)} in both gap and accuracy, on average."
+    """Which has the smallest gap on average, and what that costs."""
+    best, plain = on_front(dots)[0], next((dot for dot in dots if dot.plain), None)
+    if plain is None:
+        return f"{best.title} has the smallest gap: {best.gap:.1f} points."
+    if best is plain:
+        return f"No method has a smaller gap than plain training, {plain.gap:.1f} points."
+    cost = plain.accuracy - best.accuracy
+    paid = f"costs {cost:.1f} points of accuracy" if cost > 0 else f"gains {-cost:.1f} points of accuracy"
+    return (
+        f"{best.title} has the smallest gap: {best.gap:.1f} points beside plain training's {plain.gap:.1f}; it {paid}."
+    )
+
+
+def _chance(row: Mapping[str, Any]) -> str:
+    """The p-value of the gap's difference from plain training, paired over seeds."""
+    found = next(iter(row.get("compared", {}).values()), {}).get("tprd", {})
+    return f"{found['p']:.2g}" if found.get("p") is not None else ""
 
 
 def _error(mean: float, values: Sequence[float]) -> tuple[float, float] | None:

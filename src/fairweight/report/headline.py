@@ -114,7 +114,7 @@ def _compared(audit: Audit, gap: _Change, accuracy: _Change) -> Headline:
         ),
         "no-effect": (
             f"No clear effect: the {name} goes {moved}, which chance in the test rows explains; {cost}.",
-            "keep plain training, or allow more loss of accuracy with --budget; more test rows narrow the interval.",
+            "repeat it with another --seed, or test on more rows, before you prefer it to plain training.",
             "even",
         ),
         "worse": (

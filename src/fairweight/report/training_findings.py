@@ -129,11 +129,13 @@ def _effect(trained: Trained) -> list[Finding]:
         return []
     numbers = {"score_std": std, "effective_size": size}
     if std < STILL:
-        sentence = f"No effect: the scores ended at a standard deviation of {number(std)}, so every sample counted almost alike."
+        sentence = (
+            f"No effect: scores ended at a standard deviation of {number(std)}; every sample counted almost alike."
+        )
         action = "use the adaptive score step, or raise the plain step's scale."
         return [Finding("no effect", "act", sentence, numbers, action)]
     if size < CONCENTRATED:
-        sentence = f"Collapse: the effective sample size is {percent(size)} of the training set, so a few samples carry the model."
+        sentence = f"Collapse: a few samples carry the model; the effective sample size is {percent(size)} of train."
         return [Finding("collapse", "act", sentence, numbers, "lower the score step's scale or rate.")]
     sentence = (
         f"The scores ended between {number(trained.scores.get('min'))} and {number(trained.scores.get('max'))} "
