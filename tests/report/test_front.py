@@ -70,6 +70,7 @@ def test_the_page_is_self_contained_and_names_are_text():
     assert page.count('class="dot') == 3
     assert "Not run: jtt" in page
     assert not re.search(r"\son\w+=", page.split("<script", 1)[0])
+    assert "No candidate has a gap" in front_html(Front("t", [], "gap", "rows", ""))
 
 
 def test_an_audit_of_a_search_shows_its_candidates():

@@ -193,8 +193,10 @@ def _best_of(dots: Sequence[Dot]) -> str:
 
 def _chance(row: Mapping[str, Any]) -> str:
     """The p-value of the gap's difference from plain training, paired over seeds."""
-    found = next(iter(row.get("compared", {}).values()), {}).get("tprd", {})
-    return f"{found['p']:.2g}" if found.get("p") is not None else ""
+    for found in row.get("compared", {}).values():
+        p = found.get("tprd", {}).get("p")
+        return "" if p is None else f"{p:.2g}"
+    return ""
 
 
 def _error(mean: float, values: Sequence[float]) -> tuple[float, float] | None:

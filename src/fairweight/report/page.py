@@ -54,7 +54,8 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -
 
 def front_html(front: Front) -> str:
     """The page of candidates side by side, as `compare` and `--trade-off` write it."""
-    return _rendered("front.html", front.title, {"front": front, "drawing": drawing(front), "data": None})
+    made = drawing(front) if front.dots else None
+    return _rendered("front.html", front.title, {"front": front, "drawing": made, "data": None})
 
 
 def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
