@@ -17,17 +17,21 @@ Text = str | None
 
 def audit(
     run: Annotated[Path | None, typer.Argument(help="Folder of a finished run.")] = None,
-    baseline: Annotated[Path | None, opt.flag("Run to compare with; default: a uniform one nearby.")] = None,
-    predictions: Annotated[Path | None, opt.flag("Audit any model: a file with labels and predictions.")] = None,
-    label: Annotated[Text, opt.flag("In --predictions: the column of labels.")] = None,
-    prediction: Annotated[Text, opt.flag("In --predictions: the column of predictions.")] = None,
-    group: Annotated[Text, opt.flag("In --predictions: the sensitive column, or several: sex,race.")] = None,
-    positive: Annotated[Text, opt.flag("In --predictions: the positive label.")] = None,
-    threshold: Annotated[float | None, opt.flag("In --predictions: probabilities from here on are positive.")] = None,
-    delimiter: Annotated[Text, opt.flag("Of --predictions: column separator of a text file.")] = None,
-    encoding: Annotated[str, opt.flag("Of --predictions: encoding of a text file.")] = "utf-8",
-    max_file_gb: Annotated[float | None, opt.flag("Of --predictions: largest file, in GB; default 2.")] = None,
-    images: Annotated[int, opt.flag("Pictures on the page.", at_least=0)] = 600,
+    baseline: Annotated[Path | None, opt.flag("Run to compare with; default: plain training found beside it.")] = None,
+    predictions: Annotated[
+        Path | None, opt.flag("Audit any model's predictions: a file with a label and a prediction in each row.")
+    ] = None,
+    label: Annotated[Text, opt.flag("Column of labels in --predictions.")] = None,
+    prediction: Annotated[Text, opt.flag("Column of predictions in --predictions.")] = None,
+    group: Annotated[Text, opt.flag("Sensitive column in --predictions, or several: sex,race.")] = None,
+    positive: Annotated[Text, opt.flag("Positive label in --predictions.")] = None,
+    threshold: Annotated[
+        float | None, opt.flag("Take probabilities in --predictions as positive from here on.")
+    ] = None,
+    delimiter: Annotated[Text, opt.flag("Character between the columns of --predictions.")] = None,
+    encoding: Annotated[str, opt.flag("Encoding of --predictions.")] = "utf-8",
+    max_file_gb: Annotated[float | None, opt.flag("Refuse a larger file, in GB; default 2.")] = None,
+    images: Annotated[int, opt.flag("Most pictures on the page.", at_least=0)] = 600,
     without_rows: Annotated[
         bool | None,
         opt.flag("Leave single rows out of the page; default: only of --share.", "--without-rows/--with-rows"),
