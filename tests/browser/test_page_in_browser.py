@@ -10,7 +10,9 @@ import pytest
 from tests import audits
 
 from fairweight.metrics import compare
-from fairweight.report import front_html, html, of_comparison
+from fairweight.report import html
+from fairweight.report.front import of_comparison
+from fairweight.report.page import front_html
 
 NASTY = "<script>window.hit=1;alert(1)</script>"
 ROW = "#explorer tbody tr"

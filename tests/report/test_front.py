@@ -5,8 +5,9 @@ from html import unescape
 import pytest
 from tests import audits
 
-from fairweight.report import Dot, Front, front_html, html, of_comparison
-from fairweight.report.front import drawing, of_search, on_front
+from fairweight.report import html
+from fairweight.report.front import Dot, Front, drawing, of_comparison, of_search, on_front
+from fairweight.report.page import front_html
 
 NASTY = "<script>alert(1)</script>"
 
@@ -43,7 +44,7 @@ def test_a_comparison_has_means_standard_errors_seeds_and_commands():
     assert (plain.gap, plain.accuracy, plain.plain) == (11.0, 80.0, True)
     assert plain.gap_span == pytest.approx((11 - 1 / 3**0.5, 11 + 1 / 3**0.5))
     assert list(first.seeds) == [(5.0, 79.0), (5.0, 80.0), (5.0, 81.0)]
-    assert first.command == "fairweight compare people.csv --methods a --label pay"
+    assert first.command == "fairweight compare people.csv --label pay --methods a"
     assert first.row["training time"] == "× 2.5 of plain"
     assert NASTY in front.sentence
     assert of_comparison(record(1)).dots[0].gap_span is None
@@ -52,14 +53,14 @@ def test_a_comparison_has_means_standard_errors_seeds_and_commands():
 
 def test_dots_stand_where_their_numbers_say():
     front = of_comparison(record())
-    made = drawing(front)
-    (x0, t0), (x1, t1) = made["x_ticks"][0], made["x_ticks"][-1]
-    for place in made["dots"]:
-        share = (place["dot"].gap - float(t0)) / (float(t1) - float(t0))
-        assert place["x"] == pytest.approx(x0 + share * (x1 - x0))
-    ys = {place["dot"].title: place["y"] for place in made["dots"]}
-    assert ys["b"] > ys["uniform"]  # a canvas counts down
-    assert drawing(Front("t", [Dot("one", 1, 50)], "gap", "rows", ""))["dots"]
+    axes = drawing(front)["axes"]
+    for dot in front.dots:
+        for gap, accuracy in ((dot.gap, dot.accuracy), *dot.seeds):
+            assert axes.x_ticks[0] <= gap <= axes.x_ticks[-1]
+            assert axes.y_ticks[0] <= accuracy <= axes.y_ticks[-1]
+        place = f'class="mark" cx="{axes.x(dot.gap)}" cy="{axes.y(dot.accuracy)}"'
+        assert (place in front_html(front)) is not dot.plain  # plain training is a square
+    assert drawing(Front("t", [Dot("one", 1, 50)], "gap", "rows", ""))["best"]
 
 
 def test_the_page_is_self_contained_and_names_are_text():

@@ -216,12 +216,14 @@ def test_the_chart_has_each_rate_of_each_group_where_it_belongs():
     chart = group_chart(made)
     assert [metric["key"] for metric in chart["metrics"]] == ["tpr", "fpr", "selection_rate"]
     first = chart["metrics"][0]
-    low, high = (float(first["ticks"][k][1].split()[0]) for k in (0, -1))
+    low, high = first["ends"]
     for group, bar in zip(chart["names"], first["bars"], strict=True):
-        rate = next(g["tpr"] for g in made.metrics["groups"] if g["group"] == group)
-        assert low + bar["at"] / 100 * (high - low) == pytest.approx(100 * rate)
-        assert 0 <= bar["low"] <= bar["at"] <= bar["high"] <= 100
-    assert [bar["was"] for bar in first["bars"]] == ["60.0 %", "80.0 %"]
+        assert bar["at"] == next(g["tpr"] for g in made.metrics["groups"] if g["group"] == group)
+        assert low <= bar["low"] <= bar["at"] <= bar["high"] <= high
+    assert [bar["before"] for bar in first["bars"]] == pytest.approx([0.6, 0.8])
+    page = html(made)
+    for bar in first["bars"]:
+        assert f'class="now" style="--at: {100 * (bar["at"] - low) / (high - low):.2f}%"' in page
     assert first["gap"] == "gap 40.0 points"
 
 

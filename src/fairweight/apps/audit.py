@@ -59,23 +59,22 @@ class Audited:
         """The verdict and the findings for a terminal; spelled: how a sentence spells the options that it names."""
         top = headline(self.audit)
         lines = [f"{top.sentence} Do next: {top.action}"]
-        for found in self.findings:
-            action = f" Do next: {found.action}" if found.level != "note" and found.action else ""
-            lines += [f"{found.level:5s} {found.sentence}{action}"] if found.kind != "verdict" else []
+        for found in (one for one in self.findings if one.kind not in ("verdict", "beside the baseline")):
+            lines.append(f"{found.level:5s} {found.sentence}" + f" Do next: {found.action}" * (found.level != "note"))
         lines += [f"      {spelled(note)}" for note in self.audit.missing]
         places = {"Page": self.page, "Model card": self.card, "To share": self.shared}
         where = "   ".join(f"{name}: {path}" for name, path in places.items() if path is not None)
         return "\n".join([*(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines), "", where])
 
 
-def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, share: str | Path | None = None) -> Audited:
+def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, share: Path | None = None) -> Audited:
     """Write the page; of a run its model card, too, and of mere predictions their numbers.
 
     share: a file for a second page, to hand on. rows: whether pages show single rows; None: all but the shared one.
     """
     page, facts = html(audit, rows=rows is not False), audit.facts
     if share is not None:
-        write_atomically(Path(share), html(audit, rows=bool(rows)).encode())
+        write_atomically(share, html(audit, rows=bool(rows)).encode())
     folder = RunFolder(out)
     folder.make()
     files = {PAGE: page.encode()}
@@ -87,8 +86,7 @@ def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, shar
     with claimed(folder.path):
         folder.tidy()
         folder.put(files)
-    card = folder.path / CARD if CARD in files else None
-    return Audited(audit, findings(audit), folder.path / PAGE, card, None if share is None else Path(share))
+    return Audited(audit, findings(audit), folder.path / PAGE, folder.path / CARD if CARD in files else None, share)
 
 
 def audit_of(
@@ -102,9 +100,8 @@ def audit_of(
 
     baseline: its folder; None looks among the folders beside the run. images: how many pictures to carry.
     """
-    folder = finished(run)
+    folder, missing = finished(run), list[str]()
     about, metrics, spec = folder.read(RUN), folder.read(METRICS), folder.read_spec()
-    missing: list[str] = []
     trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
     beside = baseline_of(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
     return Audit(
@@ -140,8 +137,7 @@ def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Train
     weights = folder.read_weights()
     scores, path = folder.read_paths("scores"), folder.read_paths("weights")
     ranked = ranked_labels(folder, weights)
-    record = metrics.get("run", {})
-    kept = scores or path
+    record, kept = metrics.get("run", {}), scores or path
     return Trained(
         method=catalog.load("methods", spec.method).__name__,
         weights=weights,
@@ -167,17 +163,16 @@ def _source_name(spec: Spec) -> str:
 
 def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, str]:
     record, data = metrics.get("run", {}), about.get("data", {})
-    others = [Spec.from_dict(values).folder_name for values in spec.weights.get("runs", ())]
-    others += filter(None, [spec.weights.get("file")])
+    others = [Spec.from_dict(one).folder_name for one in spec.weights.get("runs", ())]
     values = {
         "source": _source_name(spec),
         "label": str(data.get("label", spec.label or "")),
         "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group", metrics["by"])),
         "method": catalog.load("methods", spec.method).__name__,
         "criterion": str(metrics.get("criterion", "")),
-        "verdict": str(metrics.get("verdict", "")),
-        "chosen": str(metrics.get("chosen", "")),
-        "weights": ", ".join(f"those of {name}" for name in others),  # of a second training
+        "weights": ", ".join(
+            f"those of {name}" for name in [*others, spec.weights.get("file")] if name
+        ),  # of a second training
         "network": str(spec.network.get("name", "chosen for the data")),
         "epochs": str(record.get("epochs", spec.epochs)),
         "seed": str(spec.seed),
@@ -223,14 +218,12 @@ def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) ->
     rows = find(spec.source, request).parts["train"]  # every training sample is of the part that was given as train
     if rows.pixels is not None:
         return None
-    inputs = {column.name for column in getattr(dataset.preprocessing, "columns", ())}
-    shown = rows.frame[[name for name in rows.frame.columns if str(name) in inputs]]
-    return shown.iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
+    inputs = [column.name for column in getattr(dataset.preprocessing, "columns", ()) if column.name in rows.frame]
+    return rows.frame[list(dict.fromkeys(inputs))].iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
 
 
 def _pixels(dataset: Dataset, places: list[int]) -> Any:
     import torch
 
-    inputs = dataset.train.take(torch.tensor(places)).inputs
-    assert isinstance(inputs, torch.Tensor)
+    inputs: Any = dataset.train.take(torch.tensor(places)).inputs
     return inputs.cpu().numpy()

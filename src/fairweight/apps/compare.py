@@ -16,7 +16,8 @@ from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.methods import Reweighter
-from fairweight.report import front_html, of_comparison
+from fairweight.report.front import of_comparison
+from fairweight.report.page import front_html
 from fairweight.runs._job import Outcome
 from fairweight.runs.defaults import knows_groups, with_defaults
 from fairweight.runs.folder import RUN, RunFolder

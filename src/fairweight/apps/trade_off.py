@@ -17,7 +17,8 @@ from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, W
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
-from fairweight.report import Dot, Front, front_html
+from fairweight.report.front import Dot, Front
+from fairweight.report.page import front_html
 from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import METRICS, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST

@@ -87,7 +87,7 @@ DATA_FLAGS = (
     Flag("groups.missing", "How to treat rows without a group: unknown, group, drop or refuse.", name="missing-groups"),
     Flag("groups.below", "How to treat groups with few rows: refuse, merge, drop or keep.", name="small-groups"),
     Flag("groups.floor", "Fewest rows of each label that a group needs.", int),
-    Flag("groups.only", "Compare these groups, A,B; others become one.", name="only-groups", read=listed, compare=False),
+    Flag("groups.only", "Compare these groups, A,B; others form one.", name="only-groups", read=listed, compare=False),
     Flag("table.drop", "Do not use these columns as inputs, A,B.", read=listed),
     Flag("table.keep", "Use these columns although they look like ids or free text, A,B.", read=listed),
     Flag("table.numeric", "Read these columns as numbers, A,B.", read=listed, compare=False),

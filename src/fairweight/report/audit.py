@@ -117,7 +117,7 @@ class Finding:
     level: Level
     sentence: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    action: str = ""
+    action: str = ""  # what to do next; until findings() fills it in, its name in words.toml where that is not the kind
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from fairweight.report import plots
+from fairweight.report._format import percent
 from fairweight.report.audit import Audit, Trained
 from fairweight.report.findings import findings
 from fairweight.report.front import Front, drawing, of_search
@@ -37,7 +38,7 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -
     values = {
         "audit": audit,
         "top": headline(audit),
-        "findings": [finding for finding in findings(audit) if finding.kind != "verdict"],
+        "findings": [found for found in findings(audit) if found.kind not in ("verdict", "beside the baseline")],
         "chart": group_chart(audit),
         "front": front,
         "drawing": None if front is None else drawing(front),
@@ -45,6 +46,7 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -
         "groups": group_rows(audit),
         "summary": summary_rows(audit),
         "cells": cell_rows(audit),
+        "run": trained,
         "trained": None if trained is None else _about(trained, rows=rows),
         "data": None if data is None else _markup(inside_script(data)),
         "carried": None if data is None else (data["n"], data["of"]),
@@ -54,8 +56,8 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -
 
 def front_html(front: Front) -> str:
     """The page of candidates side by side, as `compare` and `--trade-off` write it."""
-    made = drawing(front) if front.dots else None
-    return _rendered("front.html", front.title, {"front": front, "drawing": made, "data": None})
+    drawn = drawing(front) if front.dots else None
+    return _rendered("front.html", front.title, {"front": front, "drawing": drawn, "data": None})
 
 
 def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
@@ -69,6 +71,7 @@ def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
     )
     glossary = Glossary()
     filters: dict[str, Callable[..., Any]] = {
+        "percent": percent,
         "tight": _tight,
         "coded": lambda text: coded(_tight(text)),
         "terms": lambda text: glossary.mark(_tight(text)),
@@ -109,7 +112,6 @@ def _hash(script: str) -> str:
 
 
 def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
-    """Everything that the page says of training."""
     by = "cell" if trained.grouped else "label"
     found = movement(trained, by)
     colours: dict[str, int] = {}  # a part has one colour in all pictures
@@ -130,11 +132,7 @@ def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
         "expected": expected_wrong(trained),
         "known": trained.detection is not None,
         "hard": int(trained.suspects["hard"].sum()) if "hard" in trained.suspects else 0,
-        "suspect_rule": trained.suspect_rule,
         "wrong_counts": [row for row in trained.wrong_counts if row["n"]][:LINES],
-        "weighs": trained.weighs,
-        "fixed": trained.weights_are_fixed,
-        "method": trained.method,
     }
 
 
@@ -172,22 +170,15 @@ def _histogram(trained: Trained) -> dict[str, Any] | None:
 
 
 def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
-    """The mean training loss of each group over epochs, from the run's history."""
-    import numpy as np
     import pandas as pd
 
     dtype = trained.weights["group"].dtype
-    if not trained.history or not isinstance(dtype, pd.CategoricalDtype):
+    losses = pd.DataFrame([epoch.get("group_losses") or {} for epoch in trained.history]).dropna(axis=1)
+    if losses.empty or not isinstance(dtype, pd.CategoricalDtype):
         return None
-    names = [str(name) for name in dtype.categories]
-    rows = [epoch.get("group_losses") or {} for epoch in trained.history]
-    known = [k for k in range(len(names)) if all(str(k) in row for row in rows)]
-    if not known:
-        return None
-    values = np.array([[float(row[str(k)]) for k in known] for row in rows])
-    worst = np.argsort(-values[-1], kind="stable")[:LINES]
+    shown = losses[losses.iloc[-1].astype(float).nlargest(LINES).index].astype(float)
     what = trained.group_word
-    legend = _coloured((names[known[k]] for k in worst), colours)
+    legend = _coloured((str(dtype.categories[int(code)]) for code in shown.columns), colours)
     words = f"Mean training loss of each {what} in each epoch"
-    plot = plots.lines(values[:, worst], "mean training loss", words, colours=[c for _, c in legend])
-    return {"plot": _markup(plot), "legend": legend, "left_out": len(known) - len(worst), "what": what}
+    plot = plots.lines(shown.to_numpy(), "mean training loss", words, colours=[c for _, c in legend])
+    return {"plot": _markup(plot), "legend": legend, "left_out": losses.shape[1] - shown.shape[1], "what": what}

@@ -6,21 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fairweight.report._format import change, known, percent, points, span
+from fairweight.report._format import change, known, percent, points, span, words
 from fairweight.report.audit import Audit
 
-SUMMARY = {
-    "accuracy": "Accuracy",
-    "balanced_accuracy": "Balanced accuracy",
-    "worst_group_accuracy": "Worst group's accuracy",
-    "tprd": "TPRD: gap in true positive rate",
-    "max_fnr": "maxFNR: worst false negative rate",
-    "fpr_gap": "Gap in false positive rate",
-    "equalised_odds_gap": "Equalised-odds gap",
-    "selection_rate_gap": "Gap in share predicted positive",
-    "tpr_std": "Standard deviation of true positive rates",
-    "tpr_worst_tenth": "True positive rate of the worst tenth",
-}
+SUMMARY = words("numbers")
 
 
 def group_columns(audit: Audit) -> list[tuple[str, str]]:
@@ -56,38 +45,25 @@ MOST_BARS = 25  # groups of the chart: the lowest
 
 
 def group_chart(audit: Audit) -> dict[str, Any]:
-    """The chart of the groups: each rate's dot, interval and baseline as places from 0 to 100 on its own axis."""
+    """The chart of the groups: each rate's values, intervals, baseline's values, and the ends of its own axis."""
     columns = [(metric, title) for metric, title in group_columns(audit) if metric != "accuracy" or audit.has_cells]
-    first = "tpr" if not audit.has_cells else "accuracy"
+    first = "accuracy" if audit.has_cells else "tpr"
     shown = sorted((g for g in audit.metrics["groups"] if known(g[first])), key=lambda g: g[first])[:MOST_BARS]
     before = {} if audit.baseline is None else {g["group"]: g for g in audit.baseline.metrics["groups"]}
     metrics = []
     for metric, title in columns:
-        rates = [_bar(group, metric, before.get(group["group"])) for group in shown]
-        low, high = _axis([value for rate in rates for value in rate.values() if known(value)])
-        gap = None if audit.has_cells else audit.metrics.get(GAPS.get(metric, ""))
-        metrics.append(
+        bars = [
             {
-                "key": metric,
-                "title": title,
-                "gap": f"gap {points(gap)}" if known(gap) else "",
-                "ticks": [(place, f"{100 * (low + place / 100 * (high - low)):.0f} %") for place in (0, 50, 100)],
-                "bars": [
-                    {
-                        "value": percent(rate["at"]) if known(rate["at"]) else "too few samples",
-                        "was": percent(rate["before"]) if known(rate["before"]) else "",
-                        **{key: 100 * (v - low) / (high - low) if known(v) else None for key, v in rate.items()},
-                    }
-                    for rate in rates
-                ],
+                **{"at": group.get(metric), "low": group.get(f"{metric}_low"), "high": group.get(f"{metric}_high")},
+                "before": before.get(group["group"], {}).get(metric),
             }
-        )
+            for group in shown
+        ]
+        ends = _axis([value for bar in bars for value in bar.values() if known(value)])
+        gap = None if audit.has_cells else audit.metrics.get(GAPS[metric])
+        told = f"gap {points(gap)}" if known(gap) else ""
+        metrics.append({"key": metric, "title": title, "gap": told, "ends": ends, "bars": bars})
     return {"names": [g["group"] for g in shown], "metrics": metrics, "of": len(audit.metrics["groups"])}
-
-
-def _bar(group: Mapping[str, Any], metric: str, before: Mapping[str, Any] | None) -> dict[str, float | None]:
-    at, low, high = (group.get(key) for key in (metric, f"{metric}_low", f"{metric}_high"))
-    return {"at": at, "low": low, "high": high, "before": None if before is None else before.get(metric)}
 
 
 def _axis(values: list[float]) -> tuple[float, float]:
