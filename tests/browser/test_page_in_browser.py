@@ -3,6 +3,7 @@
 import statistics
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from fairweight.report.page import front_html
 
 NASTY = "<script>window.hit=1;alert(1)</script>"
 ROW = "#explorer tbody tr"
+GALLERY = sorted((Path(__file__).parents[2] / "docs" / "gallery").glob("*.html"))
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,7 @@ def front_page(tmp_path_factory):
         rows.append({"key": key, "title": key, "spec": {"method": key}, "seeds": seeds})
     record = {
         "rows": rows,
+        "numbers": [{"key": "tprd", "title": "TPRD", "better": "lower"}],
         "source": "people.csv",
         "protocol": "mlp, adam at 0.001, 10 epochs for every method",
         "left_out": {},
@@ -420,10 +423,19 @@ def test_pictures_of_the_docs_are_kept(browser, judged_page, front_page):
         for width, dark in ((1400, False), (1400, True), (400, False), (400, True)):
             browser.open(path, width=width, height=900, dark=dark, mobile=width == 400)
             height = 1250 if width == 1400 else 1500
-            kept = browser.picture(f"{name}_{width}_{'dark' if dark else 'light'}", height=height)
+            kept = browser.picture(f"docs_{name}_{width}_{'dark' if dark else 'light'}", height=height)
             assert kept.stat().st_size > 10_000
             assert browser.run("return document.documentElement.scrollWidth") <= width
     quiet(browser)
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_a_page_of_the_gallery_is_quiet_small_and_open_to_everybody(browser, path):
+    assert path.stat().st_size < 400_000
+    browser.open(path, width=1400, height=900)
+    quiet(browser)
+    browser.picture(f"gallery_{path.stem}", height=900)
+    assert browser.barriers() == {}
 
 
 def test_without_javascript_no_control_is_shown_that_does_nothing(browser, page):

@@ -24,6 +24,7 @@ def record(seeds=3):
     ]
     return {
         "rows": rows,
+        "numbers": [{"key": "tprd", "title": "TPRD", "better": "lower"}],
         "source": "people.csv",
         "protocol": "an mlp",
         "left_out": {"jtt": "it needs groups."},
@@ -49,6 +50,7 @@ def test_a_comparison_has_means_standard_errors_seeds_and_commands():
     assert NASTY in front.sentence
     assert of_comparison(record(1)).dots[0].gap_span is None
     assert "One seed" in of_comparison(record(1)).spread
+    assert "(one seed)" in of_comparison(record(1)).sentence
 
 
 def test_dots_stand_where_their_numbers_say():

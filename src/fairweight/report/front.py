@@ -82,13 +82,11 @@ def of_search(audit: Audit) -> Front | None:
         family = one["name"].rpartition("-")[0] if one["name"][-1:].isdigit() else one["name"]
         tried = [] if family == "plain" else ["--candidates", family]
         words = ["fairweight", "train", audit.facts.get("source", "SOURCE"), *known_facts, "--learner", one["learner"]]
-        row = {
-            "kept epoch": str(one.get("epoch", "")),
-            "within the budget": "yes" if one.get("allowed", True) else "no",
-        }
+        within = "yes" if one.get("allowed", True) else "no"
+        row = {"kept epoch": str(one.get("epoch", "")), "within the budget": within}
+        place = short(title), 100 * one["gap"], 100 * one["accuracy"], between
         marks = {"chosen": title == judged["chosen"], "plain": one is plain}
-        gap, accuracy = 100 * one["gap"], 100 * one["accuracy"]
-        dots.append(Dot(short(title), gap, accuracy, between, row=row, command=shlex.join([*words, *tried]), **marks))
+        dots.append(Dot(*place, row=row, command=shlex.join([*words, *tried]), **marks))
     name = f"{audit.metrics.get('criterion', '')} gap".strip()
     where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on (5 folds)"
     spread = "Bars: 95 % interval of the gap's change from plain training."
@@ -98,31 +96,29 @@ def of_search(audit: Audit) -> Front | None:
 
 def of_comparison(record: Mapping[str, Any]) -> Front | None:
     """The rows of a `compare` record: means over seeds, their standard errors, and every seed."""
+    number = record["numbers"][0]  # the gap that counts
+    key, named = number["key"], "gap in true positive rate (TPRD)" if number["key"] == "tprd" else number["title"]
     dots = []
     for row in record["rows"]:
-        seeds = [(s["tprd"], s["accuracy"]) for s in row["seeds"].values() if "tprd" in s and "accuracy" in s]
+        seeds = [(s[key], s["accuracy"]) for s in row["seeds"].values() if key in s and "accuracy" in s]
         if not seeds:
             continue
         gap, accuracy = (statistics.fmean(values) for values in zip(*seeds, strict=True))
         cost = record.get("cost", {}).get(row["key"])
-        chance = row.get("compared", {}).get("uniform", {}).get("tprd", {}).get("p")
+        chance = row.get("compared", {}).get("uniform", {}).get(key, {}).get("p")
         whole = {"seeds": str(len(seeds)), "gap's change, p": "" if chance is None else f"{chance:.2g}"}
-        whole |= {"training time": "" if cost is None else f"× {cost:.1f} of plain"}
+        whole |= {"training time": f"× {cost:.1f} of plain" if cost else "", "verdict": row.get("verdict") or ""}
         spans = _error([one for one, _ in seeds]), _error([one for _, one in seeds])
         command = _command(str(record.get("command", "")), str(row["spec"]["method"]))
-        shown = seeds if len(seeds) > 1 else ()
-        plain = row["key"] == "uniform"
+        shown, plain = seeds if len(seeds) > 1 else (), row["key"] == "uniform"
         dots.append(Dot(row["title"], gap, accuracy, *spans, shown, plain=plain, row=whole, command=command))
     if not dots:
         return None
     n = len(record["seeds"])
-    alone = "One seed: nothing here tells chance in training."
-    spread = f"Bars: one standard error; small dots: each of {n} seeds." if n > 1 else alone
+    spread = f"Bars: one standard error; small dots: each of {n} seeds." if n > 1 else "One seed each."
     facts = {"source": str(record["source"]), "seeds": str(n), "methods": str(len(dots))}
     notes = [str(record["protocol"]), *(f"Not run: {name}: {why}" for name, why in record["left_out"].items())]
-    gap_title = "gap in true positive rate (TPRD)"
-    title = f"Comparison: {record['source']}"
-    return Front(title, dots, gap_title, "test rows", spread, _best_of(dots), facts, notes)
+    return Front(f"Comparison: {record['source']}", dots, named, "test rows", spread, _best_of(dots), facts, notes)
 
 
 def _best_of(dots: Sequence[Dot]) -> str:
@@ -131,11 +127,13 @@ def _best_of(dots: Sequence[Dot]) -> str:
         return f"{best.title} has the smallest gap: {best.gap:.1f} points."
     if best is plain:
         return f"No method has a smaller gap than plain training, {plain.gap:.1f} points."
-    cost = plain.accuracy - best.accuracy
+    cost, chance = plain.accuracy - best.accuracy, best.row["gap's change, p"]
     paid = f"costs {cost:.1f} points of accuracy" if cost > 0 else f"gains {-cost:.1f} points of accuracy"
-    return (
+    said = (
         f"{best.title} has the smallest gap: {best.gap:.1f} points beside plain training's {plain.gap:.1f}; it {paid}."
     )
+    sure = "is beyond chance" if chance and float(chance) < 0.05 else "could be chance"
+    return f"{said} The smaller gap {sure} ({f'p = {chance}, over seeds' if chance else 'one seed'})."
 
 
 def _error(values: Sequence[float]) -> tuple[float, float] | None:
@@ -146,5 +144,4 @@ def _error(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def _command(whole: str, method: str) -> str:
-    rest = re.sub(r" --methods[ =]\S+", "", whole)
-    return f"{rest} --methods {method}"
+    return re.sub(r" --methods[ =]\S+", "", whole) + f" --methods {method}"

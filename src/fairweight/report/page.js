@@ -88,6 +88,14 @@
     });
     const first = dots.find((dot) => dot.classList.contains("chosen"));
     if (first) pick(first);
+    // Names that would lie upon each other give way to those of the chosen, the plain and the best.
+    const rank = (dot) => ["chosen", "plain", "best"].findIndex((kind) => dot.classList.contains(kind)) >>> 0;
+    const placed = [];
+    for (const name of [...dots].sort((a, b) => rank(a) - rank(b)).map((dot) => dot.querySelector(".name")).filter(Boolean)) {
+      const box = name.getBBox();
+      const free = placed.every((o) => box.x > o.x + o.width || o.x > box.x + box.width || box.y > o.y + o.height || o.y > box.y + box.height);
+      if (free) placed.push(box); else name.remove();
+    }
   }
 
   // -- the samples: columns of numbers, names once ------------------------------------------------

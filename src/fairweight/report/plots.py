@@ -27,6 +27,7 @@ def ticks(values: Sequence[float], most: int = 6, *, pad: float = 0.06, whole: b
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * (1 - 1e-9))
     step = math.ceil(step) if whole else step
     first, last = math.floor((low - room) / step + 1e-9), math.ceil((high + room) / step - 1e-9)
+    first = max(first, 0) if low >= 0 else first  # rates and counts have nothing below 0
     return [round(k * step, 9) for k in range(first, last + 1)]
 
 
