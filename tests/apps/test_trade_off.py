@@ -90,10 +90,12 @@ def swept(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_picture_a_table_and_the_chosen_run(swept):
+def test_a_page_a_table_and_the_chosen_run(swept):
     folder, done = swept
-    assert (folder / "sweep" / "trade_off.png").read_bytes()[:4] == b"\x89PNG"
+    page = (folder / "sweep" / "trade_off.html").read_text()
     found = json.loads((folder / "sweep" / "trade_off.json").read_text())
+    assert page.count('class="dot') == len(found["points"])
+    assert "--method forml --objective" in page.replace("</span> <span>", " ")
     assert [p["strength"] for p in found["points"]] == [0, 0.3, 3]
     (chosen,) = [p for p in found["points"] if p["chosen"]]
     least = found["points"][0]["validation"]["accuracy"] - 0.01

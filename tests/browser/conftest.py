@@ -3,13 +3,16 @@
 import base64
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-ARTEFACTS = Path(os.environ.get("FAIRWEIGHT_ARTEFACTS", Path(__file__).parents[2] / "runs" / "browser"))
+ROOT = Path(__file__).parents[2]
+ARTEFACTS = Path(os.environ.get("FAIRWEIGHT_ARTEFACTS", ROOT / "runs" / "browser"))
+AXE = ROOT / ".cache" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 class Browser:
@@ -18,8 +21,8 @@ class Browser:
     def __init__(self, driver, downloads):
         self.driver, self.downloads = driver, downloads
 
-    def open(self, path, *, width=1280, height=900, dark=False, mobile=False, media=""):
-        """Load a page; seconds until it is ready."""
+    def open(self, path, *, width=1280, height=900, dark=False, mobile=False, media="", unfold=False):
+        """Load a page; seconds until it is ready. unfold: with everything that was folded away."""
         self.driver.get("about:blank")
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)
@@ -32,7 +35,40 @@ class Browser:
         while has_samples and self.run("return document.documentElement.dataset.ready") != "yes":
             assert time.perf_counter() - started < 20, self.complaints()
             time.sleep(0.01)
-        return time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        if unfold:
+            self.run("for (const fold of document.querySelectorAll('details')) fold.open = true")
+        return seconds
+
+    def barriers(self):
+        """What axe-core finds to keep people out: its serious and critical findings, with the elements."""
+        if not AXE.is_file():
+            pytest.skip("axe-core is not installed: run tests/browser/install.sh")
+        self.run(AXE.read_text(encoding="utf-8"))
+        found = self.driver.execute_async_script(
+            "axe.run(document, {resultTypes: ['violations']}).then(arguments[0], e => arguments[0]({error: String(e)}))"
+        )
+        assert "error" not in found, found
+        return {
+            violation["id"]: [node["html"][:200] for node in violation["nodes"][:3]]
+            for violation in found["violations"]
+            if violation["impact"] in ("serious", "critical")
+        }
+
+    def press(self, *keys):
+        """Press keys where the focus is."""
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        chain = ActionChains(self.driver)
+        for key in keys:
+            chain.send_keys(key)
+        chain.perform()
+
+    def pages_on_paper(self):
+        """How many A4 pages the page prints on."""
+        size = {"paperWidth": 8.27, "paperHeight": 11.69, "marginTop": 0.4, "marginBottom": 0.4}
+        paper = self.driver.execute_cdp_cmd("Page.printToPDF", {**size, "marginLeft": 0.4, "marginRight": 0.4})
+        return len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(paper["data"])))
 
     def emulate(self, *, dark=False, media=""):
         """A screen or paper, in the light or in the dark."""
@@ -67,13 +103,14 @@ class Browser:
             "return Array.from(document.querySelectorAll(arguments[0]), e => e.textContent.trim())", selector
         )
 
-    def picture(self, name, selector=None):
+    def picture(self, name, selector=None, height=2500):
         """Keep a screenshot of an element, or of the whole page, as an artefact."""
         box = self.run(
             "const e = arguments[0] ? document.querySelector(arguments[0]) : document.documentElement;"
             "const r = e.getBoundingClientRect();"
-            "return [r.x + scrollX, r.y + scrollY, r.width, Math.min(r.height, 2500)]",
+            "return [r.x + scrollX, r.y + scrollY, r.width, Math.min(r.height, arguments[1])]",
             selector,
+            height,
         )
         clip = dict(zip(("x", "y", "width", "height"), box, strict=True)) | {"scale": 1}
         options = {"captureBeyondViewport": True, "clip": clip}

@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
-# Installs the browser that the page is tested in: Debian's chromium and its driver.
-# Where that is not possible the browser tests are skipped, and say so.
+# Installs the browser that the page is tested in, Debian's chromium and its driver, and axe-core, which looks for
+# what keeps people out. Where that is not possible those tests are skipped, and say so.
 set -euo pipefail
+cache="$(cd "$(dirname "$0")/../.." && pwd)/.cache/browser"
+if [ ! -f "$cache/node_modules/axe-core/axe.min.js" ] && command -v npm >/dev/null; then
+  mkdir -p "$cache"
+  npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix "$cache" axe-core@4.14.0 >/dev/null 2>&1 ||
+    echo "axe-core could not be installed: its test is skipped" >&2
+fi
 if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then
   exit 0
 fi

@@ -100,6 +100,22 @@ def test_a_table_shows_its_columns_and_odd_names_do_no_harm(people):
     assert '"tabular-classification"' in (people / "run" / "MODEL_CARD.md").read_text()
 
 
+def test_a_page_to_share_has_no_rows_and_columns_that_were_no_inputs_are_nowhere(people):
+    done = fairweight(people, "audit", "run", "--share", "shared.html", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["shared"] == "shared.html"
+    own, shared = (people / "run" / "report.html").read_text(), (people / "shared.html").read_text()
+    assert "<dt>town</dt>" in own
+    assert "<dt>sex</dt>" not in own  # the group was no input
+    assert "<dt>pay</dt>" not in own
+    assert "<dt>" not in shared.split('<section id="about"')[0]
+    assert 'id="data"' not in shared
+    whole = fairweight(people, "audit", "run", "--share", "shared.html", "--with-rows")
+    assert 'id="data"' in (people / "shared.html").read_text(), whole.stderr
+    fairweight(people, "audit", "run", "--without-rows", "--out", "bare")
+    assert 'id="data"' not in (people / "bare" / "report.html").read_text()
+
+
 def test_a_source_that_is_gone_is_said_and_the_rest_is_shown(people, tmp_path):
     moved = people / "people.csv"
     content = moved.read_bytes()

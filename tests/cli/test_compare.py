@@ -109,5 +109,5 @@ def test_own_data_is_read_as_train_reads_it(fairweight, people, tmp_path):
     status, out, err = fairweight(*words, "--missing-labels", "drop", "--positive", "no")
     assert status == 0, err
     notes = " ".join(json.loads(out)["notes"])
-    for note in ("1 (the positive class) is 'no'", "Left out as asked: 'b'", "Test: 106 rows", "45 rows"):
+    for note in ("'no' is the positive one", "Left out as asked: 'b'", "Test: 106 rows", "45 rows"):
         assert note in notes

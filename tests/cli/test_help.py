@@ -11,9 +11,12 @@ def test_every_verb_has_one_whole_line(tmp_path):
     assert max(map(len, verbs)) <= 80
 
 
-def test_options_of_train_stand_in_panels_with_the_usual_ones_first(tmp_path):
+def test_options_of_train_stand_in_panels_after_the_six_usual_ones(tmp_path):
     said = fairweight(tmp_path, "train", "--help").stdout
-    places = [said.index(f"\n{title}:\n") for title in ("Arguments", "Data", "Model", "Fairness", "Training", "Output")]
+    titles = ("Arguments", "Usual", "Data", "Model", "Fairness", "Training", "Output")
+    places = [said.index(f"\n{title}:\n") for title in titles]
     assert places == sorted(places)
-    data = said.split("\nData:\n")[1].split("\nModel:\n")[0]
-    assert [line.split()[0] for line in data.splitlines() if line.startswith("  --")][:2] == ["--label", "--group"]
+    usual = said.split("\nUsual:\n")[1].split("\nData:\n")[0]
+    listed = [line.split()[0] for line in usual.splitlines() if line.startswith("  --")]
+    assert listed == ["--label", "--group", "--criterion", "--budget", "--method", "--out"]
+    assert all(said.count(f"\n  {flag} ") == 1 for flag in listed)

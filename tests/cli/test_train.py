@@ -54,6 +54,20 @@ def test_settings_are_printed_before_training(desk):
     assert opening.index("uniform: epoch 1/8") > first
 
 
+def test_the_end_says_gap_accuracy_epoch_seed_and_where_to_look_next(desk):
+    screen = " ".join((desk / "screen.txt").read_text().split())
+    metrics = json.loads((desk / "run" / "metrics.json").read_text())
+    before, after = (f"{100 * metrics[name]['value']:.2f}" for name in ("gap_before", "gap_after"))
+    change = metrics["gap_change"]
+    limits = f"95 % interval {100 * change['low']:+.1f} to {100 * change['high']:+.1f}"
+    assert f"Gap {before} → {after} points ({100 * change['value']:+.2f}, {limits})" in screen
+    assert f"Accuracy {100 * metrics['accuracy_before']:.2f} → {100 * metrics['accuracy_after']:.2f} %" in screen
+    assert f"Kept forml, epoch {metrics['kept_epoch']}" in screen
+    assert f"How sure one seed, {metrics['n']:,} test rows" in screen
+    assert "Look next: fairweight audit run" in screen
+    assert screen.index("fairweight audit run") < screen.index("fairweight predict run FILE")
+
+
 def test_the_last_screen(desk):
     screen = (desk / "screen.txt").read_text()
     metrics = json.loads((desk / "run" / "metrics.json").read_text())
@@ -110,6 +124,7 @@ def test_without_a_baseline_and_with_a_folder_of_its_own(desk):
     assert re.fullmatch(r"people(\.csv)?_forml_[0-9a-f]{6}", folder.name)
     assert not (folder / "uniform").exists()
     assert "Against plain training" not in done.stdout
+    assert "No verdict: " in done.stdout
 
 
 def test_options_reach_the_run(desk):
@@ -143,6 +158,7 @@ def test_methods_without_scores_train_too(desk):
     done = fairweight(desk, "train", *TABLE, "--method", "uniform", "--epochs", "1", "--out", "plain")
     assert done.returncode == 0, done.stderr
     assert "Against plain training" not in done.stdout
+    assert "No verdict: " in done.stdout
 
 
 def test_the_network_may_be_ones_own(desk):

@@ -36,7 +36,7 @@ def test_a_row_of_a_third_label_is_dropped_and_the_groups_stay():
     assert data.group_names == ("F", "M")
     assert sum(map(len, data.rows.values())) == 120
     assert any("1 row was dropped for the label 'odd'" in note for note in data.warnings)
-    assert any("1 (the positive class) is 'yes'" in note for note in data.notes)
+    assert any("'yes' is the positive one" in note for note in data.notes)
     assert 120 not in {int(row) for rows in data.rows.values() for row in rows}  # where the third label stands
 
 

@@ -14,6 +14,7 @@ from fairweight.metrics import group_table
 from fairweight.report import html
 from fairweight.report.page import inside_script
 from fairweight.report.sample_cards import levels
+from fairweight.report.table_rows import group_chart
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -189,6 +190,50 @@ def test_predictions_alone_make_the_same_page_without_the_weights():
     ids = {attributes.get("id") for _, attributes in outline.tags}
     assert {"found", "groups", "about", "by-group", "summary"} <= ids
     assert not ids & {"weight", "scores", "extremes", "suspects", "samples", "data"}
+
+
+def test_without_rows_no_sample_is_in_the_page_and_the_rest_is():
+    made = whole(images=5)
+    page = html(made, rows=False)
+    outline = Outline(page)
+    ids = {attributes.get("id") for _, attributes in outline.tags}
+    assert {"found", "groups", "weight", "suspects"} <= ids
+    assert not ids & {"samples", "data"}
+    assert not [tag for tag, attributes in outline.tags if tag == "article" or "data-row" in attributes]
+    assert not re.search(r"data:image|row \d", page)
+    assert "B, say" not in page
+    assert len(page) < len(html(made))
+
+
+def test_rows_are_folded_until_somebody_asks():
+    folded = re.findall(r"<details[^>]*rows[^>]*>", html(whole()))
+    assert len(folded) == 3
+    assert not [tag for tag in folded if "open" in tag]
+
+
+def test_the_chart_has_each_rate_of_each_group_where_it_belongs():
+    made = audits.audit(audits.table([0.5, 0.9]), base=audits.table([0.6, 0.8]))
+    chart = group_chart(made)
+    assert [metric["key"] for metric in chart["metrics"]] == ["tpr", "fpr", "selection_rate"]
+    first = chart["metrics"][0]
+    low, high = first["ends"]
+    for group, bar in zip(chart["names"], first["bars"], strict=True):
+        assert bar["at"] == next(g["tpr"] for g in made.metrics["groups"] if g["group"] == group)
+        assert low <= bar["low"] <= bar["at"] <= bar["high"] <= high
+    assert [bar["before"] for bar in first["bars"]] == pytest.approx([0.6, 0.8])
+    page = html(made)
+    for bar in first["bars"]:
+        assert f'class="now" style="--at: {100 * (bar["at"] - low) / (high - low):.2f}%"' in page
+    assert first["gap"] == "gap 40.0 points"
+
+
+def test_of_many_groups_the_chart_has_the_worst_and_none_that_is_unknown():
+    table = audits.table([k / 100 for k in range(40)], n=200)
+    chart = group_chart(audits.audit(table))
+    assert (len(chart["names"]), chart["of"]) == (25, 40)
+    assert chart["names"][0] == "g0"
+    empty = audits.table([0.5, 0.6, 0.7], n=[100, 100, 0])
+    assert group_chart(audits.audit(empty))["names"] == ["g0", "g1"]
 
 
 def test_many_labels_in_groups_have_a_grid():

@@ -1,3 +1,4 @@
+import io
 import json
 import logging
 from itertools import pairwise
@@ -258,6 +259,33 @@ def test_progress_is_plain_lines_off_a_terminal(capsys):
     assert len(lines) == 2
     assert lines[0].startswith("digits: epoch 1/2, loss ")
     assert "validation accuracy" in lines[1]
+
+
+def test_long_epochs_say_how_long_the_rest_takes(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("fairweight.training.callbacks.time.monotonic", lambda: clock[0])
+    out = io.StringIO()
+    shown = fw.Progress("digits", out)
+    shown.on_start(2, 100, 0)
+    for step in range(200):
+        clock[0] += 2.0
+        shown.on_step(step, None)
+        if step == 99:
+            shown.on_epoch(1, {"loss": 0.5})
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "digits: epoch 1/2, step 31/100, about 6 min left"
+    assert "digits: epoch 1/2, loss 0.5000, about 3 min left" in lines
+    assert lines[-1].endswith("s left")
+    assert len(lines) < 10
+
+
+def test_short_ones_do_not(monkeypatch):
+    monkeypatch.setattr("fairweight.training.callbacks.time.monotonic", lambda: 5.0)
+    out = io.StringIO()
+    shown = fw.Progress("digits", out)
+    shown.on_start(2, 100, 0)
+    shown.on_epoch(1, {"loss": 0.5})
+    assert out.getvalue() == "digits: epoch 1/2, loss 0.5000\n"
 
 
 def test_data_kept_apart_from_the_model_device_streams():

@@ -38,9 +38,8 @@ def baseline_of(
     apart: dict[str, dict[str, Any]] = {}
     for number in SUMMARY:
         found = compare(*tables, number)
-        limits = {"value": found.value, "low": found.low, "high": found.high}
-        plain = {key: None if math.isnan(limit) else limit for key, limit in limits.items()}
-        apart[number] = {**plain, "beyond": found.beyond_interval}
+        limits = {"value": found.value, "low": found.low, "high": found.high}.items()
+        apart[number] = {k: None if math.isnan(v) else v for k, v in limits} | {"beyond": found.beyond_interval}
     return Baseline(name, theirs, apart)
 
 

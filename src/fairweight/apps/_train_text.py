@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from fairweight import catalog
+from fairweight.apps._ending import ending, next_steps, verdict_sentences
 from fairweight.data import Dataset
 from fairweight.methods import Reweighter
 from fairweight.runs.spec import Spec
@@ -16,7 +17,6 @@ from fairweight.types import Cells
 if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff
     from fairweight.apps.train import Prepared, Trained
-    from fairweight.apps.verdict import Verdict
 
 
 Spelling = Callable[[str], str]  # how a sentence spells the options that it names
@@ -54,7 +54,8 @@ def _search_in_words(prepared: Prepared, device: str) -> dict[str, str]:
 
 def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     """The last screen: the table by group, plain training beside it, and what changed in words."""
-    parts = [] if done.verdict is None else [_verdict(done.verdict)]
+    parts = ["\n".join(_wrapped(spelled(text)) for text in verdict_sentences(done))]
+    parts += ["\n".join(_wrapped(f"{name:9s} {text}", "  ", hang=10) for name, text in ending(done))]
     title = done.result.spec.title if done.verdict is None else done.verdict.chosen
     parts += [f"{title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
     if done.differences is not None:
@@ -65,18 +66,11 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     folder = done.result.folder.path
     found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
     reused = f" ({' and '.join(found)} found finished)" if found else ""
-    parts.append(
-        f"Run folder: {folder}{reused}\n"
-        f"  weights.parquet  a row for every training sample: score, weight and history\n"
-        f"  Predict:         fairweight predict {folder} FILE --out predictions.csv\n"
-        f"Done in {seconds:.0f} seconds."
-    )
+    parts.append(f"Run folder: {folder}{reused}. Trained in {seconds:.0f} seconds.")
+    width = max(len(command) for command, _ in next_steps(done))
+    steps = [f"  {command:{width}s}  {what}" for command, what in next_steps(done)]
+    parts.append("\n".join(["Look next:", *steps]))
     return "\n" + "\n\n".join(parts)
-
-
-def _verdict(found: Verdict) -> str:
-    lines = [found.sentence(), *(line for line in (found.together(),) if line), *found.notes]
-    return "\n".join(_wrapped(line) for line in lines)
 
 
 def front(found: TradeOff) -> str:
@@ -86,7 +80,7 @@ def front(found: TradeOff) -> str:
     for point in found.points:
         marks = ["on the front"] * (point in found.front) + ["chosen"] * (point is found.chosen)
         rows.append((point.title, point.accuracy_text, point.gap_text, ", ".join(marks)))
-    return f"\n{_columns(rows)}\n\n{_wrapped(found.rule)}\nPicture: {found.picture}"
+    return f"\n{_columns(rows)}\n\n{_wrapped(found.rule)}\nPage: {found.picture}"
 
 
 def _columns(rows: list[tuple[str, str, str, str]]) -> str:

@@ -15,13 +15,14 @@ from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
 from fairweight.errors import FairweightError, MissingData, Sentence, option
-from fairweight.report import Audit, Finding, Trained, findings, html, model_card
+from fairweight.report import Audit, Finding, Trained, findings, headline, html, model_card
 from fairweight.report.sample_cards import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
 from fairweight.training.lock import claimed
+from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,7 @@ class Audited:
     findings: list[Finding]
     page: Path
     card: Path | None
+    shared: Path | None = None  # a second page, to hand on
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -45,6 +47,7 @@ class Audited:
         return {
             "page": str(self.page),
             "model_card": None if self.card is None else str(self.card),
+            **({} if self.shared is None else {"shared": str(self.shared)}),
             "findings": [finding.to_dict() for finding in self.findings],
             "baseline": None if baseline is None else baseline.name,
             "differences": {} if baseline is None else dict(baseline.differences),
@@ -53,30 +56,37 @@ class Audited:
         }
 
     def text(self, width: int = 110, spelled: Callable[[str], str] = str) -> str:
-        """The findings for a terminal; spelled: how a sentence spells the options that it names."""
-        lines = [f"{finding.level:5s} {finding.sentence}" for finding in self.findings]
+        """The verdict and the findings for a terminal; spelled: how a sentence spells the options that it names."""
+        top = headline(self.audit)
+        lines = [f"{top.sentence} Do next: {top.action}"]
+        for found in (one for one in self.findings if one.kind not in ("verdict", "beside the baseline")):
+            lines.append(f"{found.level:5s} {found.sentence}" + f" Do next: {found.action}" * (found.level != "note"))
         lines += [f"      {spelled(note)}" for note in self.audit.missing]
-        where = f"\nPage: {self.page}" + ("" if self.card is None else f"   Model card: {self.card}")
-        return "\n".join([*(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines), where])
+        places = {"Page": self.page, "Model card": self.card, "To share": self.shared}
+        where = "   ".join(f"{name}: {path}" for name, path in places.items() if path is not None)
+        return "\n".join([*(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines), "", where])
 
 
-def write_audit(audit: Audit, out: str | Path) -> Audited:
-    """Write the page; of a run its model card, too, and of mere predictions their numbers."""
-    page, facts = html(audit), audit.facts
-    card = None
-    if audit.trained is not None:
-        card = model_card(audit, data=facts["source"], name=f"{facts['method']} on {facts['source']}")
+def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, share: Path | None = None) -> Audited:
+    """Write the page; of a run its model card, too, and of mere predictions their numbers.
+
+    share: a file for a second page, to hand on. rows: whether pages show single rows; None: all but the shared one.
+    """
+    page, facts = html(audit, rows=rows is not False), audit.facts
+    if share is not None:
+        write_atomically(share, html(audit, rows=bool(rows)).encode())
     folder = RunFolder(out)
     folder.make()
     files = {PAGE: page.encode()}
-    if card is None:
+    if audit.trained is None:
         files[METRICS] = (json.dumps(dict(audit.metrics), indent=2) + "\n").encode()
     else:
-        files[CARD] = card.encode()
+        name = f"{facts['method']} on {facts['source']}"
+        files[CARD] = model_card(audit, data=facts["source"], name=name).encode()
     with claimed(folder.path):
         folder.tidy()
         folder.put(files)
-    return Audited(audit, findings(audit), folder.path / PAGE, None if card is None else folder.path / CARD)
+    return Audited(audit, findings(audit), folder.path / PAGE, folder.path / CARD if CARD in files else None, share)
 
 
 def audit_of(
@@ -90,13 +100,12 @@ def audit_of(
 
     baseline: its folder; None looks among the folders beside the run. images: how many pictures to carry.
     """
-    folder = finished(run)
+    folder, missing = finished(run), list[str]()
     about, metrics, spec = folder.read(RUN), folder.read(METRICS), folder.read_spec()
-    missing: list[str] = []
     trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
     beside = baseline_of(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
     return Audit(
-        title=f"Audit: {_source_name(spec)}, {trained.method}",
+        title=f"Audit: {_source_name(spec)}, {metrics['chosen'] if 'judged' in metrics else trained.method}",
         facts=_facts(spec, about, metrics),
         metrics=metrics,
         baseline=beside,
@@ -123,18 +132,12 @@ def finished(run: str | Path) -> RunFolder:
     raise MissingData(f"{folder.path} is no run folder; give one that `fairweight train` wrote.")
 
 
-def ranked_of(folder: RunFolder, weights: pd.DataFrame) -> pd.DataFrame:
-    """The suspicion of every training sample's label, by the rule that fits what the run has."""
-    return ranked_labels(folder, weights).table
-
-
 def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
     """What training left of every sample, without inputs."""
     weights = folder.read_weights()
     scores, path = folder.read_paths("scores"), folder.read_paths("weights")
     ranked = ranked_labels(folder, weights)
-    record = metrics.get("run", {})
-    kept = scores or path
+    record, kept = metrics.get("run", {}), scores or path
     return Trained(
         method=catalog.load("methods", spec.method).__name__,
         weights=weights,
@@ -160,17 +163,16 @@ def _source_name(spec: Spec) -> str:
 
 def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, str]:
     record, data = metrics.get("run", {}), about.get("data", {})
-    others = [Spec.from_dict(values).folder_name for values in spec.weights.get("runs", ())]
-    others += filter(None, [spec.weights.get("file")])
+    others = [Spec.from_dict(one).folder_name for one in spec.weights.get("runs", ())]
     values = {
         "source": _source_name(spec),
         "label": str(data.get("label", spec.label or "")),
         "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group", metrics["by"])),
         "method": catalog.load("methods", spec.method).__name__,
         "criterion": str(metrics.get("criterion", "")),
-        "verdict": str(metrics.get("verdict", "")),
-        "chosen": str(metrics.get("chosen", "")),
-        "weights": ", ".join(f"those of {name}" for name in others),  # of a second training
+        "weights": ", ".join(
+            f"those of {name}" for name in [*others, spec.weights.get("file")] if name
+        ),  # of a second training
         "network": str(spec.network.get("name", "chosen for the data")),
         "epochs": str(record.get("epochs", spec.epochs)),
         "seed": str(spec.seed),
@@ -211,17 +213,17 @@ def _with_inputs(
 
 
 def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) -> pd.DataFrame | None:
-    """The source's own columns, one row per training sample; None where the source is no table."""
+    """The columns that were inputs, one row per training sample; None where the source is no table."""
     request = Request(spec.label, None, folders(data_dir), False, dataset.spec["seed"], options_from(spec.data))
     rows = find(spec.source, request).parts["train"]  # every training sample is of the part that was given as train
     if rows.pixels is not None:
         return None
-    return rows.frame.iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
+    inputs = [column.name for column in getattr(dataset.preprocessing, "columns", ()) if column.name in rows.frame]
+    return rows.frame[list(dict.fromkeys(inputs))].iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
 
 
 def _pixels(dataset: Dataset, places: list[int]) -> Any:
     import torch
 
-    inputs = dataset.train.take(torch.tensor(places)).inputs
-    assert isinstance(inputs, torch.Tensor)
+    inputs: Any = dataset.train.take(torch.tensor(places)).inputs
     return inputs.cpu().numpy()

@@ -85,12 +85,11 @@ def _column(names: list[str], asked: str | None, what: str, usual: Sequence[str]
     found = asked
     if found is None:
         found = next((name for wish in usual for name in names if name.lower() == wish), None)
+    there = f"the columns are {', '.join(names[:12])}."
     if found is None:
-        raise MissingColumn(
-            f"say which column holds the {what}s with {option(what)}; the columns are {', '.join(names[:12])}."
-        )
+        raise MissingColumn(f"say which column holds the {what}s with {option(what)}; {there}")
     if found not in names:
-        raise MissingColumn(f"there is no column {found!r}; the columns are {', '.join(names[:12])}.")
+        raise MissingColumn(f"there is no column {found!r}; {there}")
     return found
 
 

@@ -16,6 +16,8 @@ from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.methods import Reweighter
+from fairweight.report.front import of_comparison
+from fairweight.report.page import front_html
 from fairweight.runs._job import Outcome
 from fairweight.runs.defaults import knows_groups, with_defaults
 from fairweight.runs.folder import RUN, RunFolder
@@ -25,6 +27,7 @@ from fairweight.runs.run_search import search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.runs.statistics import ACCURACY, MAX_FNR, PAIRED_TEST, TPRD, mean_text, numbers_of, with_means
+from fairweight.training.state import write_atomically
 
 BASELINE = "uniform"
 WITH_EXEMPLARS = "uniform-all"
@@ -173,6 +176,16 @@ def compare(
         "paired_test": PAIRED_TEST,
         "cost": costs(rows),
     }
+
+
+def write_page(record: Mapping[str, Any], out: str | Path) -> Path | None:
+    """Write the page that shows the methods side by side; None where no run has a gap."""
+    front = of_comparison(record)
+    if front is None:
+        return None
+    page = Path(out) / "compare.html"
+    write_atomically(page, front_html(front).encode())
+    return page
 
 
 def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,8 @@ from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, W
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
+from fairweight.report.front import Dot, Front
+from fairweight.report.page import front_html
 from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import METRICS, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
@@ -129,7 +132,7 @@ def trade_off(
         points.append(Point(strength, done, table_of(done.folder, dataset, "validation")))
     chosen = choose(points, give_up)
     found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, dataset), folder / PICTURE)
-    draw(found)
+    state.write_atomically(found.picture, page(found).encode())
     whole.write(SWEEP, {"of": prepared.spec.fingerprint, **found.to_dict()})
     whole.seal(SWEEP, PICTURE)
     return found
@@ -206,37 +209,37 @@ def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Tr
     return Trained(done, table, plain.result, differences)
 
 
-def draw(found: TradeOff) -> None:
-    """Draw accuracy against the gap on validation: points with intervals, the front, and the chosen point."""
-    import io
+def page(found: TradeOff) -> str:
+    """The page that shows every strength on validation, with its row and the command that trains it."""
+    spec = found.chosen_run.result.spec
+    source = ["fairweight", "train", spec.source, *_flagged("label", spec.label), *_flagged("group", spec.group)]
+    dots = []
+    for point in found.points:
+        if math.isnan(point.gap):
+            continue
+        gap, accuracy = point.table.estimate("tprd"), point.table.estimate("accuracy")
+        options = point.result.spec.method_options
+        method, objective = point.result.spec.method, options.get("objective")
+        words = [*source, *_flagged("method", method), *_flagged("objective", objective)]
+        dots.append(
+            Dot(
+                point.title,
+                100 * gap.value,
+                100 * accuracy.value,
+                (100 * gap.low, 100 * gap.high),
+                (100 * accuracy.low, 100 * accuracy.high),
+                chosen=point is found.chosen,
+                plain=point.strength == 0,
+                row={"folder": point.result.folder.path.name},
+                command=shlex.join(words),
+            )
+        )
+    facts = {"source": found.chosen_run.result.spec.source, "seed": str(spec.seed), "strengths": str(len(dots) - 1)}
+    where = f"{found.points[0].table.n:,} validation rows"
+    spread = "Bars: 95 % interval, chance in these rows. One seed: nothing here tells chance in training."
+    title = f"Trade-off: {Path(spec.source).name or spec.source}"
+    return front_html(Front(title, dots, "gap in true positive rate (TPRD)", where, spread, found.rule, facts))
 
-    import matplotlib
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for p in found.points:
-        x, y = p.table.estimate("tprd"), p.table.estimate("accuracy")
-        colour = "#6c757d" if p.strength == 0 else "#2a6f97"
-        at = (100 * x.value, 100 * y.value)
-        lines: dict[str, Any] = {"color": f"{colour}40", "zorder": 3}
-        axes.plot(*at, "o", color=colour, markersize=6, zorder=3)
-        axes.hlines(at[1], 100 * x.low, 100 * x.high, **lines)
-        axes.vlines(at[0], 100 * y.low, 100 * y.high, **lines)
-        axes.annotate(p.title, at, xytext=(6, 6), textcoords="offset points", fontsize=8)
-    line = sorted(found.front, key=lambda p: p.gap)
-    axes.plot([100 * p.gap for p in line], [100 * p.accuracy for p in line], color="#2a6f97", linewidth=1, zorder=2)
-    best, red = found.chosen, "#c1121f"
-    ring: dict[str, Any] = {"markersize": 13, "markerfacecolor": "none", "markeredgecolor": red, "zorder": 4}
-    axes.plot(100 * best.gap, 100 * best.accuracy, "o", **ring, markeredgewidth=1.5, label="chosen on validation")
-    least = 100 * (found.points[0].accuracy - found.give_up)
-    axes.axhline(least, color=red, linewidth=0.8, linestyle=":", label="accuracy that must be kept")
-    axes.set(xlabel="TPRD on validation, points (lower is more even)", ylabel="accuracy on validation, points")
-    axes.set_title(f"{found.chosen_run.result.spec.source}: what a smaller gap costs", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    out = io.BytesIO()
-    figure.savefig(out, dpi=150, format="png")
-    plt.close(figure)
-    state.write_atomically(found.picture, out.getvalue())
+def _flagged(name: str, value: Any) -> list[str]:
+    return [] if value is None else [f"--{name}", str(value)]

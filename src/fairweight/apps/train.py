@@ -33,7 +33,7 @@ from fairweight.training.lock import FILE as LOCK
 FORML = "forml"  # what is trained where something is said of a method, and on images
 BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
 REFIT = "refit"  # a second training with the weights of the first, and the name of its folder inside
-SWEEP, PICTURE = "trade_off.json", "trade_off.png"  # of a sweep of strength
+SWEEP, PICTURE = "trade_off.json", "trade_off.html"  # of a sweep of strength
 # What to show while a run is trained: a title -> observers.
 Watching = Callable[[str], Sequence[Observer]]
 

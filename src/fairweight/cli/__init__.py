@@ -20,6 +20,11 @@ from fairweight.cli._flags import PANELS
 from fairweight.cli._options import HELD
 from fairweight.errors import FairweightError, Sentence, printable_lines
 
+# Flags that most people need, listed before all others.
+USUAL = {
+    "train": ("label", "group", "criterion", "budget", "method", "out"),
+    "compare": ("label", "group", "methods", "seeds", "out"),
+}
 INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
 
 app = typer.Typer(
@@ -52,12 +57,15 @@ class _Panelled(TyperCommand):
     """Lists options by panel, in plain text."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", *PANELS, "Options")}
-        for entry in self.get_params(ctx):
+        usual = USUAL.get(str(self.name), ())
+        panels: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", "Usual", *PANELS, "Options")}
+        entries = self.get_params(ctx)
+        first = sorted((entry for entry in entries if entry.name in usual), key=lambda one: usual.index(str(one.name)))
+        for entry in [*first, *(entry for entry in entries if entry.name not in usual)]:
             title = "Arguments" if entry.param_type_name == "argument" else getattr(entry, "rich_help_panel", None)
             record = entry.get_help_record(ctx)
             if record is not None:
-                panels[title or "Options"].append(record)
+                panels["Usual" if entry in first else title or "Options"].append(record)
         for title, records in panels.items():
             if records:
                 with formatter.section(title):

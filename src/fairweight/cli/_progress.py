@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from fairweight.runs._job import Outcome, Watcher
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.spec import Spec
+from fairweight.training.callbacks import LONG, time_left
 
 
 class RunsProgress(Watcher):
@@ -19,10 +21,11 @@ class RunsProgress(Watcher):
         self._bar: Any = None
         self._task: Any = None
         self._total = self._done = 0
+        self._started = 0.0
         self._part: dict[str, float] = {}  # by fingerprint: how much of it is done
 
     def on_start(self, specs: list[Spec]) -> None:
-        self._total = len(specs)
+        self._total, self._started = len(specs), time.monotonic()
         if self.stream.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -47,7 +50,7 @@ class RunsProgress(Watcher):
         self._done += 1
         self._part.pop(outcome.spec.fingerprint, None)
         name = self.names.get(outcome.spec.fingerprint, f"{outcome.spec.method}, seed {outcome.spec.seed}")
-        line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_became(outcome, name)}"
+        line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_became(outcome, name)}{self._left()}"
         if self._bar is None:
             print(line, file=self.stream, flush=True)
         elif outcome.error is not None:
@@ -58,6 +61,12 @@ class RunsProgress(Watcher):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+    def _left(self) -> str:
+        """How long the remaining runs take at the pace so far; nothing where that is soon."""
+        passed = time.monotonic() - self._started
+        rest = passed / self._done * (self._total - self._done)
+        return f"; {time_left(rest)}" if passed + rest > LONG and rest > 0 else ""
 
     def _move(self, note: str) -> None:
         if self._bar is not None:

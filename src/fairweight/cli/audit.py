@@ -17,23 +17,32 @@ Text = str | None
 
 def audit(
     run: Annotated[Path | None, typer.Argument(help="Folder of a finished run.")] = None,
-    baseline: Annotated[Path | None, opt.flag("Run to compare with; default: a uniform one nearby.")] = None,
-    predictions: Annotated[Path | None, opt.flag("Audit any model: a file with labels and predictions.")] = None,
-    label: Annotated[Text, opt.flag("In --predictions: the column of labels.")] = None,
-    prediction: Annotated[Text, opt.flag("In --predictions: the column of predictions.")] = None,
-    group: Annotated[Text, opt.flag("In --predictions: the sensitive column, or several: sex,race.")] = None,
-    positive: Annotated[Text, opt.flag("In --predictions: the positive label.")] = None,
-    threshold: Annotated[float | None, opt.flag("In --predictions: probabilities from here on are positive.")] = None,
-    delimiter: Annotated[Text, opt.flag("Of --predictions: column separator of a text file.")] = None,
-    encoding: Annotated[str, opt.flag("Of --predictions: encoding of a text file.")] = "utf-8",
-    max_file_gb: Annotated[float | None, opt.flag("Of --predictions: largest file, in GB; default 2.")] = None,
-    images: Annotated[int, opt.flag("Pictures on the page.", at_least=0)] = 600,
+    baseline: Annotated[Path | None, opt.flag("Run to compare with; default: plain training found beside it.")] = None,
+    predictions: Annotated[
+        Path | None, opt.flag("Audit any model's predictions: a file with a label and a prediction in each row.")
+    ] = None,
+    label: Annotated[Text, opt.flag("Column of labels in --predictions.")] = None,
+    prediction: Annotated[Text, opt.flag("Column of predictions in --predictions.")] = None,
+    group: Annotated[Text, opt.flag("Sensitive column in --predictions, or several: sex,race.")] = None,
+    positive: Annotated[Text, opt.flag("Positive label in --predictions.")] = None,
+    threshold: Annotated[
+        float | None, opt.flag("Take probabilities in --predictions as positive from here on.")
+    ] = None,
+    delimiter: Annotated[Text, opt.flag("Character between the columns of --predictions.")] = None,
+    encoding: Annotated[str, opt.flag("Encoding of --predictions.")] = "utf-8",
+    max_file_gb: Annotated[float | None, opt.flag("Refuse a larger file, in GB; default 2.")] = None,
+    images: Annotated[int, opt.flag("Most pictures on the page.", at_least=0)] = 600,
+    without_rows: Annotated[
+        bool | None,
+        opt.flag("Leave single rows out of the page; default: only of --share.", "--without-rows/--with-rows"),
+    ] = None,
+    share: Annotated[Path | None, opt.flag("Also write a page to hand on: one file, without single rows.")] = None,
     data_dir: opt.DataDir = None,
     out: Annotated[Path | None, opt.flag("Folder for the page; default: the run's.")] = None,
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
-    """Write an audit page, report.html: what a run's weights know of its data, or how any predictions err by group."""
+    """Write an audit page, report.html: a verdict on a run, or how any model's predictions err by group."""
     from fairweight.apps.audit import audit_of, write_audit
     from fairweight.apps.audit_predictions import audit_predictions
     from fairweight.cli import in_flags
@@ -58,7 +67,8 @@ def audit(
         made, where = audit_of(run, baseline=baseline, data_dir=data_dir, images=images), run
     else:
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")
-    found = write_audit(made, out if out is not None else where)
+    rows = None if without_rows is None else not without_rows
+    found = write_audit(made, out if out is not None else where, rows=rows, share=share)
     if json:
         opt.print_json(found.to_dict())
     else:

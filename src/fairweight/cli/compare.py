@@ -45,7 +45,7 @@ def compare(
     if names == []:
         raise BadInput("--methods names none; give some with commas between them, or all.")
 
-    from fairweight.apps.compare import Protocol, prepare, text_of
+    from fairweight.apps.compare import Protocol, prepare, text_of, write_page
     from fairweight.apps.compare import compare as run_methods
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept
@@ -72,10 +72,13 @@ def compare(
         watcher=RunsProgress(prepared.run_names(seeds, seed)),
     )
     path = None if records is None else kept.keep(record, records)
+    page = write_page(record, out)
     if json:
         opt.print_json(record)
     else:
         print(text_of(record))
+        if page is not None:
+            print(f"\nPage: {page}")
         if path is not None:
             print(f"\nRecord: {path}")
     opt.refuse_failed(record)

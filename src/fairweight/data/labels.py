@@ -61,7 +61,7 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
 def classes(names: Sequence[str]) -> str:
     """Say what the classes are."""
     if len(names) == 2:
-        return f"0 is {names[0]!r}, 1 (the positive class) is {names[1]!r}"
+        return f"{names[0]!r} or {names[1]!r}, of which {names[1]!r} is the positive one"
     return f"{len(names)} classes, {listing(names)}"
 
 

@@ -15,7 +15,7 @@ class Reading:
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size, self.done = name, size, 0
-        self._last = time.monotonic()
+        self._last = self._started = time.monotonic()
         if self.large:
             _log.info("Reading %s: %s.", self.name, _megabytes(size))
 
@@ -29,7 +29,10 @@ class Reading:
         now = time.monotonic()
         if self.large and now - self._last >= _EVERY:
             self._last = now
-            _log.info("Reading %s: %.0f %% of %s.", self.name, 100 * self.done / self.size, _megabytes(self.size))
+            share = self.done / self.size
+            left = (now - self._started) * (1 - share) / max(share, 1e-9)
+            read = f"{100 * share:.0f} % of {_megabytes(self.size)}"
+            _log.info("Reading %s: %s, about %.0f s left.", self.name, read, left)
 
 
 def _megabytes(size: int) -> str:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
+from importlib.resources import files
 from typing import Any, TypeGuard
+
+
+@cache
+def words(section: str) -> dict[str, str]:
+    """A section of words.toml."""
+    found = tomllib.loads(files("fairweight.report").joinpath("words.toml").read_text(encoding="utf-8"))
+    return {str(key): str(text) for key, text in found[section].items()}
 
 
 def known(value: Any) -> TypeGuard[float]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-Level = Literal["act", "look", "good", "note"]
-LEVELS: tuple[Level, ...] = ("act", "look", "good", "note")
+Level = Literal["act", "good", "look", "note"]
+LEVELS: tuple[Level, ...] = ("act", "good", "look", "note")  # good news stands as high as bad
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,13 @@ class Audit:
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence; kind says what it is about, level whether somebody should act."""
+    """One sentence and what to do next; kind says what it is about, level whether somebody should act."""
 
     kind: str
     level: Level
     sentence: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    action: str = ""  # what to do next; until findings() fills it in, its name in words.toml where that is not the kind
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

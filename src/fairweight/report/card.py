@@ -59,16 +59,11 @@ def escaped(text: object) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """Plain values on one line of YAML: JSON, with the characters escaped that YAML calls unprintable.
-
-    JSON's own escapes would not do: it writes a character beyond the first 65,536 as two halves, which YAML takes for
-    two broken ones.
-    """
+    """Plain values on one line of YAML: JSON with its letters as they are, but for those that YAML cannot print."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
 def _header(audit: Audit, data: str, name: str) -> dict[str, Any]:
-    """Metadata that the Hugging Face Hub reads."""
     images = audit.trained is not None and audit.trained.kind == "image"
     task = "image-classification" if images else "tabular-classification"
     measured = [(key, audit.metrics.get(key)) for key in _IN_HEADER]

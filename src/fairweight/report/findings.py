@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import itemgetter
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from fairweight.report._format import capitalised, known, percent, points, short, span
+from fairweight.report._format import capitalised, known, percent, points, short, span, words
 from fairweight.report.audit import LEVELS, Audit, Finding, Level
+from fairweight.report.headline import headline
 from fairweight.report.training_findings import about_training, beside_baseline
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEW = 30  # samples behind a rate below which its group is called small
 WIDE = 0.10  # width of an interval above which it is called wide
 
 
 def findings(audit: Audit) -> list[Finding]:
-    """Everything that the numbers say in words."""
+    """Everything that the numbers say in words, each with one thing to do next."""
     makers = (
         *(_verdict, _gap, _other_gaps, beside_baseline, _small_groups, _wide_intervals, _label_skew),
         *(about_training, _missing_groups, _data_warnings, _accuracy),
     )
-    found = [finding for maker in makers for finding in maker(audit)]
+    found = [_with_action(finding, audit) for maker in makers for finding in maker(audit)]
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))  # stable: makers in order
 
 
+def _with_action(finding: Finding, audit: Audit) -> Finding:
+    if finding.kind in ("verdict", "beside the baseline"):
+        return replace(finding, action=headline(audit).action)
+    actions = words("actions")
+    text = actions.get(finding.action or finding.kind, actions["other"])
+    return replace(finding, action=text.format(word=audit.group_word))
+
+
 def _verdict(audit: Audit) -> list[Finding]:
-    """What the training changed beside plain training, where that was judged."""
     metrics = audit.metrics
     if "verdict" not in metrics or not metrics.get("sentence"):
         return []
-    words = [str(metrics["sentence"]), str(metrics.get("all_rates_move_together", ""))]
+    said = [str(metrics["sentence"]), str(metrics.get("all_rates_move_together", ""))]
     names = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
     numbers = {name: metrics.get(name) for name in names}
     gaps = {name: (metrics.get(name) or {}).get("value") for name in ("gap_before", "gap_after")}
-    level: Level = "act" if metrics["verdict"] == "worse" else "note"
-    return [Finding("verdict", level, " ".join(word for word in words if word), {**numbers, **gaps})]
+    levels: dict[Any, Level] = {"worse": "act", "helps": "good"}
+    level = levels.get(metrics["verdict"], "note")
+    return [Finding("verdict", level, " ".join(filter(None, said)), {**numbers, **gaps})]
 
 
 def _gap(audit: Audit) -> list[Finding]:
@@ -56,11 +68,8 @@ def _gap(audit: Audit) -> list[Finding]:
     if known(floor["high"]) and value > floor["high"]:
         sentence += f" Equal groups of these sizes would show {points(floor['mean'])} by sampling alone."
         return [Finding("gap", "act" if value >= 0.05 else "look", sentence, numbers)]
-    sentence += (
-        f" Equal groups of these sizes would show up to {points(floor['high'])} by sampling alone, so this is no more "
-        "than chance explains."
-    )
-    return [Finding("no gap beyond chance", "note", sentence, numbers)]
+    sentence += f" Equal groups of these sizes would show up to {points(floor['high'])} by sampling alone."
+    return [Finding("no gap beyond chance", "good", sentence, numbers)]
 
 
 def _widest_gap(audit: Audit) -> tuple[str | None, tuple[str, float], tuple[str, float]]:
@@ -76,16 +85,15 @@ def _widest_gap(audit: Audit) -> tuple[str | None, tuple[str, float], tuple[str,
 
 
 def _other_gaps(audit: Audit) -> list[Finding]:
-    """Gaps beside the TPR's, where groups are not the labels."""
     found = []
-    for name, kind, words in (
+    for name, kind, what in (
         ("fpr_gap", "gap in false positives", "false positive rate"),
         ("selection_rate_gap", "gap in predictions", "share predicted positive"),
     ):
         value = audit.metrics[name]
         low, high = audit.metrics["intervals"][name]
         if not audit.by_label and known(value) and known(low) and low > 0.02:
-            sentence = f"The {words} differs by up to {points(value)} {span(low, high)} between groups."
+            sentence = f"The {what} differs by up to {points(value)} {span(low, high)} between groups."
             found.append(Finding(kind, "look", sentence, {name: value, "low": low, "high": high}))
     return found
 
@@ -125,7 +133,6 @@ def _small_groups(audit: Audit) -> list[Finding]:
 
 
 def _wide_intervals(audit: Audit) -> list[Finding]:
-    """Groups large enough to count, and still too few samples to say much."""
     wide = [
         (g["tpr_high"] - g["tpr_low"], g)
         for g in audit.metrics["groups"]
@@ -147,43 +154,37 @@ def _label_skew(audit: Audit) -> list[Finding]:
     """The label whose share differs most between two groups, beyond what their sizes explain."""
     if audit.by_label:
         return []
-    best = (0.0, "", ("", 0.0, 1), ("", 0.0, 1))
-    for label, shares in _shares(audit).items():
-        groups = [group for group in shares if group[2] >= FEW]
-        low, high = min(groups, key=itemgetter(1), default=best[2]), max(groups, key=itemgetter(1), default=best[2])
-        if high[1] - low[1] > best[0]:
-            best = (high[1] - low[1], label, low, high)
-    difference, label, (rarer, least, n_least), (commoner, most, n_most) = best
-    error = (least * (1 - least) / n_least + most * (1 - most) / n_most) ** 0.5
-    if difference < 0.05 or difference < 3 * error:
+    counts, sizes = _counts(audit)
+    shares = counts.div(sizes, axis=0)[sizes >= FEW]  # [groups, labels]
+    if shares.empty:
+        return []
+    label = (shares.max() - shares.min()).idxmax()
+    column = shares[label]
+    rarer, commoner = str(column.idxmin()), str(column.idxmax())
+    least, most = float(column.min()), float(column.max())
+    error = (least * (1 - least) / float(sizes[rarer]) + most * (1 - most) / float(sizes[commoner])) ** 0.5
+    if most - least < 0.05 or most - least < 3 * error:
         return []
     sentence = (
         f"Label {short(label)} is {percent(most)} of {short(commoner)} and {percent(least)} of {short(rarer)} in "
-        f"{'the data' if audit.trained is None else 'train'}: a skew of {points(difference)}."
+        f"{'the data' if audit.trained is None else 'train'}: a skew of {points(most - least)}."
     )
-    return [Finding("label skew", "look", sentence, {"difference": difference, "high": most, "low": least})]
+    return [Finding("label skew", "look", sentence, {"difference": most - least, "high": most, "low": least})]
 
 
-def _shares(audit: Audit) -> dict[str, list[tuple[str, float, int]]]:
-    """Each label's share of each group (name, share, samples): in train where there was training, otherwise in test."""
-    found: dict[str, list[tuple[str, float, int]]] = {}
+def _counts(audit: Audit) -> tuple[pd.DataFrame, pd.Series[float]]:
+    """Samples of each label in each group, and of each group: of train where there was training, otherwise of test."""
+    import pandas as pd
+
     if audit.trained is not None:
-        import pandas as pd
-
         weights = audit.trained.weights[audit.trained.weights["group"].notna()]
         table = pd.crosstab(weights["group"].astype(str), weights["label"].astype(str))
-        counts = [(str(label), str(group), int(n)) for group, row in table.iterrows() for label, n in row.items()]
-        sizes = {str(group): int(n) for group, n in table.sum(axis=1).items()}
-    else:
-        groups = audit.metrics["groups"]
-        cells = audit.metrics.get("cells") or [{**g, "n": g["n_positive"]} for g in groups]
-        positive = str(audit.metrics["positive"])
-        counts = [(cell.get("label", positive), cell["group"], int(cell["n"])) for cell in cells]
-        sizes = {g["group"]: int(g["n"]) for g in groups}
-    for label, group, n in counts:
-        if sizes[group]:
-            found.setdefault(label, []).append((group, n / sizes[group], sizes[group]))
-    return found
+        return table, table.sum(axis=1)
+    groups = pd.DataFrame(audit.metrics["groups"]).set_index("group")
+    if audit.has_cells:
+        table = pd.DataFrame(audit.metrics["cells"]).pivot_table("n", "group", "label", aggfunc="sum", sort=False)
+        return table.reindex(groups.index), groups["n"]
+    return groups[["n_positive"]].rename(columns={"n_positive": str(audit.metrics["positive"])}), groups["n"]
 
 
 def _missing_groups(audit: Audit) -> list[Finding]:

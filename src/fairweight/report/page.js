@@ -18,6 +18,86 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", nameTheme);
   nameTheme();
 
+  const element = (tag, text, attributes = {}) => {
+    const made = document.createElement(tag);
+    if (text !== null) made.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  };
+
+  // -- words explained, by pointer and by keyboard; Escape closes ----------------------------------
+  const tip = byId("tip");
+  const showTip = (term) => {
+    tip.textContent = byId(term.getAttribute("aria-describedby")).textContent;
+    tip.hidden = false;
+    const word = term.getBoundingClientRect(), box = tip.getBoundingClientRect();
+    const below = word.bottom + 6 + box.height < innerHeight;
+    tip.style.left = `${Math.max(8, Math.min(word.left, document.documentElement.clientWidth - box.width - 8))}px`;
+    tip.style.top = `${below ? word.bottom + 6 : Math.max(4, word.top - box.height - 6)}px`;
+  };
+  const hideTip = () => { tip.hidden = true; };
+  for (const term of document.querySelectorAll(".term")) {
+    for (const event of ["mouseenter", "focus", "click"]) term.addEventListener(event, () => showTip(term));
+    for (const event of ["mouseleave", "blur"]) term.addEventListener(event, hideTip);
+  }
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+  addEventListener("scroll", hideTip, { passive: true });
+
+  // -- a link into something folded unfolds it ----------------------------------------------------
+  const unfold = () => {
+    const place = location.hash && document.getElementById(location.hash.slice(1));
+    const fold = place && (place.closest("details") ?? place.querySelector("details.rows"));
+    if (fold) fold.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
+
+  // -- a table that is wider than the window says so ------------------------------------------------
+  const hints = Array.from(document.querySelectorAll(".scroll"), (box) => {
+    const hint = element("p", "Scroll sideways for more →", { class: "hint", "aria-hidden": "true" });
+    box.before(hint);
+    return [box, hint];
+  });
+  const measure = () => { for (const [box, hint] of hints) hint.classList.toggle("needed", box.scrollWidth > box.clientWidth + 1); };
+  addEventListener("resize", measure);
+  document.addEventListener("toggle", measure, true);
+  measure();
+
+  // -- candidates: a dot shows its row and its command ----------------------------------------------
+  for (const front of document.querySelectorAll(".front")) {
+    const detail = front.querySelector(".front-detail");
+    const dots = Array.from(front.querySelectorAll(".dot"));
+    const titles = Array.from(front.parentElement.querySelectorAll(".choices thead th"), (head) => head.textContent);
+    const pick = (dot) => {
+      for (const other of dots) other.classList.toggle("shown", other === dot);
+      const [name, ...cells] = byId(`choice-${dot.dataset.choice}`).cells;
+      const list = element("dl", null);
+      const parts = [element("h4", name.textContent), list];
+      cells.forEach((cell, k) => {
+        if (cell.classList.contains("command")) parts.push(cell.firstElementChild.cloneNode(true));
+        else if (cell.textContent) list.append(element("dt", titles[k + 1]), element("dd", cell.textContent));
+      });
+      detail.replaceChildren(...parts);
+    };
+    dots.forEach((dot, k) => {
+      for (const event of ["mouseenter", "focus", "click"]) dot.addEventListener(event, () => pick(dot));
+      dot.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+        if (step) { event.preventDefault(); dots[(k + step + dots.length) % dots.length].focus(); }
+      });
+    });
+    const first = dots.find((dot) => dot.classList.contains("chosen"));
+    if (first) pick(first);
+    // Names that would lie upon each other give way to those of the chosen, the plain and the best.
+    const rank = (dot) => ["chosen", "plain", "best"].findIndex((kind) => dot.classList.contains(kind)) >>> 0;
+    const placed = [];
+    for (const name of [...dots].sort((a, b) => rank(a) - rank(b)).map((dot) => dot.querySelector(".name")).filter(Boolean)) {
+      const box = name.getBBox();
+      const free = placed.every((o) => box.x > o.x + o.width || o.x > box.x + box.width || box.y > o.y + o.height || o.y > box.y + box.height);
+      if (free) placed.push(box); else name.remove();
+    }
+  }
+
   // -- the samples: columns of numbers, names once ------------------------------------------------
   const holder = byId("data");
   if (!holder) return;
@@ -98,12 +178,6 @@
   };
 
   // -- what is on the screen ------------------------------------------------------------------------
-  const element = (tag, text, attributes = {}) => {
-    const made = document.createElement(tag);
-    if (text !== null) made.textContent = text;
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    return made;
-  };
   const shown = columns.filter((column) => column.name !== "visits");
   const hasSample = source.length > 0 || Object.keys(data.images).length > 0;
 

@@ -1,4 +1,4 @@
-"""One self-contained page: words first, then tables, pictures and every sample. No request leaves it."""
+"""Self-contained pages: of an audit, and of candidates side by side. Words first; no request leaves them."""
 
 from __future__ import annotations
 
@@ -6,49 +6,84 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
 from fairweight.report import plots
+from fairweight.report._format import percent
 from fairweight.report.audit import Audit, Trained
 from fairweight.report.findings import findings
+from fairweight.report.front import Front, drawing, of_search
+from fairweight.report.headline import headline
 from fairweight.report.movement import Movement, movement
 from fairweight.report.page_data import MOST_SAMPLES, chosen, data_for
 from fairweight.report.sample_cards import most_suspect, sample_cards, weighted_most
-from fairweight.report.table_rows import cell_rows, group_columns, group_rows, summary_rows
+from fairweight.report.table_rows import cell_rows, group_chart, group_columns, group_rows, summary_rows
+from fairweight.report.terms import Glossary, coded
+from fairweight.report.training_findings import expected_wrong
 
 CARDS = 12  # samples shown as weighted up most, and as many down
 SUSPECTS = 24
 LINES = 10  # of one picture
 ROWS = 60  # of the table of weights
+_TEMPLATES = ("shell.html", "macros.html", "audit.html", "front.html")
 
 
-def html(audit: Audit, *, most_samples: int = MOST_SAMPLES) -> str:
-    """The page; whatever comes from the data is escaped, in the text and in what the script reads."""
-    from jinja2 import Environment, StrictUndefined
+def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -> str:
+    """The page of an audit; rows=False leaves out every single sample. Whatever comes from the data is escaped."""
+    trained = audit.trained
+    data = None if trained is None or not rows else data_for(trained, chosen(trained, most_samples))
+    front = of_search(audit)
+    values = {
+        "audit": audit,
+        "top": headline(audit),
+        "findings": [found for found in findings(audit) if found.kind not in ("verdict", "beside the baseline")],
+        "chart": group_chart(audit),
+        "front": front,
+        "drawing": None if front is None else drawing(front),
+        "columns": group_columns(audit),
+        "groups": group_rows(audit),
+        "summary": summary_rows(audit),
+        "cells": cell_rows(audit),
+        "run": trained,
+        "trained": None if trained is None else _about(trained, rows=rows),
+        "data": None if data is None else _markup(inside_script(data)),
+        "carried": None if data is None else (data["n"], data["of"]),
+    }
+    return _rendered("audit.html", audit.title, values)
+
+
+def front_html(front: Front) -> str:
+    """The page of candidates side by side, as `compare` and `--trade-off` write it."""
+    drawn = drawing(front) if front.dots else None
+    return _rendered("front.html", front.title, {"front": front, "drawing": drawn, "data": None})
+
+
+def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
+    from jinja2 import DictLoader, Environment, StrictUndefined
 
     here = files("fairweight.report")
     script = here.joinpath("page.js").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["tight"] = _tight
-    template = environment.from_string(here.joinpath("page.html").read_text(encoding="utf-8"))
-    trained = audit.trained
-    data = None if trained is None else data_for(trained, chosen(trained, most_samples))
-    return template.render(
-        audit=audit,
-        findings=findings(audit),
+    loader = DictLoader({file: here.joinpath(file).read_text(encoding="utf-8") for file in _TEMPLATES})
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader
+    )
+    glossary = Glossary()
+    filters: dict[str, Callable[..., Any]] = {
+        "percent": percent,
+        "tight": _tight,
+        "coded": lambda text: coded(_tight(text)),
+        "terms": lambda text: glossary.mark(_tight(text)),
+    }
+    environment.filters |= filters
+    environment.globals["glossary"] = glossary.listed
+    return environment.get_template(name).render(
+        **values,
+        title=title,
         style=_markup(here.joinpath("page.css").read_text(encoding="utf-8")),
         script=_markup(script),
         script_hash=_hash(script),
-        data=None if data is None else _markup(inside_script(data)),
-        carried=None if data is None else (data["n"], data["of"]),
-        columns=group_columns(audit),
-        groups=group_rows(audit),
-        summary=summary_rows(audit),
-        cells=cell_rows(audit),
-        interval_plot=_markup(_interval_plot(audit)),
-        trained=None if trained is None else _about(trained),
     )
 
 
@@ -76,36 +111,28 @@ def _hash(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _interval_plot(audit: Audit) -> str:
-    metric, title = ("accuracy", "Accuracy") if audit.has_cells else ("tpr", "True positive rate")
-    before = None if audit.baseline is None else audit.baseline.metrics["groups"]
-    return plots.intervals_by_group(audit.metrics["groups"], metric, title, before)
-
-
-def _about(trained: Trained) -> dict[str, Any]:
-    """Everything that the page says of training."""
-    parts = {name: movement(trained, name) for name in (("group", "cell") if trained.grouped else ("label",))}
+def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
+    by = "cell" if trained.grouped else "label"
+    found = movement(trained, by)
     colours: dict[str, int] = {}  # a part has one colour in all pictures
-    moved = [_moved(name, found, colours) for name, found in parts.items() if found is not None]
+    suspected = trained.suspects["suspected"].to_numpy()
     up, down = (
         weighted_most(trained.weights, trained.given_weight, up=up)[:CARDS].tolist() if trained.weighs else []
         for up in (True, False)
     )
-    suspects = most_suspect(trained.suspects)[:SUSPECTS].tolist()
     return {
-        "moved": moved,
+        "moved": None if found is None else _moved(by, found, colours),
         "histogram": _histogram(trained),
-        "losses": _losses(trained, colours),
-        "up": sample_cards(trained, up),
-        "down": sample_cards(trained, down),
-        "suspects": sample_cards(trained, suspects),
-        "suspected": int(trained.suspects["suspected"].sum()),
+        "losses": _losses(trained, colours if by == "label" else {}),
+        "up": sample_cards(trained, up) if rows else [],
+        "down": sample_cards(trained, down) if rows else [],
+        "suspects": sample_cards(trained, most_suspect(trained.suspects)[:SUSPECTS].tolist()) if rows else [],
+        "suspected": int(suspected.sum()),
+        "suspected_up": int((trained.given_weight.to_numpy(dtype=float)[suspected] > 1).sum()) if trained.weighs else 0,
+        "expected": expected_wrong(trained),
+        "known": trained.detection is not None,
         "hard": int(trained.suspects["hard"].sum()) if "hard" in trained.suspects else 0,
-        "suspect_rule": trained.suspect_rule,
         "wrong_counts": [row for row in trained.wrong_counts if row["n"]][:LINES],
-        "weighs": trained.weighs,
-        "fixed": trained.weights_are_fixed,
-        "method": trained.method,
     }
 
 
@@ -115,14 +142,18 @@ def _coloured(names: Iterable[str], colours: dict[str, int]) -> list[tuple[str, 
 
 def _moved(name: str, found: Movement, colours: dict[str, int]) -> dict[str, Any]:
     shown = found.most_moved(LINES)
-    legend = _coloured(shown.names, colours if name != "cell" else {})
+    legend = _coloured(shown.names, colours)
     words = f"Mean weight of each {name} after each epoch"
+    still = len(shown.means) < 3 or bool((shown.means == shown.means[0]).all())  # a line would say nothing
+    plot = "" if still else plots.lines(shown.means, "mean weight", words, colours=[c for _, c in legend], even=1.0)
+    rows = found.most_moved(ROWS).ends()
     return {
         "by": name,
-        "plot": _markup(plots.lines(shown.means, "mean weight", words, colours=[c for _, c in legend], even=1.0)),
+        "plot": _markup(plot),
         "legend": legend,
         "left_out": len(found.names) - len(shown.names),
-        "rows": found.most_moved(ROWS).ends(),
+        "rows": rows,
+        "farthest": max([abs(weight - 1) for _, _, weight in rows] + [0.25]),
     }
 
 
@@ -139,22 +170,15 @@ def _histogram(trained: Trained) -> dict[str, Any] | None:
 
 
 def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
-    """The mean training loss of each group over epochs, from the run's history."""
-    import numpy as np
     import pandas as pd
 
     dtype = trained.weights["group"].dtype
-    if not trained.history or not isinstance(dtype, pd.CategoricalDtype):
+    losses = pd.DataFrame([epoch.get("group_losses") or {} for epoch in trained.history]).dropna(axis=1)
+    if losses.empty or not isinstance(dtype, pd.CategoricalDtype):
         return None
-    names = [str(name) for name in dtype.categories]
-    rows = [epoch.get("group_losses") or {} for epoch in trained.history]
-    known = [k for k in range(len(names)) if all(str(k) in row for row in rows)]
-    if not known:
-        return None
-    values = np.array([[float(row[str(k)]) for k in known] for row in rows])
-    worst = np.argsort(-values[-1], kind="stable")[:LINES]
+    shown = losses[losses.iloc[-1].astype(float).nlargest(LINES).index].astype(float)
     what = trained.group_word
-    legend = _coloured((names[known[k]] for k in worst), colours)
+    legend = _coloured((str(dtype.categories[int(code)]) for code in shown.columns), colours)
     words = f"Mean training loss of each {what} in each epoch"
-    plot = plots.lines(values[:, worst], "mean training loss", words, colours=[c for _, c in legend])
-    return {"plot": _markup(plot), "legend": legend, "left_out": len(known) - len(worst), "what": what}
+    plot = plots.lines(shown.to_numpy(), "mean training loss", words, colours=[c for _, c in legend])
+    return {"plot": _markup(plot), "legend": legend, "left_out": losses.shape[1] - shown.shape[1], "what": what}

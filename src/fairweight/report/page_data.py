@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
+from fairweight.report._format import words
 from fairweight.report.audit import Trained
 from fairweight.report.sample_cards import levels, worth_a_picture
 
@@ -16,18 +17,6 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 100_000  # that one page carries
 MOST_COLUMNS = 40  # of the source
-# Column of weights.parquet, its title, what it means.
-NUMBERS = (
-    ("score", "Score", "learned, one per sample"),
-    ("weight", "Weight", "what it counts; 1 is an even share"),
-    ("ema_loss", "Loss", "average over visits, the last ones count most"),
-    ("mean_probability_margin", "Margin", "probability of its label minus the best other, average over training"),
-    ("mean_margin", "Logit margin", "logit of its label minus the best other, average over training"),
-    ("probability", "Own label", "probability that the finished model gives to its label"),
-    ("forgetting_events", "Forgotten", "times right, then wrong"),
-    ("pushed_up", "Pushed up", "visits at which the objective asked for more weight"),
-    ("visits", "Visits", "times seen in training"),
-)
 
 
 def chosen(trained: Trained, most: int = MOST_SAMPLES) -> Array:
@@ -53,7 +42,8 @@ def data_for(trained: Trained, places: Array) -> dict[str, Any]:
         if name in weights and (name != "group" or trained.grouped):
             columns.append(_names(name, title, weights[name]))
     pushed = "ema_push" in weights and weights["ema_push"].notna().any()
-    for name, title, meaning in NUMBERS:
+    for name, text in words("columns").items():
+        title, _, meaning = text.partition(": ")
         if name in weights and weights[name].notna().any() and (name != "pushed_up" or pushed):
             columns.append(_numbers(name, title, meaning, weights[name]))
     position = {int(place): k for k, place in enumerate(places)}
@@ -95,7 +85,6 @@ def _names(name: str, title: str, column: pd.Series[Any]) -> dict[str, Any]:
 
 
 def _source(columns: pd.DataFrame) -> list[dict[str, Any]]:
-    """The source's own columns, each entry as the text that it has there."""
     kept = columns.iloc[:, :MOST_COLUMNS]
     return [_names(str(name), str(name), kept[name].astype(object).map(_text)) for name in kept.columns]
 

@@ -1,158 +1,105 @@
-"""Pictures as SVG text for the page: drawn by matplotlib, coloured by the page, so that dark mode and print follow."""
+"""Pictures as SVG text: coloured by the page's style sheet, so that dark mode and print follow."""
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
-
-from fairweight.report._format import known, short
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.axes import Axes
 
     Array = np.ndarray[Any, Any]
 
-SERIES = 8  # colours that the page defines
-# Colours that stand for the page's own; the page's style sheet says what they are in light and in dark.
-INK, FAINT = "#010101", "#020202"
-_MEANING = {INK: "currentColor", FAINT: "var(--line)"}
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text
-    "text.parse_math": False,  # a name such as "$x" is a name
-    "font.size": 11.0,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-}
+WIDTH, HEIGHT = 460.0, 280.0
+LEFT, RIGHT, TOP, BOTTOM = 50.0, 446.0, 12.0, 240.0  # of the part between the axes
+STYLES = ("none", "6 3", "1.5 2.5")  # dashes: beside its colour a line has a style, for readers who see few colours
 
 
-def series(place: int) -> str:
-    """The colour of a series."""
-    return f"#0a00{place % SERIES:02x}"
+def ticks(values: Sequence[float], most: int = 6, *, pad: float = 0.06, whole: bool = False) -> list[float]:
+    """Round numbers that span the values with some room."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    room = pad * (high - low) if high > low else 0.5
+    raw = (high - low + 2 * room) / most
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * (1 - 1e-9))
+    step = math.ceil(step) if whole else step
+    first, last = math.floor((low - room) / step + 1e-9), math.ceil((high + room) / step - 1e-9)
+    first = max(first, 0) if low >= 0 else first  # rates and counts have nothing below 0
+    return [round(k * step, 9) for k in range(first, last + 1)]
 
 
-def svg(draw: Callable[[Axes], None], words: str, *, width: float = 5.6, height: float = 3.1) -> str:
-    """What draw puts on the axes, as an SVG element; words: the text alternative."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+@dataclass(frozen=True)
+class Axes:
+    """Where numbers stand on the canvas."""
 
-    out = io.StringIO()
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": words}), warnings.catch_warnings():
-        # Names may be in any script; the browser has the letters that matplotlib's font lacks.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure = Figure(figsize=(width, height), layout="constrained")
-        draw(figure.add_subplot())
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None})
-    return _for_the_page(out.getvalue(), words)
+    x_ticks: Sequence[float]
+    y_ticks: Sequence[float]
 
+    def x(self, value: float) -> float:
+        """Across."""
+        return round(LEFT + (RIGHT - LEFT) * (value - self.x_ticks[0]) / (self.x_ticks[-1] - self.x_ticks[0]), 1)
 
-def _for_the_page(text: str, words: str) -> str:
-    from html import escape
+    def y(self, value: float) -> float:
+        """Down."""
+        return round(BOTTOM - (BOTTOM - TOP) * (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0]), 1)
 
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, flags=re.DOTALL)  # it would style the whole page
-    for colour, meaning in _MEANING.items():
-        text = text.replace(colour, meaning)
-    text = re.sub(r"#0a00(0[0-7])", lambda match: f"var(--series-{int(match[1])})", text)
-    text = re.sub(r' width="[^"]*"| height="[^"]*"', "", text[: text.index(">")]) + text[text.index(">") :]
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(words)}"', 1)
-
-
-def intervals_by_group(
-    groups: Sequence[Mapping[str, Any]],
-    metric: str,
-    title: str,
-    beside: Sequence[Mapping[str, Any]] | None = None,
-    most: int = 25,
-) -> str:
-    """A dot and its interval for each group, the baseline's beside it; of many groups, the worst."""
-    shown = sorted((g for g in groups if known(g[metric])), key=lambda g: g[metric])[:most]
-    before = {g["group"]: g for g in beside or ()}
-
-    def draw(axes: Axes) -> None:
-        for place, group in enumerate(shown):
-            other = before.get(group["group"])
-            shift = 0.18 if other is not None and known(other[metric]) else 0.0
-            _whisker(axes, group, metric, place - shift, series(0), "o")
-            if shift and other is not None:
-                _whisker(axes, other, metric, place + shift, series(1), "s")
-        axes.set_yticks(range(len(shown)), [short(g["group"], 22) for g in shown])
-        axes.set_ylim(len(shown) - 0.5, -0.5)
-        axes.grid(visible=False, axis="y")
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(f"{title}, %")
-
-    height = 1.1 + 0.36 * max(1, len(shown))
-    return svg(draw, f"{title} of each group with its interval", height=min(height, 9.0))
+    def frame(self, across: str, up: str) -> str:
+        """Grid, numbers and titles of the axes."""
+        parts = []
+        for at in self.x_ticks:
+            x = self.x(at)
+            parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{BOTTOM}"/>')
+            parts.append(f'<text x="{x}" y="{BOTTOM + 14}" text-anchor="middle">{at:g}</text>')
+        for at in self.y_ticks:
+            y = self.y(at)
+            parts.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>')
+            parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{at:g}</text>')
+        middle = f"translate(11 {(TOP + BOTTOM) / 2}) rotate(-90)"
+        parts.append(f'<text x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 32}" text-anchor="middle">{escape(across)}</text>')
+        parts.append(f'<text transform="{middle}" text-anchor="middle">{escape(up)}</text>')
+        return "".join(parts)
 
 
-def _whisker(axes: Axes, group: Mapping[str, Any], metric: str, place: float, colour: str, marker: str) -> None:
-    low, high = group[f"{metric}_low"], group[f"{metric}_high"]
-    if known(low) and known(high):
-        axes.plot([100 * low, 100 * high], [place, place], color=colour, linewidth=2, solid_capstyle="round")
-    axes.plot([100 * group[metric]], [place], marker, color=colour, markersize=6)
+def _svg(body: str, words: str) -> str:
+    return f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(words)}">{body}</svg>'
 
 
 def lines(
     values: Array, title: str, words: str, *, colours: Sequence[int] | None = None, even: float | None = None
 ) -> str:
     """One line per column [epochs, lines]; colours: the series each takes; even: a level to compare with."""
-    places = range(values.shape[1]) if colours is None else colours
-
-    def draw(axes: Axes) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        start = 0 if even is not None else 1
-        for column, place in enumerate(places):
-            axes.plot(
-                range(start, start + len(values)),
-                values[:, column],
-                color=series(place),
-                linewidth=1.8,
-                linestyle="--" if place >= SERIES else "-",
-                marker="o" if len(values) <= 2 else None,
-                markersize=4,
-            )
-        if even is not None:
-            axes.axhline(even, color=INK, linewidth=0.8, linestyle=":")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("epoch")
-        axes.set_ylabel(title)
-
-    return svg(draw, words)
+    start = 0 if even is not None else 1
+    levels = [float(v) for v in values.ravel() if math.isfinite(v)] + ([] if even is None else [even])
+    axes = Axes(ticks([start, start + max(1, len(values) - 1)], pad=0, whole=True), ticks(levels))
+    body = axes.frame("epoch", title)
+    if even is not None:
+        body += f'<line class="level" x1="{LEFT}" x2="{RIGHT}" y1="{axes.y(even)}" y2="{axes.y(even)}"/>'
+    for column, place in enumerate(range(values.shape[1]) if colours is None else colours):
+        path = " ".join(f"{axes.x(start + k)},{axes.y(float(v))}" for k, v in enumerate(values[:, column]))
+        look = f"stroke:var(--series-{place % 8});stroke-dasharray:{STYLES[place % len(STYLES)]}"
+        body += f'<polyline class="series" style="{look}" points="{path}"/>'
+    return _svg(body, words)
 
 
 def histogram(parts: Mapping[str, Array], title: str, words: str, bins: int = 48) -> str:
     """How many samples have which value, part upon part."""
     import numpy as np
 
-    everything = np.concatenate([values[np.isfinite(values)] for values in parts.values()])
-    low, high = (float(everything.min()), float(everything.max())) if len(everything) else (0.0, 1.0)
-    edges = np.linspace(low, high if high > low else low + 1e-6, bins + 1)
-
-    def draw(axes: Axes) -> None:
-        floor = np.zeros(bins)
-        for place, values in enumerate(parts.values()):
-            counts = np.histogram(values[np.isfinite(values)], edges)[0].astype(float)
-            axes.stairs(floor + counts, edges, baseline=floor, fill=True, color=series(place))
-            floor = floor + counts
-        axes.set_xlabel(title)
-        axes.set_ylabel("samples")
-        axes.margins(x=0.01)
-
-    return svg(draw, words)
+    known = [values[np.isfinite(values)] for values in parts.values()]
+    everything = np.concatenate(known) if any(map(len, known)) else np.array([0.0, 1.0])
+    edges = np.histogram_bin_edges(everything, bins)
+    floor = np.zeros(bins)
+    tops = [floor := floor + np.histogram(values, edges)[0] for values in known]
+    axes = Axes(ticks([float(edges[0]), float(edges[-1])], pad=0), ticks([0.0, float(floor.max())], pad=0))
+    body = axes.frame(title, "samples")
+    for place in reversed(range(len(tops))):  # the highest first: those below are drawn upon it
+        heights = [axes.y(float(top)) for top in tops[place]]
+        steps = " ".join(
+            f"H{axes.x(float(left))}V{y}H{axes.x(float(right))}"
+            for left, right, y in zip(edges[:-1], edges[1:], heights, strict=True)
+        )
+        body += f'<path style="fill:var(--series-{place})" d="M{axes.x(float(edges[0]))},{BOTTOM}{steps}V{BOTTOM}Z"/>'
+    return _svg(body, words)

@@ -6,6 +6,7 @@ import base64
 import io
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from fairweight.errors import BadInput
@@ -46,14 +47,8 @@ def worth_a_picture(trained: Trained, most: int) -> list[int]:
     lists = [most_suspect(trained.suspects)]
     if trained.weighs:
         lists += [weighted_most(trained.weights, trained.given_weight, up=up) for up in (True, False)]
-    chosen: dict[int, None] = {}
-    for place in range(len(trained.weights)):
-        for ranked in lists:
-            if len(chosen) >= most:
-                return list(chosen)
-            if place < len(ranked):
-                chosen.setdefault(int(ranked[place]))
-    return list(chosen)
+    turns = chain.from_iterable(zip_longest(*(ranked.tolist() for ranked in lists)))
+    return list(islice(dict.fromkeys(place for place in turns if place is not None), most))
 
 
 def levels(path: Array, points: int = POINTS) -> Array:
@@ -90,13 +85,10 @@ class Reasons:
         if row["label"] in self._median:
             typical = self._median[row["label"]]
             parts.append(f"average loss {number(row['ema_loss'])} (median of its label {number(typical)})")
-        events = int(row["forgetting_events"])
-        if events and events == int(row["visits"]):
-            parts.append("never learned")
-        elif events:
-            parts.append(f"forgotten {events} time{'s' if events > 1 else ''}")
-        else:
-            parts.append("never forgotten")
+        events, visits = int(row["forgetting_events"]), int(row["visits"])
+        if visits:
+            often = f"forgotten {events} time{'s' if events > 1 else ''}" if events else "never forgotten"
+            parts.append("never learned" if events == visits else often)
         if "predicted" in self.weights:
             parts.append(f"the model says {short(row['predicted'])}, and gives its label {percent(row['probability'])}")
         return capitalised("; ".join(parts)) + "."

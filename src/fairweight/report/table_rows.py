@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from fairweight.report._format import change, known, percent, span
+from fairweight.report._format import change, known, percent, points, span, words
 from fairweight.report.audit import Audit
 
-SUMMARY = {
-    "accuracy": "Accuracy",
-    "balanced_accuracy": "Balanced accuracy",
-    "worst_group_accuracy": "Worst group's accuracy",
-    "tprd": "TPRD: gap in true positive rate",
-    "max_fnr": "maxFNR: worst false negative rate",
-    "fpr_gap": "Gap in false positive rate",
-    "equalised_odds_gap": "Equalised-odds gap",
-    "selection_rate_gap": "Gap in share predicted positive",
-    "tpr_std": "Standard deviation of true positive rates",
-    "tpr_worst_tenth": "True positive rate of the worst tenth",
-}
+SUMMARY = words("numbers")
 
 
 def group_columns(audit: Audit) -> list[tuple[str, str]]:
@@ -48,6 +38,39 @@ def group_rows(audit: Audit) -> list[dict[str, Any]]:
         }
         for group in audit.metrics["groups"]
     ]
+
+
+GAPS = {"tpr": "tprd", "fpr": "fpr_gap", "selection_rate": "selection_rate_gap"}
+MOST_BARS = 25  # groups of the chart: the lowest
+
+
+def group_chart(audit: Audit) -> dict[str, Any]:
+    """The chart of the groups: each rate's values, intervals, baseline's values, and the ends of its own axis."""
+    columns = [(metric, title) for metric, title in group_columns(audit) if metric != "accuracy" or audit.has_cells]
+    first = "accuracy" if audit.has_cells else "tpr"
+    shown = sorted((g for g in audit.metrics["groups"] if known(g[first])), key=lambda g: g[first])[:MOST_BARS]
+    before = {} if audit.baseline is None else {g["group"]: g for g in audit.baseline.metrics["groups"]}
+    metrics = []
+    for metric, title in columns:
+        bars = [
+            {
+                **{"at": group.get(metric), "low": group.get(f"{metric}_low"), "high": group.get(f"{metric}_high")},
+                "before": before.get(group["group"], {}).get(metric),
+            }
+            for group in shown
+        ]
+        ends = _axis([value for bar in bars for value in bar.values() if known(value)])
+        gap = None if audit.has_cells else audit.metrics.get(GAPS[metric])
+        told = f"gap {points(gap)}" if known(gap) else ""
+        metrics.append({"key": metric, "title": title, "gap": told, "ends": ends, "bars": bars})
+    return {"names": [g["group"] for g in shown], "metrics": metrics, "of": len(audit.metrics["groups"])}
+
+
+def _axis(values: list[float]) -> tuple[float, float]:
+    """Ends of an axis, on full tenths so that its middle is a round number, too."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    bottom, top = math.floor(10 * low + 1e-9) / 10, math.ceil(10 * high - 1e-9) / 10
+    return bottom, top if top > bottom else bottom + 0.1
 
 
 def _rate(group: Mapping[str, Any], metric: str, before: Mapping[str, Any] | None = None) -> dict[str, str]:

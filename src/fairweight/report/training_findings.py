@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from fairweight.report._format import capitalised, change, known, number, percent, points, short, span
+from fairweight.report._format import capitalised, change, known, number, percent, points, short
 from fairweight.report.audit import Audit, Baseline, Finding, Level, Trained
+from fairweight.report.headline import headline, word_of
 from fairweight.report.movement import movement
 
-TITLES = {"accuracy": "accuracy", "tprd": "TPRD", "max_fnr": "maxFNR"}
 STILL = 0.01  # standard deviation of the scores below which they had no effect
 CONCENTRATED = 0.1  # effective share of the training set below which the weights have collapsed
 
 
 def beside_baseline(audit: Audit) -> list[Finding]:
-    """The gap and the accuracy beside the baseline's, and whether a smaller gap was met by levelling down."""
-    if audit.trained is None:
+    """What changed beside plain training, and whether a smaller gap was met by levelling down."""
+    base = audit.baseline
+    if audit.trained is None or (base is None and "verdict" in audit.metrics):
         return []
-    if audit.baseline is None:
+    if base is None:
         sentence = (
-            "No plain training of the same data stands beside this run, so nothing here says what the method changed; "
-            "train one with --method uniform into a folder beside it, or name it with --baseline."
+            "No plain training of the same data stands beside this run; if there is one, name it with --baseline."
         )
         return [Finding("no baseline", "note", sentence)]
-    base = audit.baseline
-    found = [_changes(audit, base)] if known(audit.metrics["tprd"]) and known(base.metrics["tprd"]) else []
+    found = [_changes(audit, base)] if "verdict" not in audit.metrics and word_of(audit) else []
     gap = base.differences.get("tprd")
     if gap is None or not gap["beyond"] or gap["value"] > 0:
         return found
@@ -33,31 +29,12 @@ def beside_baseline(audit: Audit) -> list[Finding]:
 
 
 def _changes(audit: Audit, base: Baseline) -> Finding:
-    parts: list[str] = []
-    numbers: dict[str, float] = {}
-    for name, title in TITLES.items():
-        before, after = base.metrics[name], audit.metrics[name]
-        if not known(before) or not known(after):
-            continue
-        apart = base.differences.get(name)
-        numbers |= {f"{name}_before": before, f"{name}_after": after}
-        limits = "" if apart is None else f" {span(apart['low'], apart['high'], signed=True)}"
-        parts.append(f"{title} went from {percent(before)} to {percent(after)}, {change(after - before)}{limits}")
-    verdict, level = _verdict(base.differences)
-    return Finding("beside the baseline", level, f"Beside {short(base.name)}: {'; '.join(parts)}.{verdict}", numbers)
-
-
-def _verdict(differences: Mapping[str, Mapping[str, Any]]) -> tuple[str, Level]:
-    if "tprd" not in differences:
-        return " One run each: without both runs' predictions nothing says whether chance explains it.", "note"
-    gap, accuracy = differences["tprd"], differences.get("accuracy")
-    if not gap["beyond"]:
-        return " Chance in the test set explains the change of the gap.", "look"
-    if gap["value"] > 0:
-        return " The gap is larger than plain training's, beyond chance in the test set.", "act"
-    if accuracy is not None and accuracy["beyond"] and accuracy["value"] < 0:
-        return " The gap is smaller and so is the accuracy, both beyond chance in the test set.", "look"
-    return " The gap is smaller, beyond chance in the test set, and accuracy was not paid for it.", "good"
+    names = ("tprd", "accuracy", "max_fnr")
+    numbers = {f"{n}_{when}": m[n] for n in names for when, m in (("before", base.metrics), ("after", audit.metrics))}
+    levels: dict[str, Level] = {"good": "good", "bad": "act", "even": "look"}
+    top = headline(audit)
+    level = levels[top.tone] if "tprd" in base.differences else "note"
+    return Finding("beside the baseline", level, f"Beside {short(base.name)}: {top.sentence}", numbers)
 
 
 def _now_and_before(audit: Audit, base: Baseline, metric: str) -> tuple[dict[str, float], dict[str, float]] | None:
@@ -89,7 +66,6 @@ def _moved_together(audit: Audit, base: Baseline) -> list[Finding]:
 
 
 def _levelling(audit: Audit, base: Baseline) -> list[Finding]:
-    """A gap that fell because its best group did."""
     rates = _now_and_before(audit, base, "tpr")
     if audit.has_cells or rates is None or len(rates[0]) < 2:
         return []
@@ -123,16 +99,10 @@ def _effect(trained: Trained) -> list[Finding]:
         return []
     numbers = {"score_std": std, "effective_size": size}
     if std < STILL:
-        sentence = (
-            f"No effect: the scores ended at a standard deviation of {number(std)}, so every sample counted almost "
-            "alike; use the adaptive score step, or raise the plain step's scale."
-        )
+        sentence = f"No effect: scores ended at a standard deviation of {number(std)}, so samples counted almost alike."
         return [Finding("no effect", "act", sentence, numbers)]
     if size < CONCENTRATED:
-        sentence = (
-            f"Collapse: the effective sample size is {percent(size)} of the training set, so a few samples carry the "
-            "model; lower the score step's scale or rate."
-        )
+        sentence = f"Collapse: a few samples carry the model; the effective sample size is {percent(size)} of train."
         return [Finding("collapse", "act", sentence, numbers)]
     sentence = (
         f"The scores ended between {number(trained.scores.get('min'))} and {number(trained.scores.get('max'))} "
@@ -142,24 +112,22 @@ def _effect(trained: Trained) -> list[Finding]:
 
 
 def _moved(trained: Trained) -> list[Finding]:
-    what = trained.group_word
+    """Where weight went, by cell: a group's mean hides that its positives rose while its negatives fell."""
+    what = "cell" if trained.grouped else "label"
     found = movement(trained, what)
     if found is None or len(found.names) < 2:
         return []
-    (most, _, high), *_, (least, _, low) = found.ends()
+    (most, n_most, high), *_, (least, n_least, low) = found.ends()
+    numbers = {"highest": high, "lowest": low}
     if high - low < 0.02:
         sentence = f"Weight stayed even between {what}s: their mean weights lie between {low:.2f} and {high:.2f}."
-    elif trained.weights_are_fixed:
-        sentence = (
-            f"Weights are fixed: samples of {what} {short(least)} count {low:.2f} on average, those of {what} "
-            f"{short(most)} {high:.2f}; 1 is an even share."
-        )
-    else:
-        sentence = (
-            f"Weight moved from {what} {short(least)}, whose samples count {low:.2f} on average, to {what} "
-            f"{short(most)}, whose count {high:.2f}; 1 is an even share."
-        )
-    return [Finding("weight", "note", sentence, {"highest": high, "lowest": low})]
+        return [Finding("weight", "note", sentence, numbers)]
+    began = "Weights are fixed before training" if trained.weights_are_fixed else "Weight moved"
+    sentence = (
+        f"{began}: samples of {what} {short(most)} ({n_most:,}) count {high:.2f} on average, the most, and those of "
+        f"{what} {short(least)} ({n_least:,}) {low:.2f}, the least; 1 is an even share."
+    )
+    return [Finding("weight", "note", sentence, numbers)]
 
 
 def _suspects(trained: Trained) -> list[Finding]:
@@ -168,16 +136,32 @@ def _suspects(trained: Trained) -> list[Finding]:
     suspected = trained.suspects["suspected"].to_numpy()
     count, total = int(suspected.sum()), len(suspected)
     if not count:
-        return [Finding("wrong labels", "note", "No label looks wrong: no average margin is below 0.", {"n": 0})]
+        sentence = "No label looks wrong: no average margin is below 0."
+        return [Finding("wrong labels", "good", sentence, {"n": 0}, "no wrong labels")]
     by_label = trained.weights["label"].astype(str)[suspected].value_counts()
     top, most = str(by_label.index[0]), int(by_label.iloc[0])
     share = count / total
     sentence = (
         f"{count:,} of {total:,} labels ({percent(share)}) look wrong or are hard: over the whole of training the "
-        f"model preferred another label. {most:,} of them are labelled {short(top)}."
+        f"model preferred another label. {most:,} of them are labelled {short(top)}. "
     )
+    found = expected_wrong(trained)
+    many = "How many are wrong is not known, as no row is trusted."
+    sentence += many if found is None else f"{found:,.0f} of them are known to be wrong."
     numbers = {"n": count, "share": share, "most": most}
-    return [Finding("wrong labels", "look" if share >= 0.005 else "note", sentence, numbers), *_found(trained)]
+    level: Level = "look" if share >= 0.005 else "note"
+    return [Finding("wrong labels", level, sentence, numbers), *_found(trained)]
+
+
+def expected_wrong(trained: Trained) -> float | None:
+    """How many of the labels that look wrong are: counted where the truth is known, expected where rows are trusted."""
+    suspected = trained.suspects["suspected"].to_numpy()
+    if trained.detection is not None:
+        wrong = trained.weights["label"].astype(str) != trained.weights["true_label"].astype(str)
+        return float(wrong.to_numpy()[suspected].sum())
+    if "posterior" in trained.suspects:
+        return float(trained.suspects["posterior"].to_numpy()[suspected].sum())
+    return None
 
 
 def _wrong(trained: Trained) -> Finding:
@@ -191,10 +175,11 @@ def _wrong(trained: Trained) -> Finding:
             f"Nothing shows that labels are wrong: of {whole['n']:,} an estimated {whole['wrong']:,.0f}, and the "
             f"interval reaches from 0 to {whole['high']:,.0f}. {told}."
         )
-        return Finding("wrong labels", "note", sentence, numbers)
+        return Finding("wrong labels", "good", sentence, numbers, "no wrong labels")
     sentence = (
         f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong (95 % interval {whole['low']:,.0f} to "
-        f"{whole['high']:,.0f}), judged beside trusted exemplars; {suspected:,} look wrong one by one. {told}."
+        f"{whole['high']:,.0f}), judged beside trusted exemplars. {suspected:,} look wrong one by one, of which about "
+        f"{expected_wrong(trained) or 0:,.0f} are expected to be. {told}."
     )
     for by in ("label", "group"):
         found = [part for part in parts if part["by"] == by and part["n"]]
@@ -202,11 +187,11 @@ def _wrong(trained: Trained) -> Finding:
             most = max(found, key=lambda part: part["wrong"] / part["n"])
             share = f"{percent(most['wrong'] / most['n'])} of {most['n']:,}"
             sentence += f" By {by} the most are in {short(str(most['name']))}: {share}."
-    return Finding("wrong labels", "look" if whole["low"] >= 0.005 * whole["n"] else "note", sentence, numbers)
+    level: Level = "look" if whole["low"] >= 0.005 * whole["n"] else "note"
+    return Finding("wrong labels", level, sentence, numbers, "wrong labels counted")
 
 
 def _found(trained: Trained) -> list[Finding]:
-    """How well the ranking finds labels that are known to be wrong."""
     truth = trained.detection
     if truth is None:
         return []
@@ -225,14 +210,10 @@ def _memorised(trained: Trained) -> list[Finding]:
     same = float((weights["predicted"].astype(str) == weights["label"].astype(str)).mean())
     if same < 0.995:
         return []
-    sentence = (
-        f"The model repeats {percent(same)} of the training labels, so its last opinion says little about wrong ones; "
-        "the ranking looks at the whole of training."
-    )
+    sentence = f"The model repeats {percent(same)} of the training labels, so its opinion says little of wrong ones."
     return [Finding("memorised", "note", sentence, {"share": same})]
 
 
 def _warnings(trained: Trained) -> list[Finding]:
-    """The run's own warnings, except those that _effect repeats."""
     kinds = [(text.split(":")[0], text) for text in trained.warnings]
     return [Finding(k, "look", capitalised(text)) for k, text in kinds if k not in ("no effect", "collapse")]

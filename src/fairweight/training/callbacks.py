@@ -42,19 +42,30 @@ class Observer:
         """Put it back."""
 
 
+LONG = 60.0  # seconds from which a plain line says how long the rest takes, and that a long epoch is alive
+
+
+def time_left(seconds: float) -> str:
+    """A rough time for people: about 40 s, 12 min or 3.5 h left."""
+    if seconds < 90:
+        return f"about {seconds:.0f} s left"
+    return f"about {seconds / 60:.0f} min left" if seconds < 5_400 else f"about {seconds / 3_600:.1f} h left"
+
+
 class Progress(Observer):
-    """A bar on a terminal, one plain line per epoch elsewhere."""
+    """A bar on a terminal, one plain line per epoch elsewhere; where it takes long, with the time left."""
 
     def __init__(self, title: str = "training", stream: TextIO | None = None) -> None:
         self.title = title
         self.stream = stream if stream is not None else sys.stderr
         self._bar: Any = None
         self._task: Any = None
-        self._epochs = 0
-        self._last = 0.0
+        self._epochs = self._steps = self._first = 0
+        self._last = self._started = 0.0
 
     def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
-        self._epochs = epochs
+        self._epochs, self._steps, self._first = epochs, steps_per_epoch, step
+        self._last = self._started = time.monotonic()
         if self.stream.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -66,16 +77,30 @@ class Progress(Observer):
             self._bar.start()
 
     def on_step(self, step: int, record: StepRecord) -> None:
-        if self._bar is not None and time.monotonic() - self._last > 0.1:
-            self._last = time.monotonic()
+        now = time.monotonic()
+        if self._bar is not None and now - self._last > 0.1:
+            self._last = now
             self._bar.update(self._task, completed=step + 1)
+        elif self._bar is None and now - self._last > LONG:
+            self._last = now
+            epoch, place = divmod(step, self._steps)
+            where = f"epoch {epoch + 1}/{self._epochs}, step {place + 1:,}/{self._steps:,}"
+            print(f"{self.title}: {where}{self._left(step + 1)}", file=self.stream, flush=True)
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
         if self._bar is not None:
             self._bar.update(self._task, note=_beside_a_bar(epoch, self._epochs, summary))
         else:
-            print(f"{self.title}: {_line(epoch, self._epochs, summary)}", file=self.stream, flush=True)
+            self._last = time.monotonic()
+            line = f"{_line(epoch, self._epochs, summary)}{self._left(epoch * self._steps)}"
+            print(f"{self.title}: {line}", file=self.stream, flush=True)
         return None
+
+    def _left(self, done: int) -> str:
+        """How long the remaining steps take at the pace so far; nothing where that is soon."""
+        passed, steps = time.monotonic() - self._started, done - self._first
+        rest = passed / steps * (self._epochs * self._steps - done) if steps > 0 else 0.0
+        return f", {time_left(rest)}" if passed + rest > LONG and rest > 0 else ""
 
     def on_end(self, stopped: str) -> None:
         if self._bar is not None:

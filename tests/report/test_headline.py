@@ -1,0 +1,84 @@
+import pytest
+from tests import audits
+
+from fairweight.report import headline
+
+
+def judged(verdict, before, after, low, high, accuracy=(0.80, 0.79), **more):
+    """The fields that a judged training adds to metrics.json."""
+    table = audits.table([0.6, 0.9]).to_dict()
+    change = {"value": after - before, "low": low, "high": high}
+    return audits.audit(
+        {
+            **table,
+            "verdict": verdict,
+            "chosen": "reweighing (trees)",
+            "criterion": "equal-opportunity",
+            "gap_before": {"value": before, "low": 0.1, "high": 0.4, "n": 10},
+            "gap_after": {"value": after, "low": 0.0, "high": 0.2, "n": 10},
+            "gap_change": change,
+            "accuracy_before": accuracy[0],
+            "accuracy_after": accuracy[1],
+            "accuracy_change": {"value": accuracy[1] - accuracy[0], "low": -0.02, "high": 0.001},
+            **more,
+        }
+    )
+
+
+def test_a_judged_run_has_both_changes_and_how_sure_they_are():
+    top = headline(judged("helps", 0.30, 0.10, -0.25, -0.15))
+    assert top.tone == "good"
+    assert top.sentence.startswith("It helps: the equal-opportunity gap falls from 30.0 to 10.0 points")
+    assert "costs 1.0 points of accuracy" in top.sentence
+    gap, accuracy, sure = top.tiles
+    assert (gap.before, gap.after, gap.tone) == ("30.0", "10.0", "good")
+    assert gap.words == "-20.0 points [-25.0, -15.0]"
+    assert (accuracy.before, accuracy.after, accuracy.tone) == ("80.0", "79.0", "even")
+    assert sure.after == "Beyond chance"
+    assert "One seed, 800 test rows" in sure.words
+
+
+@pytest.mark.parametrize(
+    ("verdict", "limits", "tone", "says", "sure"),
+    [
+        ("no-effect", (-0.1, 0.1), "even", "No clear effect", "Could be chance"),
+        ("worse", (0.02, 0.1), "bad", "It is worse", "Beyond chance"),
+    ],
+)
+def test_bad_news_and_no_news(verdict, limits, tone, says, sure):
+    top = headline(judged(verdict, 0.30, 0.33, *limits))
+    assert (top.tone, top.tiles[2].after) == (tone, sure)
+    assert top.sentence.startswith(says)
+    assert "plain training" in top.action
+
+
+def test_plain_training_that_nothing_beat_is_said_to_stay():
+    more = {"chosen": "plain (linear)", "judged": {"reference": "plain (linear)"}}
+    top = headline(judged("no-effect", 0.30, 0.30, None, None, (0.8, 0.8), **more))
+    assert top.sentence.startswith("Plain training stays")
+    assert [tile.before for tile in top.tiles] == ["", "", ""]
+
+
+def test_a_gap_that_cannot_be_estimated_has_no_verdict():
+    metrics = judged("no-effect", 0.3, 0.3, None, None).metrics
+    unknown = {"value": None, "low": None, "high": None, "n": 0}
+    top = headline(audits.audit({**metrics, "gap_before": unknown, "gap_after": unknown}))
+    assert top.sentence.startswith("No verdict")
+    assert top.tiles[0].after == "–"
+
+
+def test_predictions_alone_get_tiles_of_what_is_known():
+    top = headline(audits.audit(audits.table([0.6, 0.9], n=2_000)))
+    assert (top.tone, top.tiles[2].after) == ("bad", "Beyond chance")
+    assert [tile.before for tile in top.tiles] == ["", "", ""]
+    assert top.tiles[0].after == "30.0"
+    even = headline(audits.audit(audits.table([0.8, 0.81], n=200)))
+    assert (even.tone, even.tiles[2].after) == ("good", "Could be chance")
+
+
+def test_a_baseline_without_a_verdict_is_compared_by_the_gap():
+    trained = audits.trained(audits.weights())
+    made = audits.audit(audits.table([0.88, 0.9], n=2_000), base=audits.table([0.6, 0.9], n=2_000), trained=trained)
+    top = headline(made)
+    assert (top.tiles[0].before, top.tiles[0].after) == ("30.0", "2.0")
+    assert top.tone == "good"
