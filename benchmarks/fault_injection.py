@@ -243,11 +243,11 @@ WORK = {
 }
 
 
-def left(folder: Path) -> dict[str, str]:
-    """By file: its content, without times of day and seconds."""
+def left(folder: Path, but: str = "") -> dict[str, str]:
+    """By file, but for one: its content, without times of day and seconds."""
     found = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_dir():
+        if path.is_dir() or str(path.relative_to(folder)) == but:
             continue
         content = path.read_bytes()
         if path.name in (METRICS, RUN, "search.json", "trade_off.json", "kept.json"):
@@ -328,7 +328,7 @@ def problems(name: str, fault: str, every: int, first: int = 0) -> dict[str, Any
         top = Path(inside)
         fresh, whole_at = prepared(name, top / "fresh"), top / "whole"
         shutil.copytree(fresh, whole_at)
-        with contextlib.chdir(whole_at), _quiet():
+        with contextlib.chdir(whole_at), quiet():
             work.do()  # in this process: what the processes below would each have to import is there
         shutil.rmtree(whole_at)
         shutil.copytree(fresh, whole_at)
@@ -383,7 +383,8 @@ def _read(work: Work, at: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Keep what is printed back; where the command fails, show the end of it."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -401,15 +402,24 @@ def show(found: Mapping[str, Any]) -> None:
                 print("   ", *line, flush=True)
 
 
-def shared_out(words: list[str], jobs: int) -> dict[str, Any]:
-    """The same, each of so many processes with its share of the calls."""
+def shared_out(script: str, words: list[str], jobs: int) -> list[dict[str, Any]]:
+    """What each of so many processes with its share of the work has found."""
     with tempfile.TemporaryDirectory() as inside:
         files = [Path(inside) / f"{job}.json" for job in range(jobs)]
         shares = [["--first", str(job), "--every", str(jobs), "--out", str(file)] for job, file in enumerate(files)]
-        processes = [subprocess.Popen([sys.executable, __file__, *words, *share]) for share in shares]  # noqa: S603
+        processes = [
+            subprocess.Popen([sys.executable, script, *words, *share], stdout=subprocess.DEVNULL)  # noqa: S603
+            for share in shares
+        ]
         for process in processes:
             process.wait()
-        parts = [json.loads(file.read_text()) for file in files]
+        parts = [json.loads(file.read_text()) for file in files if file.is_file()]
+    if len(parts) < jobs:
+        print(f"{jobs - len(parts)} of {jobs} processes were lost: what they would have tried was not.", flush=True)
+    return parts
+
+
+def _together(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         name: {
             fault: {
