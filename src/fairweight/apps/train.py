@@ -333,15 +333,15 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     _check_run(out, folder, spec, dataset, sweep, fresh)
 
 
-def check_place(out: Path) -> None:
-    """Refuse a place where no folder can be written."""
+def check_place(out: Path, flag: str = "out") -> None:
+    """Refuse a place where no folder can be written; flag: the option that names it."""
     nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
     if not nearest.is_dir():
         raise BadInput(
-            f"{option('out', out)}: {nearest.name} is a file; give the folder that the run is to be written into."
+            f"{option(flag, out)}: {nearest.name} is a file; give the folder that the run is to be written into."
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise NoSpace(f"{option('out', out)}: {nearest} may not be written to; give another folder.")
+        raise NoSpace(f"{option(flag, out)}: {nearest} may not be written to; give another folder.")
 
 
 def _check_run(out: Path, folder: RunFolder, spec: Spec, dataset: Dataset, sweep: bool, fresh: bool) -> None:
