@@ -132,3 +132,35 @@ def test_a_named_numeric_column_may_be_european():
 def test_marks_that_cannot_be(given):
     with pytest.raises(BadInput, match="give"):
         TableOptions(**given)
+
+
+@pytest.mark.parametrize(
+    ("cells", "read"),
+    [
+        (["1 169,63", "426,5", "12 000 000,25"], [1169.63, 426.5, 12000000.25]),
+        (["1\u202f169,63", "426", "0,5"], [1169.63, 426.0, 0.5]),
+        (["1\u00a0169", "426", "12\u00a0000"], [1169.0, 426.0, 12000.0]),
+        (["1'169.63", "426.5", "2'000'000"], [1169.63, 426.5, 2000000.0]),
+        (["-1'169", "426", "7"], [-1169.0, 426.0, 7.0]),
+    ],
+)
+def test_blanks_and_apostrophes_part_thousands_without_being_told(cells, read):
+    column = Seen(pd.Series(cells * 20, dtype=object))
+    settle_marks({"x": column}, TableOptions(), ())
+    assert column.kind[0] == "number"
+    assert column.numbers[:3].tolist() == read
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["030 123 456", "040 999 111", "089 777 222"],  # of telephones
+        ["1 169,63", "1'169,63", "3"],  # two marks
+        ["1 169,63", "1 169.63", "3"],  # two fractions
+        ["12 345 67", "1 2", "a b"],
+    ],
+)
+def test_what_no_number_is_written_like_stays_text(cells):
+    column = Seen(pd.Series(cells * 20, dtype=object))
+    settle_marks({"x": column}, TableOptions(), ())
+    assert column.kind[0] == "category"

@@ -1,8 +1,10 @@
 """What is shipped: pure Python, typed, licensed, and nothing that belongs to the repository alone."""
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -51,8 +53,26 @@ def test_the_source_archive_holds_no_test_that_cannot_run_there(tmp_path):
     assert {"src/fairweight/py.typed", "src/fairweight/paper/published.toml"} <= inside
 
 
-def test_the_lock_names_torch_exactly_and_no_range():
-    lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if line.strip()]
-    assert "torch==2.13.0" in lines
-    assert all("==" in line for line in lines)
-    assert not [line for line in lines if "@" in line or "://" in line]
+def entries(name: str) -> dict[str, list[str]]:
+    """By package and version of a lock: the hashes of its files."""
+    text = (ROOT / name).read_text().replace("\\\n", " ")
+    lines = [line.split(" --hash=sha256:") for line in text.splitlines() if line.strip() and line[0] != "#"]
+    return {first.split(";")[0].strip(): [one.strip() for one in hashes] for first, *hashes in lines}
+
+
+def test_the_locks_name_one_version_and_the_hashes_of_each_package_and_no_host():
+    locks = {name: entries(f"requirements{name}.lock") for name in ("", "-torch", "-torch-cpu")}
+    assert "torch==2.13.0" in locks["-torch"]
+    assert list(locks["-torch-cpu"]) == ["torch==2.13.0+cpu"]
+    assert not set(locks[""]) & set(locks["-torch"])
+    for lock in locks.values():
+        assert all(re.fullmatch(r"[a-z0-9.-]+==[\w.+]+", package) for package in lock)
+        assert all(hashes and all(re.fullmatch("[0-9a-f]{64}", one) for one in hashes) for hashes in lock.values())
+        assert len({package.split("==")[0] for package in lock}) == len(lock)
+
+
+def test_the_lock_holds_all_that_the_package_and_its_checks_need():
+    read = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*read["project"]["dependencies"], *read["dependency-groups"]["dev"]]
+    locked = {package.split("==")[0] for name in ("", "-torch") for package in entries(f"requirements{name}.lock")}
+    assert {re.match(r"[\w-]+", one)[0].lower() for one in wanted} <= locked

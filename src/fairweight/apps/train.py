@@ -302,7 +302,7 @@ def run_into(
 
 def _remove(path: Path, existed: Path) -> None:
     if path == existed:
-        RunFolder(path).clear()
+        _clear(path)
         return
     top = path
     while top.parent != existed:
@@ -319,6 +319,9 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     if not out.exists():
         return
     folder = RunFolder(out)
+    for path in (out / BASELINE, out / REFIT, out / CANDIDATES, *out.glob("strength_*")):
+        if path.is_symlink():  # what is written or cleared there would lie elsewhere
+            raise BadInput(f"{path} is a link; delete it, or give another {option('out')}.")
     for inside in (folder, *(RunFolder(path) for path in _inner(out))):
         inside.tidy(SWEEP, PICTURE, STATE)  # what a kill in the first write of all has left
     swept = (out / SWEEP).is_file()
@@ -330,34 +333,39 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     _check_run(out, folder, spec, dataset, sweep, fresh)
 
 
-def check_place(out: Path) -> None:
-    """Refuse a place where no folder can be written."""
+def check_place(out: Path, flag: str = "out") -> None:
+    """Refuse a place where no folder can be written; flag: the option that names it."""
     nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
     if not nearest.is_dir():
         raise BadInput(
-            f"{option('out', out)}: {nearest.name} is a file; give the folder that the run is to be written into."
+            f"{option(flag, out)}: {nearest.name} is a file; give the folder that the run is to be written into."
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise NoSpace(f"{option('out', out)}: {nearest} may not be written to; give another folder.")
+        raise NoSpace(f"{option(flag, out)}: {nearest} may not be written to; give another folder.")
 
 
 def _check_run(out: Path, folder: RunFolder, spec: Spec, dataset: Dataset, sweep: bool, fresh: bool) -> None:
     swept = (out / SWEEP).is_file()
     if fresh:
-        for inner in (RunFolder(path) for path in _inner(out)):
-            inner.clear()
-        if (out / STATE).is_file():
-            shutil.rmtree(out / CANDIDATES, ignore_errors=True)  # of a search that was stopped
-        _drop_empty(out)
-        for name in (PICTURE, STATE):
-            (out / name).unlink(missing_ok=True)
-        folder.clear()
-        (out / SWEEP).unlink(missing_ok=True)
+        _clear(out)
         return
     same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
     if swept != sweep or not same:
         how = f"give another folder, or start over with {option('fresh')}"
         raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
+
+
+def _clear(out: Path) -> None:
+    """Delete what runs have written here and inside, and nothing else; last what says that there is one."""
+    for inner in (RunFolder(path) for path in _inner(out)):
+        inner.clear()
+    for candidate in (out / CANDIDATES).glob("[0-9][0-9][0-9]"):  # of a search that was stopped
+        RunFolder(candidate).clear()
+    _drop_empty(out)
+    for name in (PICTURE, STATE):
+        (out / name).unlink(missing_ok=True)
+    RunFolder(out).clear()
+    (out / SWEEP).unlink(missing_ok=True)
 
 
 def _inner(out: Path) -> list[Path]:
@@ -367,6 +375,6 @@ def _inner(out: Path) -> list[Path]:
 
 
 def _drop_empty(out: Path) -> None:
-    for path in _inner(out):
-        if not any(path.iterdir()):
+    for path in (*_inner(out), *(out / CANDIDATES).glob("*"), out / CANDIDATES):
+        if path.is_dir() and not any(path.iterdir()):
             path.rmdir()

@@ -9,6 +9,7 @@ import io
 import pkgutil
 import re
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from typing import Annotated, Any
 
@@ -106,10 +107,31 @@ def _flag(name: str, value: str | None) -> str:
     return name if value is None else f"{known['method_options']} {name}={value}"  # an option of the method
 
 
+class _Plain:
+    """A stream on which control characters are spelled: paths and names may hold any, and a terminal obeys them."""
+
+    def __init__(self, unfiltered: Any) -> None:
+        self.unfiltered = unfiltered  # for bars, which move the cursor
+
+    def write(self, text: str) -> int:
+        self.unfiltered.write(printable_lines(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unfiltered, name)
+
+
 def main() -> None:
     """Run a verb; what the user can mend is one sentence on stderr and exit status 2."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a letter shows its number, as stderr does
         sys.stdout.reconfigure(errors="backslashreplace")
+    out: Any = _Plain(sys.stdout)
+    err: Any = _Plain(sys.stderr)
+    with redirect_stdout(out), redirect_stderr(err):
+        _run()
+
+
+def _run() -> None:
     try:
         with HELD:
             app()
@@ -128,7 +150,7 @@ def main() -> None:
             _stop(f"{error.strerror}{where}; give a shorter or plainer name.")
         if error.errno not in (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT):
             raise
-        _stop(printable_lines(f"{error.strerror}{where}") + "; free some space or choose another folder with --out.")
+        _stop(f"{error.strerror}{where}; free some space or choose another folder with --out.")
 
 
 def _stop(sentence: str) -> None:

@@ -36,7 +36,7 @@ class RunsProgress(Watcher):
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[note]}"),
-                console=Console(file=self.stream),
+                console=Console(file=getattr(self.stream, "unfiltered", self.stream)),
                 transient=True,
             )
             self._task = self._bar.add_task("runs", total=float(max(1, self._total)), count="", note="")

@@ -47,10 +47,13 @@ def compare(
 
     from fairweight.apps.compare import Protocol, prepare, text_of, write_page
     from fairweight.apps.compare import compare as run_methods
+    from fairweight.apps.train import check_place
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept
 
     opt.quiet()
+    if records is not None:
+        check_place(records, "records")  # now, and not after hours of training
     protocol = Protocol(
         source, label, group, options_said(_DATA, said), options_said(_TRAINING, said), select, split_seed
     )

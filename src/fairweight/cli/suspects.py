@@ -33,6 +33,6 @@ def suspects(
     if json:
         opt.print_json({**found.to_dict(top), "file": str(path), **written})
         return
-    print(printable_lines(f"{in_flags(found.text(top))}\n\nAll {len(found.ranked):,} labels, ranked: {path}"))
+    print(f"{in_flags(found.text(top))}\n\nAll {len(found.ranked):,} labels, ranked: {path}")
     for name, where in written.items():
         print(f"{name.capitalize()}: {len(sets[name]):,} rows in {where}")

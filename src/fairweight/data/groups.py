@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -44,17 +45,16 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     values = _only(values, keep, title, options, notes)
     names: list[str] = []
     for part in sorted(values, key=lambda part: part != "train"):
-        stays = zip(values[part], keep[part].tolist(), strict=True)
-        names += in_order({text for text, kept in stays if kept and text is not None} - set(names))
+        names += in_order(set(compress(values[part], keep[part].tolist())) - {None, *names})
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
     if not names:
         raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
     if len(names) == 1:
         raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
-    refuse_ids(names, columns, sum(text is not None for texts in values.values() for text in texts))
+    refuse_ids(names, columns, sum(len(texts) - texts.count(None) for texts in values.values()))
     notes += twins(names, f"groups of {title!r}")
-    trained = {text for text in values["train"] if text is not None}
+    trained = set(values["train"]) - {None}
     unseen = [name for name in names if name not in trained]
     if trained and unseen:
         notes.append(f"Warning: train has no row of the group {listing(unseen)}.")

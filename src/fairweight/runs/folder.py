@@ -18,7 +18,7 @@ from fairweight.errors import BadCheckpoint, BadInput, Damaged, FolderRefused, M
 from fairweight.metagradient.model import unwrap
 from fairweight.methods import Reweighter
 from fairweight.runs import frames, schema
-from fairweight.runs.manifest import AGAIN, Manifest
+from fairweight.runs.manifest import AGAIN, Manifest, leads_out
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import VERSION as MANIFEST_VERSION
 from fairweight.runs.spec import Spec
@@ -49,6 +49,7 @@ FILES = (
     RUN,
 )
 SEALED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # what a manifest holds
+READ = tuple(name for name in SEALED if name not in (*AUDIT, SUSPECTS))  # what readers rely on
 MOST_JSON = 2**28  # bytes: a larger file was not written by a run
 
 
@@ -110,10 +111,10 @@ class RunFolder:
         Manifest.of(self.path, [*SEALED, *names]).write(self.path)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Add files to a finished run, or replace them; its manifest never says what is not so."""
+        """Add files to a finished run, or replace them; whenever this is killed, the run is whole."""
         sealed = Manifest.read(self.path)
         if sealed is not None:
-            sealed.without(files).write(self.path)
+            sealed.while_replaced(files).write(self.path)
         for name, content in files.items():
             state.write_atomically(self.path / name, content)
         if sealed is not None:
@@ -134,6 +135,8 @@ class RunFolder:
             about = path.stat()
             if not path.is_file():
                 raise Damaged(f"{path} is no regular file; {AGAIN}.")
+            if leads_out(path):
+                raise Damaged(f"{path} is a link that leads out of the run's folder; put the file itself there.")
             looks = (about.st_mtime_ns, about.st_size, about.st_ino)
             if self._whole.get(name) != looks:
                 self._verify(path)
@@ -147,7 +150,7 @@ class RunFolder:
     def _verify(self, path: Path) -> None:
         manifest = Manifest.read(self.path)
         if manifest is None:
-            if (self.path / METRICS).is_file() and path.name != RUN and self._promised():
+            if path.name in SEALED and path.name != RUN and (self.path / METRICS).is_file() and self._promised():
                 raise Damaged(
                     f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
                     "start the same training again."
@@ -156,10 +159,13 @@ class RunFolder:
             raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
 
     def verify_all(self) -> None:
-        """Refuse a finished run of which any file is not as it was written."""
+        """Refuse a finished run of which any file is not as it was written; end what a kill left between two."""
         manifest = Manifest.read(self.path)
-        for name in () if manifest is None else manifest.files:
-            self.checked(name)
+        if manifest is not None:
+            for name in {**manifest.files, **dict.fromkeys(name for name in READ if (self.path / name).exists())}:
+                self.checked(name)
+        if manifest is not None and manifest.unsettled:
+            manifest.with_(self.path, manifest.unsettled).write(self.path)
 
     def holds(self, spec: Spec, dataset: Dataset | None = None) -> bool:
         """True if the run that stands here, finished or not, is the Spec's, and of the same data if given."""

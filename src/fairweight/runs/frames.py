@@ -26,7 +26,8 @@ def problem(frame: pd.DataFrame, file: str) -> str | None:
         return "it has a column twice"
     if frame.empty:
         return "it has no rows"
-    if not is_integer_dtype(frame["row"]) or frame["row"].isna().any() or frame["row"].duplicated().any():
+    rows = frame["row"]
+    if not is_integer_dtype(rows) or rows.isna().any() or rows.duplicated().any() or (rows < 0).any():
         return "its rows are not numbered once each"
     for name in columns:
         values: Any = frame[name]
@@ -38,4 +39,6 @@ def problem(frame: pd.DataFrame, file: str) -> str | None:
             return f"its column {name!r} has gaps"
         if name not in _NAMES and not is_numeric_dtype(values):
             return f"its column {name!r} holds no numbers"
+        if name not in _NAMES and values.isin([float("inf"), -float("inf")]).any():
+            return f"its column {name!r} holds a number without end"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ FILE = "manifest.json"
 VERSION = 1
 AGAIN = "put a good copy back, or train the run again"
 _MOST = 2**24  # bytes: no manifest is larger
+_NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file in the folder itself
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,24 @@ class Manifest:
         kept = {name: entry for name, entry in self.files.items() if name not in set(names)}
         return Manifest(dict(sorted({**kept, **Manifest.of(folder, names).files}.items())))
 
-    def without(self, names: Iterable[str]) -> Manifest:
-        """This one without these files."""
-        gone = set(names)
-        return Manifest({name: entry for name, entry in self.files.items() if name not in gone})
+    def while_replaced(self, contents: Mapping[str, bytes]) -> Manifest:
+        """This one for the moment in which files are replaced: a kill leaves the old or the new one, and both are fine.
+
+        Files that it does not know yet are not in it until they are there.
+        """
+        new = {name: _entry(content) for name, content in contents.items() if name in self.files}
+        return Manifest({name: {**entry, **_becomes(new.get(name))} for name, entry in self.files.items()})
+
+    @property
+    def unsettled(self) -> list[str]:
+        """Files that somebody was killed over while replacing them."""
+        return [name for name, entry in self.files.items() if "becomes" in entry]
 
     @classmethod
     def of(cls, folder: Path, names: Iterable[str]) -> Manifest:
         """The files of these names that are there."""
-        there = [name for name in sorted(set(names)) if (folder / name).is_file()]
-        return cls({name: {"sha256": digest(folder / name), "bytes": (folder / name).stat().st_size} for name in there})
+        there = [folder / name for name in sorted(set(names)) if (folder / name).is_file()]
+        return cls({path.name: {"sha256": digest(path), "bytes": path.stat().st_size} for path in there})
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -49,12 +59,16 @@ class Manifest:
         if not path.is_file():
             return None
         try:
+            if leads_out(path):
+                raise ValueError("it is a link that leads out of the folder")
             if path.stat().st_size > _MOST:
                 raise ValueError("it is far too large")
             values = json.loads(path.read_bytes())
             found = problem(values, FORM)
         except (OSError, ValueError, RecursionError) as error:
             found = str(error)
+        if found is None and not all(_NAME.fullmatch(name) for name in values["files"]):
+            found = "it names what is no file of a run"
         if found is None and values["sha256"] != _sum(values["files"]):
             found = "it is not what was written"
         if found is not None:
@@ -73,15 +87,30 @@ class Manifest:
             return "the manifest does not know it"
         if not path.is_file():
             return "it is not there"
-        if path.stat().st_size != entry["bytes"] or digest(path) != entry["sha256"]:
-            return "it is not as it was written"
-        return None
+        if leads_out(path):
+            return "it is a link that leads out of the folder"
+        size = path.stat().st_size
+        allowed = [one["sha256"] for one in (entry, entry.get("becomes", entry)) if one["bytes"] == size]
+        return None if allowed and digest(path) in allowed else "it is not as it was written"
+
+
+def leads_out(path: Path) -> bool:
+    """True for a link to a file in another folder: a stranger's run may show nothing that is not its own."""
+    return path.is_symlink() and path.resolve().parent != path.parent.resolve()
 
 
 def digest(path: Path) -> str:
     """The sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _entry(content: bytes) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
+
+def _becomes(entry: dict[str, Any] | None) -> dict[str, Any]:
+    return {} if entry is None else {"becomes": entry}
 
 
 def _sum(files: Mapping[str, Any]) -> str:

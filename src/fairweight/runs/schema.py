@@ -210,7 +210,8 @@ SEARCH = {
     "results": Each(Each(ANYTHING, 2)),
 }
 SWEEP = {"of": str}
-MANIFEST = {"version": Whole(1), "files": By({"sha256": str, "bytes": Whole()}), "sha256": str}
+_FILE = {"sha256": str, "bytes": Whole()}
+MANIFEST = {"version": Whole(1), "files": By({**_FILE, "becomes?": _FILE}), "sha256": str}
 FORMS: dict[str, Any] = {
     "run.json": RUN,
     "metrics.json": METRICS,

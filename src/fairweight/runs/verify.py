@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.errors import Damaged, FairweightError, MissingData
-from fairweight.runs.folder import METRICS, MODEL, PREPROCESSING, RUN, RunFolder
+from fairweight.runs.folder import METRICS, MODEL, PREPROCESSING, READ, RUN, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
 from fairweight.training.lock import FILE as LOCK
@@ -72,7 +72,8 @@ def _verified(place: Path) -> Verified:
     except Damaged as error:
         return Verified(place, (), {MANIFEST: str(error)}, tuple(there))
     assert manifest is not None
-    found = {name: manifest.problem(place / name) for name in manifest.files}
+    names = {**manifest.files, **dict.fromkeys(name for name in there if name in READ)}
+    found = {name: manifest.problem(place / name) for name in names}
     problems = {name: what for name, what in found.items() if what is not None}
     whole = tuple(name for name in found if name not in problems)
     return Verified(place, whole, problems, tuple(name for name in there if name not in found))

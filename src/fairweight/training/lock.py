@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from fairweight.errors import FolderBusy, FolderRefused, option
 FILE = ".lock"
 BEAT = 10.0  # seconds between the owner's signs of life
 SILENCE = 6 * BEAT  # without one for so long, an owner on another machine is taken for dead
+_MOST = 10_000  # letters of a lock that are read
 _held: dict[Path, tuple[int, int]] = {}  # what this process holds: the thread, and how often it has asked
 _guard = threading.Lock()
 
@@ -54,9 +57,10 @@ def claimed(folder: str | Path) -> Iterator[None]:
 
 def owner(folder: str | Path) -> dict[str, Any] | None:
     """Who the lock says is at work in the folder, dead or alive: process, host, since; None where there is no lock."""
+    path = Path(folder) / FILE
     try:
-        found = json.loads((Path(folder) / FILE).read_text(encoding="utf-8") or "{}")
-    except (OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8")[:_MOST] or "{}") if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -94,7 +98,7 @@ def _taken(path: Path) -> IO[str]:
     place = path / FILE
     while True:
         try:
-            file = place.open("a+", encoding="utf-8")
+            file = _opened(place)
         except OSError as error:
             raise FolderRefused(
                 f"{path} cannot be written to ({error.strerror}); choose another folder with {option('out')}."
@@ -112,6 +116,15 @@ def _taken(path: Path) -> IO[str]:
     file.write(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
     file.flush()
     return file
+
+
+def _opened(place: Path) -> IO[str]:
+    """Open the lock, or make it; no link is followed and no pipe waited for: the folder may be a stranger's."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(place.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"its {FILE} is no regular file")
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.fdopen(os.open(place, flags, 0o666), "r+", encoding="utf-8")
 
 
 def _lock(file: IO[str]) -> bool:

@@ -25,7 +25,7 @@ class Log:
             for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
                     entry = json.loads(line)
-                except json.JSONDecodeError:
+                except (ValueError, RecursionError):
                     continue
                 # A run that goes on has not ended, whatever it said before it was killed.
                 if isinstance(entry, dict) and entry.get("step", 0) <= step and entry.get("event") != "end":

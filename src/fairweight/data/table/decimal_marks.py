@@ -22,6 +22,10 @@ _CLEAR = {
     "point": re.compile(r"\d*\.(?!\d{3}$)\d*|(0\d*|\d{4,})?\.\d+|\d{1,3}(,\d{3})+\.\d*|\d{1,3}(,\d{3}){2,}"),
 }
 _DOTTED, _GROUPED = re.compile(r"\d{1,3}\.\d{3}"), re.compile(r"\d{1,3},\d{3}")
+# 1 169,63 and 1'169.63: such a mark can only part thousands, and what stands before two digits is the fraction's.
+_PARTED = re.compile(
+    "[^\\d]*[1-9]\\d{0,2}(?:(?P<mark>[ \u00a0\u2009\u202f'])\\d{3})+(?:(?P<decimal>[.,])\\d+)?\\D*", re.ASCII
+)
 _MOST = 0.95  # of the distinct entries are numbers
 _OTHER = {",": ".", ".": ","}
 
@@ -38,19 +42,46 @@ def settle_marks(train: Mapping[str, Seen], options: TableOptions, exclude: Coll
         for seen in named.values():
             seen.marks = decimal + thousands.replace(" ", "_")
         return
+    for seen in named.values():
+        seen.marks = _parted(seen.texts)
     apart = options.delimiter == ";"  # as spreadsheets write where the comma is in numbers
     if not apart and not any(_tells(seen.texts) for seen in named.values()):
         return
-    habits = {name: _habit(seen.texts, name in options.numeric) for name, seen in named.items()}
+    habits = {name: _habit(seen.texts, name in options.numeric) for name, seen in named.items() if not seen.marks}
     habits = {name: habit for name, habit in habits.items() if habit and name not in exclude}
+    habits |= {name: "comma" for name, seen in named.items() if seen.marks[:1] == ","}
     comma = next((name for name, habit in habits.items() if habit == "comma"), None)
     point = next((name for name, habit in habits.items() if habit == "point"), None)
     for name, habit in habits.items():
         used = name not in (*options.drop, *options.categorical)
         if used and habit in ("dotted", "grouped") and (comma and point if comma else apart and not point):
             raise _ambiguous(name, habit, named[name].texts, comma, point)
-        if comma and (habit in ("dotted", "grouped") or (habit == "comma" and _any(".", named[name].texts))):
+        if (
+            comma
+            and not named[name].marks
+            and (habit in ("dotted", "grouped") or (habit == "comma" and _any(".", named[name].texts)))
+        ):
             named[name].marks = ",."
+
+
+def _parted(texts: list[str]) -> str:
+    """The marks of a column that parts thousands by blanks or apostrophes; "" for any other."""
+    if not any(_PARTED.fullmatch(text.strip()) for text in texts[:1000]):
+        return ""
+    marks, decimals, strange = set(), set(), 0
+    for text in texts:
+        if found := _PARTED.fullmatch(text.strip()):
+            marks.add("'" if found["mark"] == "'" else "_")
+            decimals.add(found["decimal"])
+        elif digits := _DIGITS.fullmatch(text.strip()):
+            decimals.add(next((mark for mark in ".," if mark in digits[1]), None))
+            strange += digits[1].count(",") + digits[1].count(".") > 1
+        else:
+            strange += 1
+    decimals.discard(None)
+    if len(marks) != 1 or len(decimals) > 1 or strange > (1 - _MOST) * len(texts):
+        return ""
+    return (decimals.pop() if decimals else ".") + marks.pop()
 
 
 def _tells(texts: list[str]) -> bool:

@@ -44,8 +44,7 @@ class Seen:
         if self.values.dtype.kind in "biufcmM":
             return ""
         texts = self.texts
-        if self.marks and any(letter in text for text in texts for letter in self.marks.replace("_", " ")):
-            written = [in_english(text, self.marks) for text in texts]
+        if self.marks and (written := [in_english(text, self.marks) for text in texts]) != texts:
             return with_marks(written_form(written), *self.marks)
         if any(_DECORATED.search(text) for text in texts) and (form := written_form(texts)):
             return form
@@ -122,10 +121,18 @@ def days(values: pd.Series[Any], form: str) -> Numbers:
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         moments = pd.to_datetime(values, utc=True)
     else:
-        text = values.astype("str").where(values.notna()).str.strip()
-        moments = pd.to_datetime(text, format=form, errors="coerce", utc=True)
-    since = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-    return np.asarray(since.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+        codes, distinct = factors(values)  # a date stands in many rows, and is read once
+        text = pd.Series(distinct).astype("str").str.strip()
+        read = _since(pd.to_datetime(text, format=form, errors="coerce", utc=True))
+        return np.append(read, np.nan)[codes]
+    return _since(moments)
+
+
+def _since(moments: pd.Series[Any]) -> Numbers:
+    import pandas as pd
+
+    found = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    return np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
 
 
 def words(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
