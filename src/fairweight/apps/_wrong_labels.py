@@ -56,7 +56,8 @@ def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) 
     x, y = np.ascontiguousarray(inputs.reshape(len(inputs), -1), dtype=np.float32), np.asarray(labels)
     n, random = len(y), np.random.default_rng(seed)
     if len(np.unique(y)) < 2:
-        return np.eye(classes)[y]
+        alone: Array = np.eye(classes)[y]
+        return alone
     total = np.zeros((n, classes))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a row that every tree drew, a regression that stopped early: both are fine
@@ -184,14 +185,11 @@ def _table_again(folder: RunFolder, weights: pd.DataFrame) -> Any:
         if dataset.kind != "table" or not isinstance(dataset.train, Batch):
             return None
         wanted, given = weights["row"].tolist(), weights["label"].astype(str).tolist()
-        for tried in (lambda: dataset, lambda: all_rows(dataset)):
-            found = tried()
-            labels = [found.label_names[k] for k in found.train.labels.tolist()]
-            if found.rows["train"].tolist() == wanted and labels == given:
-                return found
+        found = dataset if dataset.rows["train"].tolist() == wanted else all_rows(dataset)
+        labels = [found.label_names[k] for k in found.train.labels.tolist()]
+        return found if found.rows["train"].tolist() == wanted and labels == given else None
     except (FairweightError, OSError):
-        pass  # a file that is gone or has changed: the run's own opinion is left
-    return None
+        return None  # a file that is gone or has changed: the run's own opinion is left
 
 
 def _held_out(dataset: Any, *, with_exemplars: bool) -> Opinion:

@@ -116,7 +116,7 @@ def drawn_at_random(given: Floats, trusted: Floats, by_inputs: Floats) -> bool:
     there, wanted = trusted.sum(axis=1), given.sum(axis=1) / given.sum() * n
     apart = float(((there - wanted) ** 2 / np.maximum(wanted, 1e-9)).sum())
     share = trusted.sum(axis=0) / n
-    near = np.abs(share - by_inputs) <= 0.1 + 2 * np.sqrt(share * (1 - share) / n)
+    near = np.abs(share - by_inputs) <= 2 * np.sqrt(0.04**2 + share * (1 - share) / n)  # inputs err by about 0.04
     return bool(chi2.sf(apart, max(1, len(there) - 1)) > 1e-3 and near.all())
 
 

@@ -74,17 +74,20 @@ class LabelNoise:
     @property
     def suggested(self) -> Ints:
         """Most probable label; the given one where it stands."""  # [N]
-        return self.posterior.argmax(axis=1)
+        found: Ints = self.posterior.argmax(axis=1)
+        return found
 
     @property
     def looks_wrong(self) -> Bools:
         """True where another label is more probable than the given one."""  # [N]
-        return self.suggested != self.labels
+        found: Bools = self.suggested != self.labels
+        return found
 
     @property
     def is_hard(self) -> Bools:
         """True where the input speaks for another label, and the given one is still the more probable."""  # [N]
-        return (self.preferred != self.labels) & ~self.looks_wrong
+        found: Bools = (self.preferred != self.labels) & ~self.looks_wrong
+        return found
 
     def count(self, label: int | None = None, group: int | None = None, level: float = 0.95) -> Estimate:
         """How many labels are wrong, of a given label or group if named.
@@ -97,7 +100,7 @@ class LabelNoise:
         value, n = float(self.wrong[inside].sum()), int(inside.sum())
         if not len(self.drawn):
             return Estimate(value, float("nan"), float("nan"), n)
-        sizes = chosen * counts_of(self.labels, self.groups, len(chosen), chosen.shape[1])
+        sizes = chosen * counts_of(self.labels, self.groups, *self.shares.shape)
         drawn, chance = ((part * sizes).sum(axis=(1, 2)) for part in (self.drawn, self.by_chance))
         tail = (1 - level) / 2
         low, high = min(float(np.quantile(drawn, tail)), value), max(float(np.quantile(drawn, 1 - tail)), value)
