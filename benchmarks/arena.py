@@ -278,6 +278,24 @@ def record_of(kept: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": list(rows.values()), "cleaning": cleaned}
 
 
+def images_of(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per set, noise and training, with every seed and the means of what all seeds have."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for entry in kept:
+        key = tuple(entry["task"][name] for name in ("name", "noise", "method"))
+        row = rows.setdefault(key, dict(zip(("set", "noise", "method"), key, strict=True)) | {"seeds": {}})
+        row["seeds"][str(entry["task"]["seed"])] = entry["found"]
+    for row in rows.values():
+        every = list(row["seeds"].values())
+        row["means"] = {
+            method: {
+                key: float(np.mean([one[method][key] for one in every])) for key in ("auc", "precision") if key in first
+            }
+            for method, first in every[0].items()
+        }
+    return [row for row in rows.values() if all("auc" in mean for mean in row["means"].values())]
+
+
 def means_of(seeds: dict[str, dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for method in next(iter(seeds.values())):
@@ -308,6 +326,7 @@ def main() -> None:
     parser.add_argument("--out", default="runs/arena", help="folder of the runs")
     parser.add_argument("--results", type=Path, help="file of what was found; default: arena.json in the folder")
     parser.add_argument("--finished", type=Path, nargs="+", help="make the record of such files, and run nothing")
+    parser.add_argument("--images", type=Path, help="what arena_images.py found, for the same record")
     parser.add_argument("--records", default="records")
     asked = parser.parse_args()
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
@@ -317,6 +336,8 @@ def main() -> None:
         return
     files = [json.loads(file.read_text()) for file in asked.finished]
     found = record_of([entry for file in files for entry in file["entries"]])
+    if asked.images is not None:
+        found["images"] = images_of(json.loads(asked.images.read_text())["entries"])
     about = files[-1]["about"]
     about["command"] = f"python benchmarks/arena.py --first-seed {asked.first_seed} --seeds {asked.seeds} --jobs 13"
     setting = (
