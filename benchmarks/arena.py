@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from arena_data import PART, TABLES, Made, make
 from sklearn.metrics import roc_auc_score
@@ -159,12 +160,12 @@ def _covers(part: dict[str, Any], weights: Any, wrong: Array) -> bool:
     return bool(part["low"] <= truth <= part["high"])
 
 
-def prepared_for(made: Made, csv: Path, seed: int) -> Any:
+def prepared_for(made: Made, csv: Path, seed: int, method: str = "forml") -> Any:
     csv.parent.mkdir(parents=True, exist_ok=True)
     made.frame.to_csv(csv, index=False)
     options: dict[str, Any] = {"split": {"column": PART}}
     return app.prepare(
-        app.Wanted(str(csv), made.table.label, made.table.group, "forml", seed, options, {"epochs": EPOCHS})
+        app.Wanted(str(csv), made.table.label, made.table.group, method, seed, options, {"epochs": EPOCHS})
     )
 
 
@@ -189,7 +190,7 @@ def ranking(name: str, noise: str, exemplars: str, seed: int, out: str, data_dir
 
 
 def cleaning(name: str, noise: str, exemplars: str, seed: int, out: str, data_dir: str, seeds: int) -> dict[str, Any]:
-    """`fairweight clean` on one set, and plain training and FORML on its true labels."""
+    """`fairweight clean` on one set, FORML on its true labels, and plain training with the exemplars added to train."""
     size, draw = exemplars.split()
     path = Path(out) / f"clean_{name}_{noise}_{size}_{draw}_{seed}"
     made = make(name, noise, seed, data_dir, exemplars=int(size), draw=draw)
@@ -199,12 +200,19 @@ def cleaning(name: str, noise: str, exemplars: str, seed: int, out: str, data_di
     right = prepared_for(truth, path.with_name(f"{path.name}_true.csv"), seed)
     best = app.train(right, path.with_name(f"{path.name}_true"), baseline=False)
     numbers = {key: 100 * best.result.folder.read(METRICS)[key] for key in ("accuracy", "tprd")}
+    trusted = made.frame[made.frame[PART] == "exemplar"].assign(**{PART: "train"})
+    more = Made(pd.concat([made.frame, trusted], ignore_index=True), made.table, made.true)
+    csv = path.with_name(f"{path.name}_added.csv")
+    added = [
+        app.train(prepared_for(more, csv, k, "uniform"), csv.with_suffix(f".{k}"), baseline=False) for k in range(3)
+    ]
+    control = {key: Mean.of([100 * one.result.folder.read(METRICS)[key] for one in added]).to_dict() for key in numbers}
     kept = found.to_dict()
     kept.pop("folder")
     for arms in kept["methods"].values():
         for arm in arms.values():
             arm.pop("seeds")
-    return {**kept, "true_labels_forml": numbers}
+    return {**kept, "true_labels_forml": numbers, "uniform_with_exemplars": control}
 
 
 def job(task: dict[str, Any], out: str, data_dir: str) -> tuple[dict[str, Any], dict[str, Any]]:
