@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fairweight.errors import BadInput
-from fairweight.metrics.label_noise import anchor_of, calibrate, flip_rates, label_noise
+from fairweight.metrics.flip_rates import anchor_of, calibrate, drawn_at_random, drawn_together, flip_rates
+from fairweight.metrics.label_noise import label_noise
 
 APART = 3.0  # logits of two normal classes whose means lie this far apart: z has slope APART
 
@@ -92,7 +93,7 @@ def test_hard_labels_are_told_from_wrong_ones():
 def test_em_equals_bayes_where_rates_and_shares_are_given():
     evidence = np.log(np.array([[0.9, 0.1], [0.2, 0.8]]))
     labels, groups = np.array([1, 0]), np.zeros(2, dtype=int)
-    anchor = anchor_of(np.array([[50.0, 50.0]]), np.array([[30.0, 10.0]]))
+    anchor = anchor_of(np.array([[50.0, 50.0]]), np.array([[30.0, 10.0]]), random=True)
     found = flip_rates(evidence, labels, groups, anchor, rounds=1)
     for row, (own, given) in enumerate(zip(np.exp(evidence), labels, strict=True)):
         joint = own * anchor.shares[0] * np.where(np.arange(2) == given, 0.9, 0.1)
@@ -152,3 +153,47 @@ def test_fifty_thousand_rows_take_less_than_two_seconds():
     started = time.process_time()
     label_noise(logits, given, trusted, ty, groups=groups, trusted_groups=tg)
     assert time.process_time() - started < 2.0
+
+
+def test_rates_that_differ_by_no_more_than_chance_are_drawn_together_and_others_stay():
+    random = np.random.default_rng(0)
+    rates = np.array([[0.1, 0.3], [0.15, 0.25]])
+    blurred = rates + random.normal(size=(40, 2, 2)) * 0.3
+    together = drawn_together(rates, blurred.clip(0, 1))
+    assert together.sum(axis=1) == pytest.approx(1.0)  # equal rates stay as they are
+    assert np.ptp(together @ rates.ravel()) < 0.3 * np.ptp(rates)
+    sharp = rates + random.normal(size=(40, 2, 2)) * 1e-4
+    far = np.array([[0.0, 0.0], [0.2, 0.4]])
+    assert drawn_together(far, sharp) @ np.arcsin(np.sqrt(far.ravel())) == pytest.approx(
+        np.arcsin(np.sqrt(far.ravel())), abs=0.02
+    )
+
+
+def test_uniform_noise_is_ranked_as_by_the_opinion_itself():
+    """Noise that is everywhere alike has no cell to find: the chance of the given label is the best order."""
+    logits, true, groups = drawn(3_000, 0.3, 5, groups=2, apart=2.0)
+    given = flipped(true, groups, [[0.2, 0.2]] * 2, 6)
+    trusted, ty, tg = drawn(600, 0.5, 7, groups=2, apart=2.0)
+    prior = np.log([0.7, 0.3])
+    noise = label_noise(logits + prior, given, trusted + prior, ty, groups=groups, trusted_groups=tg)
+    own = (logits + prior)[np.arange(len(given)), given] - (logits + prior)[np.arange(len(given)), 1 - given]
+    assert _auc(given != true, noise.wrong) > _auc(given != true, -own) - 0.015
+
+
+def _auc(wrong, suspicion):
+    places = suspicion.argsort().argsort() + 1.0
+    return (places[wrong].sum() - wrong.sum() * (wrong.sum() + 1) / 2) / (wrong.sum() * (~wrong).sum())
+
+
+@pytest.mark.parametrize(
+    ("trusted", "by_inputs", "random"),
+    [
+        ([[70, 10], [15, 5]], [0.85, 0.15], True),  # groups and labels as in train
+        ([[25, 25], [25, 25]], [0.5, 0.5], False),  # even
+        ([[40, 10], [40, 10]], [0.8, 0.2], False),  # groups are not as common as in train
+        ([[40, 40], [12, 8]], [0.85, 0.15], False),  # labels are not: no random draw, though uneven
+    ],
+)
+def test_a_random_draw_of_trusted_rows_has_natural_groups_and_labels(trusted, by_inputs, random):
+    given = np.array([[700.0, 100.0], [150.0, 50.0]])
+    assert drawn_at_random(given, np.array(trusted, dtype=float), np.array(by_inputs)) is random

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight.apps._drop_rules import random_like
 from fairweight.apps.audit import finished
-from fairweight.apps.suspects import Suspects, stays, suspects_of
+from fairweight.apps.suspects import Suspects, stays, suspects_of, write_table
 from fairweight.errors import BadInput, RunsFailed, option
 from fairweight.runs._job import Watcher
 from fairweight.runs.folder import RunFolder
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUMMARY, KEPT, LABELS, WEIGHTS = "clean.json", "kept.txt", "relabelled.csv", "weights.parquet"
+RECOMMENDED = "recommended.csv"  # row, label and weight of every row that stays; only where cleaning does good
 NUMBERS = {"accuracy": "accuracy ↑", "tprd": "TPRD ↓", "max_fnr": "maxFNR ↓"}
 PLAIN = "uniform"
 ARMS = {
@@ -62,27 +63,28 @@ class Cleaned:
         """True if the gap is wider or the accuracy lower than with the labels as given, beyond chance."""
         return self.moved(method, arm, "tprd") > 0 or self.moved(method, arm, "accuracy") < 0
 
+    @property
+    def recommended(self) -> str | None:
+        """The first way to clean that helps and harms by no method; None: leave the labels as they are."""
+        fine = [arm for arm in MENDED if not any(self.harms(m, arm) for m in self.seeds if arm in self.seeds[m])]
+        helps = [arm for arm in fine if any(self._helps(m, arm) for m in self.seeds if arm in self.seeds[m])]
+        return helps[0] if helps and self.suspected else None
+
     def advice(self) -> str:
-        """Which way to clean does no harm, in one sentence."""
+        """Whether to clean, and how, in one sentence or two."""
         if not self.suspected:
-            return "No label looks wrong: leave them as they are."
-        fine = [arm for arm in MENDED if not any(self._harms_known(method, arm) for method in self.seeds)]
+            return "Do not clean: no label looks wrong."
         wider = [m for m in self.seeds if "dropped" in self.seeds[m] and self.moved(m, "dropped", "tprd") > 0]
         said = f"Dropping suspects widens the gap ({', '.join(wider)}). " if wider else ""
-        if not fine:
-            return f"{said}Every way of cleaning costs accuracy or widens the gap: leave the labels as they are."
-        helps = [arm for arm in fine if any(self._helps(method, arm) for method in self.seeds)]
-        best = (helps or fine)[0]
-        how = "helps" if helps else "does no harm, and no good that shows"
-        return f"{said}Of the ways to clean, prefer '{ARMS[best]}': it {how} on these test rows."
-
-    def _harms_known(self, method: str, arm: str) -> bool:
-        return arm in self.seeds[method] and self.harms(method, arm)
+        if self.recommended is not None:
+            return f"{said}Clean by '{ARMS[self.recommended]}': it helps on these test rows, and harms by no method."
+        harmed = [arm for arm in MENDED if any(self.harms(m, arm) for m in self.seeds if arm in self.seeds[m])]
+        if len(harmed) == len(MENDED):
+            return f"{said}Do not clean: every way costs accuracy or widens the gap."
+        return f"{said}Do not clean: no way that does no harm shows any good on these test rows."
 
     def _helps(self, method: str, arm: str) -> bool:
-        return arm in self.seeds[method] and (
-            self.moved(method, arm, "tprd") < 0 or self.moved(method, arm, "accuracy") > 0
-        )
+        return self.moved(method, arm, "tprd") < 0 or self.moved(method, arm, "accuracy") > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -104,6 +106,7 @@ class Cleaned:
                 for method, arms in self.seeds.items()
             },
             "advice": self.advice(),
+            "recommended": self.recommended,
             "folder": str(self.out),
         }
 
@@ -122,7 +125,9 @@ class Cleaned:
                 means = "".join(f"{Mean.of([v[n] for v in found.values()]).text():>16s}" for n in NUMBERS)
                 lines.append(f"{ARMS[arm]:52s}{means}{self._verdict(method, arm)}")
         note = " One seed tells nothing of chance: raise the seeds." if count < 2 else ""
-        return "\n".join([*lines, "", f"{self.advice()}{note}", f"Files and runs: {self.out}"])
+        where = f"Files and runs: {self.out}"
+        where += "" if self.recommended is None else f"; the cleaned set: {self.out / RECOMMENDED}"
+        return "\n".join([*lines, "", f"{self.advice()}{note}", where])
 
     def _verdict(self, method: str, arm: str) -> str:
         if arm == "as-given":
@@ -207,8 +212,24 @@ def clean(
     }
     relabelled = int(ranked["suggested"].notna().sum())
     result = Cleaned(where, found.suspected, int((~kept).sum()), relabelled, _cells(ranked, kept), numbers)
+    (where / RECOMMENDED).unlink(missing_ok=True)
+    if result.recommended is not None:
+        write_table(_cleaned(found, kept, result.recommended), where / RECOMMENDED)
     RunFolder(where).write(SUMMARY, result.to_dict())
     return result
+
+
+def _cleaned(found: Suspects, kept: Any, arm: str) -> pd.DataFrame:
+    """The set that a way of cleaning makes: row, label and weight of every row that stays."""
+    ranked = found.ranked
+    table = ranked[["row"]].assign(label=ranked["given"].astype(str), weight=1.0)
+    if arm == "weighted":
+        table["weight"] = 1.0 - ranked["posterior"]
+    elif arm == "dropped":
+        table = table[kept]
+    else:
+        table["label"] = ranked["suggested"].astype(object).where(ranked["suggested"].notna(), table["label"])
+    return table.sort_values("row").reset_index(drop=True)
 
 
 def _numbers(folder: RunFolder) -> dict[str, float]:

@@ -40,10 +40,11 @@ class Suspects:
     counts: list[dict[str, Any]]  # how many are wrong: all, by label, by group; empty where no row is trusted
     chances: Mapping[str, Any]  # by label: [N] chance that it is the true one, in the order of `ranked`; may be empty
     hard: int = 0
+    confident: int | None = None  # how many cleanlab holds wrong, where it is installed
 
     @property
     def suspected(self) -> int:
-        """Labels that look wrong: another is more probable, or the average margin is below 0."""
+        """Labels that look wrong: another is more probable, or the margin is below 0."""
         return int(self.ranked["suspected"].sum())
 
     def to_dict(self, top: int) -> dict[str, Any]:
@@ -54,6 +55,7 @@ class Suspects:
             "suspected": self.suspected,
             "hard": self.hard if self.counts else None,
             "wrong": self.counts,
+            "cleanlab": self.confident,
             "truth": None if self.found is None else self.found.to_dict(),
             "top": json.loads(self.ranked.head(top).to_json(orient="records")),
         }
@@ -67,8 +69,8 @@ class Suspects:
     def _opening(self) -> str:
         if not self.counts:
             return (
-                f"{self.suspected:,} of {len(self.ranked):,} labels look wrong or are hard: over the whole of training "
-                f"the model preferred another. How many are wrong cannot be said without trusted rows: give exemplars "
+                f"{self.suspected:,} of {len(self.ranked):,} labels look wrong or are hard: the model prefers "
+                f"another.{self._beside()} How many are wrong cannot be said without trusted rows: give exemplars "
                 f"whose labels were checked with {option('exemplar.source')} or {option('split.column')}."
             )
         whole, *parts = self.counts
@@ -76,7 +78,7 @@ class Suspects:
             f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong, 95 % interval {whole['low']:,.0f} to "
             f"{whole['high']:,.0f}{'' if whole['low'] > 0 else ': nothing shows that any is'}. {self.suspected:,} look "
             f"wrong: another label is more probable. {self.hard:,} more are hard: their inputs speak for another "
-            "label, and the given one still stands."
+            f"label, and the given one still stands.{self._beside()}"
         ]
         for part in parts[:20]:
             lines.append(
@@ -84,6 +86,9 @@ class Suspects:
                 f"({part['low']:,.0f} to {part['high']:,.0f})"
             )
         return "\n".join(lines)
+
+    def _beside(self) -> str:
+        return "" if self.confident is None else f" cleanlab's confident learning names {self.confident:,}."
 
     def _truth(self) -> str:
         if self.found is None:
@@ -183,4 +188,5 @@ def suspects_of(run: str | Path, *, trust: bool | None = None) -> Suspects:
     places = table["rank"].to_numpy().argsort()
     chances = {} if noise is None else {name: noise.posterior[places, k] for k, name in enumerate(ranked.label_names)}
     result = table[order].iloc[places].reset_index(drop=True)
-    return Suspects(result, detection(weights, ranked.table), ranked.rule, ranked.counts(), chances, hard)
+    truth = detection(weights, ranked.table)
+    return Suspects(result, truth, ranked.rule, ranked.counts(), chances, hard, ranked.confident())

@@ -24,7 +24,7 @@ def suspects(
     from fairweight.apps.suspects import suspects_of, write_table
     from fairweight.cli import in_flags
 
-    opt.introduce(run)
+    opt.introduce(run, source=True)
     found = suspects_of(run, trust=trust)
     sets = {} if relabel is None else {"relabelled": found.relabelled(relabel)}
     sets |= {"kept": found.kept()} if drop else {}

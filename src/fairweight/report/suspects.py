@@ -1,9 +1,10 @@
 """Labels that are probably wrong, where no row is trusted (apps/_wrong_labels.py has the rule where some are).
 
-Labels are ranked by the average margin over training, in probabilities: each visit is judged before the step that
-learns from it. Ties go to the higher average loss, then to the lower row. A score's rank takes no part: on tables it is
-mostly the weight of a cell. A sample is suspected where its average margin is below 0; where classes overlap, such
-samples are hard cases as well as wrong labels, and nothing here tells them apart.
+Labels are ranked by the margin, in probabilities: that of models which were not trained on the row, where it is given,
+or else the average over training, where each visit is judged before the step that learns from it. Ties go to the
+higher average loss, then to the lower row. A score's rank takes no part: on tables it is mostly the weight of a cell. A
+sample is suspected where its margin is below 0; where classes overlap, such samples are hard cases as well as wrong
+labels, and nothing here tells them apart.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RULE = "the average probability margin over training, as no trusted rows tell wrong labels from hard ones"
+HELD_OUT = (
+    "the probability margin of models that were not trained on the row, as no trusted rows tell wrong labels from hard "
+    "ones"
+)
 MARGINS = ("mean_probability_margin", "mean_margin")  # the first that the weights hold
 
 
@@ -42,12 +47,16 @@ class Detection:
         }
 
 
-def suspicion(weights: pd.DataFrame) -> pd.DataFrame:
-    """rank (1: the most suspect), suspicion (0 to 1) and suspected, one row per row of weights.parquet."""
+def suspicion(weights: pd.DataFrame, held_out: Any = None) -> pd.DataFrame:
+    """rank (1: the most suspect), suspicion (0 to 1) and suspected, one row per row of weights.parquet.
+
+    held_out: margins [N] by models that were not trained on the row; None takes those over training.
+    """
     import numpy as np
     import pandas as pd
 
-    margin, loss = margin_of(weights), weights.get("ema_loss")
+    margin = margin_of(weights) if held_out is None else pd.Series(held_out, index=weights.index)
+    loss = weights.get("ema_loss")
     measures = [-margin] if margin is not None else []
     measures += [loss] if loss is not None and loss.notna().any() else []
     if not measures:

@@ -1,0 +1,114 @@
+"""Opinions of models that were not trained on a row, and what a table of cleaned trainings advises."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairweight.apps._wrong_labels import HELD_OUT, POSTERIOR, held_out_chances, ranked_labels
+from fairweight.apps.clean import MENDED, Cleaned
+from fairweight.apps.suspects import stays
+from fairweight.runs.run import run
+from fairweight.runs.spec import Spec
+
+
+def test_a_model_that_has_not_seen_the_row_cannot_repeat_its_label():
+    """Labels at random: an opinion that had seen them would agree with them more often than chance."""
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(400, 5)), random.integers(0, 2, 400)
+    chances = held_out_chances(x, y, 2)
+    assert chances.sum(axis=1) == pytest.approx(1.0)
+    assert (chances.argmax(axis=1) == y).mean() < 0.58
+    told = held_out_chances(np.concatenate([x, y[:, None]], axis=1), y, 2)
+    assert (told.argmax(axis=1) == y).mean() == 1.0
+
+
+def test_labels_that_no_row_or_every_row_has_are_no_trouble():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    assert (held_out_chances(x, np.zeros(60, dtype=int), 3)[:, 0] == 1).all()
+    rare = held_out_chances(x, np.array([2] + [0, 1] * 29 + [0]), 4)  # 3 is never given, 2 once
+    assert np.isfinite(np.log(rare)).all()
+    assert rare[:, 3].max() < 0.05
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder, random = tmp_path_factory.mktemp("held_out"), np.random.default_rng(0)
+    n = 600
+    x = random.normal(size=n)
+    part = random.choice(["train", "exemplar", "test"], n, p=[0.6, 0.2, 0.2])
+    true = np.where(x > 0, "yes", "no")
+    bad = (part == "train") & (random.random(n) < 0.2)
+    label = np.where(bad, np.where(true == "yes", "no", "yes"), true)
+    pd.DataFrame({"x": x, "sex": random.choice(["F", "M"], n), "label": label, "part": part}).to_csv(
+        folder / "people.csv", index=False
+    )
+    spec = Spec(
+        str(folder / "people.csv"), label="label", group="sex", data={"split": {"column": "part"}}, method="uniform",
+        network={"name": "mlp", "hidden": [4]}, epochs=1,
+    )  # fmt: skip
+    return run(spec, folder / "run").folder, bad
+
+
+def test_tables_are_judged_by_held_out_opinions_while_their_file_is_as_it_was(table, tmp_path, monkeypatch):
+    folder, bad = table
+    weights = folder.read_weights()
+    found = ranked_labels(folder, weights)
+    assert found.rule == POSTERIOR
+    wrong = bad[weights["row"]]
+    assert wrong[found.table["rank"].to_numpy() <= wrong.sum()].mean() > 0.85
+    assert ranked_labels(folder, weights, trust=False).rule == HELD_OUT
+    confident = ModuleType("cleanlab.count")
+    confident.num_label_issues = lambda labels, chances: int((chances.argmax(axis=1) != labels).sum())
+    monkeypatch.setitem(sys.modules, "cleanlab", ModuleType("cleanlab"))
+    monkeypatch.setitem(sys.modules, "cleanlab.count", confident)
+    assert found.confident() == pytest.approx(wrong.sum(), rel=0.3)
+    source = Path(folder.read_spec().source)
+    kept = source.read_bytes()
+    source.write_bytes(kept.replace(b"yes", b"no", 40))
+    try:
+        other = ranked_labels(folder, weights)
+    finally:
+        source.write_bytes(kept)
+    assert other.rule != POSTERIOR
+    assert other.confident() is None
+
+
+def _cleaned(arms):
+    """By way of cleaning: accuracy and gap of five seeds beside 80 and 10 with the labels as given."""
+    wobble = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
+
+    def seeds(accuracy, gap, sign=1):
+        numbers = [{"accuracy": accuracy + sign * d, "tprd": gap + sign * d, "max_fnr": 30.0} for d in wobble]
+        return {str(k): found for k, found in enumerate(numbers)}
+
+    found = {"as-given": seeds(80.0, 10.0), **{arm: seeds(*numbers, sign=-1) for arm, numbers in arms.items()}}
+    return Cleaned(Path(), 50, 40, 50, [], {"uniform": found})
+
+
+@pytest.mark.parametrize(
+    ("arms", "recommended", "says"),
+    [
+        ([(80.0, 5.0), (80.0, 10.0), (80.0, 15.0)], "relabelled", "widens the gap"),
+        ([(79.0, 5.0), (80.0, 10.0), (82.0, 10.0)], "dropped", "helps"),
+        ([(79.0, 5.0), (79.0, 9.0), (82.0, 15.0)], None, "Do not clean: every way"),
+        ([(80.0, 10.0), (80.0, 10.0), (80.0, 10.0)], None, "Do not clean: no way"),
+    ],
+)
+def test_what_harms_is_never_recommended_and_mending_comes_before_dropping(arms, recommended, says):
+    found = _cleaned(dict(zip(MENDED, arms, strict=True)))
+    assert found.recommended == recommended
+    assert says in found.advice()
+
+
+def test_half_of_every_cell_stays_however_suspect_it_is():
+    ranked = pd.DataFrame(
+        {"rank": np.arange(1, 41), "given": ["a"] * 30 + ["b"] * 10, "group": ["x"] * 40, "suspected": True}
+    )
+    kept = stays(ranked, floor=4)
+    assert kept[:30].sum() == 15
+    assert kept[30:].sum() == 5
+    assert not kept[0]  # the most suspect go
