@@ -11,7 +11,7 @@ from tests.tables import people
 from fairweight.data import load
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.linear import fit_linear
+from fairweight.runs.learners import fit_linear
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
 from fairweight.runs.trees import columns_of, fit_trees

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
-from fairweight.apps.before_after import Differences, in_points, table_of
-from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, Watching, run_into
-from fairweight.data import Dataset
+from fairweight.apps.train import Prepared, Trained, Watching, run_into, verdict_between
+from fairweight.apps.verdict import in_points, table_of
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import METRICS, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import Result
+from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP
 from fairweight.runs.spec import Spec
 from fairweight.training import state
 
@@ -128,7 +128,7 @@ def trade_off(
         done = run_into(spec, where, dataset, device, lambda _, name=name: watching(name))  # type: ignore[misc]
         points.append(Point(strength, done, table_of(done.folder, dataset, "validation")))
     chosen = choose(points, give_up)
-    found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, dataset), folder / PICTURE)
+    found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, prepared), folder / PICTURE)
     draw(found)
     whole.write(SWEEP, {"of": prepared.spec.fingerprint, **found.to_dict()})
     whole.seal(SWEEP, PICTURE)
@@ -191,7 +191,7 @@ def _beats(one: Point, other: Point) -> bool:
     return better and one.accuracy >= other.accuracy and one.gap <= other.gap
 
 
-def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Trained:
+def _finished(plain: Point, chosen: Point, folder: Path, prepared: Prepared) -> Trained:
     """Copy the chosen run into the folder itself, and compare it on test with plain training."""
     whole = RunFolder(folder)
     for name in (MANIFEST, METRICS):
@@ -199,11 +199,10 @@ def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Tr
     whole.copy(chosen.result.folder, [*(name for name in SEALED if name != METRICS), METRICS])
     whole.seal()
     done = Result(chosen.result.spec, whole, chosen.result.metrics, chosen.result.reused)
-    table = table_of(done.folder, dataset)
+    table = table_of(done.folder, prepared.dataset)
     if chosen is plain:
-        return Trained(done, table, None, None)
-    differences = Differences(done.spec.method, table_of(plain.result.folder, dataset), table, dataset)
-    return Trained(done, table, plain.result, differences)
+        return Trained(done, table, None)
+    return Trained(done, table, plain.result, verdict_between(prepared, done, plain.result))
 
 
 def draw(found: TradeOff) -> None:

@@ -1,0 +1,92 @@
+"""Where a run may be written: refuse a folder with other things in it, and remove what a failed start has left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from fairweight.data import Dataset
+from fairweight.errors import BadInput, NoSpace, option
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.run_search import CANDIDATES, STATE
+from fairweight.runs.spec import Spec
+from fairweight.training.lock import FILE as LOCK
+
+BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
+FORML = "forml"  # what is trained where something is said of a method, and on images
+REFIT = "refit"  # a second training with the weights of the first, and the name of its folder inside
+SWEEP, PICTURE = "trade_off.json", "trade_off.png"  # of a sweep of strength
+
+
+def remove(path: Path, existed: Path) -> None:
+    """Delete the folder of a run that never got going, and those above it that were made for it."""
+    if path == existed:
+        RunFolder(path).clear()
+        return
+    top = path
+    while top.parent != existed:
+        top = top.parent
+    shutil.rmtree(top, ignore_errors=True)
+
+
+def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False, fresh: bool = False) -> None:
+    """Refuse a folder with other things in it; clear one with another run where `fresh` asks for it.
+
+    Only files that a run writes are ever deleted.
+    """
+    check_place(out)
+    if not out.exists():
+        return
+    folder = RunFolder(out)
+    for inside in (folder, *(RunFolder(path) for path in _inner(out))):
+        inside.tidy(SWEEP, PICTURE, STATE)  # what a kill in the first write of all has left
+    swept = (out / SWEEP).is_file()
+    if not folder.started and not swept:
+        _drop_empty(out)  # what an earlier sweep has left
+        if any(path.name != LOCK for path in out.iterdir()):
+            raise BadInput(f"{option('out', out)} holds files that are no run; give a new or an empty folder.")
+        return
+    _check_run(out, folder, spec, dataset, sweep, fresh)
+
+
+def check_place(out: Path) -> None:
+    """Refuse a place where no folder can be written."""
+    nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
+    if not nearest.is_dir():
+        raise BadInput(
+            f"{option('out', out)}: {nearest.name} is a file; give the folder that the run is to be written into."
+        )
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise NoSpace(f"{option('out', out)}: {nearest} may not be written to; give another folder.")
+
+
+def _check_run(out: Path, folder: RunFolder, spec: Spec, dataset: Dataset, sweep: bool, fresh: bool) -> None:
+    swept = (out / SWEEP).is_file()
+    if fresh:
+        for inner in (RunFolder(path) for path in _inner(out)):
+            inner.clear()
+        if (out / STATE).is_file():
+            shutil.rmtree(out / CANDIDATES, ignore_errors=True)  # of a search that was stopped
+        _drop_empty(out)
+        for name in (PICTURE, STATE):
+            (out / name).unlink(missing_ok=True)
+        folder.clear()
+        (out / SWEEP).unlink(missing_ok=True)
+        return
+    same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
+    if swept != sweep or not same:
+        how = f"give another folder, or start over with {option('fresh')}"
+        raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
+
+
+def _inner(out: Path) -> list[Path]:
+    """Folders of the runs inside a run's, the innermost first: plain and second trainings, those of a sweep."""
+    named = [path for path in (out / BASELINE, out / FORML, out / REFIT, *out.glob("strength_*")) if path.is_dir()]
+    return [inner for path in named for inner in (*_inner(path), path)]
+
+
+def _drop_empty(out: Path) -> None:
+    for path in _inner(out):
+        if not any(path.iterdir()):
+            path.rmdir()
