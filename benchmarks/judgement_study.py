@@ -1,8 +1,9 @@
-r"""The study behind the record `judgement`, on many cores: (set, seed, method) one after the other until time is over.
+r"""The studies behind the records `judgement` and `label_flips`, on many cores, one job after the other in time.
 
     PYTHONPATH=src python benchmarks/judgement_study.py --data FOLDER --plan ours --out part1.json
     PYTHONPATH=src python benchmarks/judgement_study.py --data FOLDER --plan peers --done part1.json --out part2.json
-    PYTHONPATH=src python benchmarks/judgement_study.py --unpack part1.json part2.json  # into runs/judgement
+    PYTHONPATH=src python benchmarks/judgement_study.py --data FOLDER --plan flips --seeds 10 11 12 13 14 --out f.json
+    PYTHONPATH=src python benchmarks/judgement_study.py --unpack part1.json part2.json f.json  # into runs/
 
 What a file of --done holds is not run again. `ours` and `ours-groups` come from one search: thresholds by group are
 candidates beside the others, so the model that is blind to groups is the choice among the rest.
@@ -32,6 +33,7 @@ PLANS = {  # by method: how many seeds
         "reweighing-lightgbm": 10, "reweighing-logistic": 10, "thresholds-equal-opportunity": 10, "oxonfair": 10,
         "eg-logistic-equal-opportunity": 5, "ours-0.1": 5, "fairret": 5, "eg-lightgbm-equal-opportunity": 3,
     },
+    "flips": {"flips-0.1": 10, "flips-0.2": 10},
 }  # fmt: skip
 
 
@@ -55,6 +57,11 @@ def one(job: tuple[str, int, str], data: str, until: float, commit: str) -> list
     from judgement_sets import ROWS, task
 
     name, seed, method = job
+    if method.startswith("flips"):
+        import label_flips
+
+        found = label_flips.one(name, float(method.partition("-")[2]), seed, Path(data))
+        return [{**found, "method": method}]
     found = task(name, seed, Path(data))
     if method == "ours":
         runs = searched(found)
@@ -105,9 +112,15 @@ def searched(found: Any) -> list[dict[str, Any]]:
                  zip(search_.candidates, search_.judgements, strict=True)}  # fmt: skip
         runs.append(
             {
-                "set": found.name, "seed": found.seed, "method": method, "test_rows": found.test_rows,
-                "n_fit": len(found.fit_labels), "commit": commit(), "versions": versions(),
-                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), **took,
+                "set": found.name,
+                "seed": found.seed,
+                "method": method,
+                "test_rows": found.test_rows,
+                "n_fit": len(found.fit_labels),
+                "commit": commit(),
+                "versions": versions(),
+                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                **took,
                 **numbers_of(counts_of(found.test_labels, said, found.test_groups), found.seed),
                 "verdict": {key: told[key] for key in keys} | {"judged": names if method == "ours" else {}},
             }  # fmt: skip
@@ -124,25 +137,31 @@ def main() -> None:
     words.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     words.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     words.add_argument("--minutes", type=float, default=8.0, help="Begin no run after so many.")
+    words.add_argument("--until", type=float, help="The same as a time, in seconds since 1970.")
     words.add_argument("--done", nargs="*", type=Path, default=[], help="Files of finished runs.")
     words.add_argument("--commit", default="", help="Of the source, where there is no repository.")
     words.add_argument("--out", type=Path, default=Path("judgement.json"))
     words.add_argument("--unpack", nargs="+", type=Path, help="Write the runs of these files into --runs.")
-    words.add_argument("--runs", type=Path, default=Path("runs/judgement"))
+    words.add_argument("--runs", type=Path, default=Path("runs"))
     given = words.parse_args()
     from judgement import path_of
     from judgement_sets import SETS
+    from label_flips import SETS as FLIPPED
 
     if given.unpack:
         for run in [run for path in given.unpack for run in json.loads(path.read_text())]:
-            path = path_of(given.runs, run["set"], run["seed"], run["method"])
+            path = path_of(given.runs / "judgement", run["set"], run["seed"], run["method"])
+            if run["method"].startswith("flips"):
+                path = given.runs / "label_flips" / f"{run['set']}_{100 * run['flips']:.0f}_seed{run['seed']}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(run))
         return
     finished = [run for path in given.done if path.is_file() for run in json.loads(path.read_text())]
     have = {(run["set"], run["seed"], run["method"]) for run in finished if "failed" not in run}
-    jobs = [job for job in planned(given.plan, given.sets or list(SETS), given.seeds) if job not in have]
-    until, found = time.time() + 60 * given.minutes, []
+    sets = given.sets or list(FLIPPED if given.plan == "flips" else SETS)
+    jobs = [job for job in planned(given.plan, sets, given.seeds) if job not in have]
+    started, found = time.time(), []
+    until = given.until or started + 60 * given.minutes
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.processes, mp_context=context) as pool:
         waiting = [pool.submit(one, job, given.data, until, given.commit) for job in jobs]
@@ -150,7 +169,7 @@ def main() -> None:
             found += future.result()
             given.out.write_text(json.dumps(found))
             if found and len(found) % 20 < 2:
-                print(f"{len(found)} of {len(jobs)} after {time.time() - until + 60 * given.minutes:.0f} s", flush=True)
+                print(f"{len(found)} of {len(jobs)} after {time.time() - started:.0f} s", flush=True)
     print(f"{len(found)} runs, {len(jobs)} jobs", flush=True)
 
 
