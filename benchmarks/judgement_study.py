@@ -77,8 +77,8 @@ def searched(found: Any) -> list[dict[str, Any]]:
     from judgement_sets import loaded
 
     from fairweight.apps.candidates import Asked
-    from fairweight.apps.deliver import search, verdict_of
-    from fairweight.apps.judge import Score, Wish, choose
+    from fairweight.apps.deliver import gone_wrong, search, verdict_of
+    from fairweight.apps.judge import Wish, choose
     from fairweight.metagradient.passes import predicted
     from fairweight.metrics.criterion import criterion
     from fairweight.runs.learners import Learner
@@ -100,6 +100,9 @@ def searched(found: Any) -> list[dict[str, Any]]:
         fitted = every.fitted_plain
     else:
         fitted = Learner(chosen.learner, every.dataset, found.seed).whole(chosen.way, chosen.epoch)
+        then, was = (every.judgements[list(every.candidates).index(c)] for c in (chosen, every.plain))
+        if gone_wrong(fitted, every.fitted_plain, every.dataset, then, was):
+            chosen, fitted = every.plain, every.fitted_plain
     took = {"seconds": round(time.monotonic() - started, 2), "cpu_seconds": round(time.process_time() - before, 2)}
     runs = []
     for method, search_ in (("ours", replace(every, chosen=chosen, fitted=fitted)), ("ours-groups", every)):
@@ -123,7 +126,7 @@ def searched(found: Any) -> list[dict[str, Any]]:
                 **took,
                 **numbers_of(counts_of(found.test_labels, said, found.test_groups), found.seed),
                 "verdict": {key: told[key] for key in keys} | {"judged": names if method == "ours" else {}},
-            }  # fmt: skip
+            }
         )
     return runs
 
