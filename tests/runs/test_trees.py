@@ -9,12 +9,12 @@ from sklearn.linear_model import LogisticRegression
 from tests.tables import people
 
 from fairweight.data import load
+from fairweight.runs import trees
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.learners import fit_linear
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
-from fairweight.runs import trees
 from fairweight.runs.trees import columns_of, fit_trees
 from fairweight.training.predict import logits
 

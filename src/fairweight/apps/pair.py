@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from fairweight.apps.candidates import BIASES
 from fairweight.apps.judge import Rows, Score, Wish, choose, judged

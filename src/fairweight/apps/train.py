@@ -138,8 +138,8 @@ def prepare(
     judge = {} if method is not None else _judging(wanted, wish)
     if method is None and table:
         first = first.with_(method=BASELINE)
-    elif wish.criterion.name != default_criterion(len(dataset.label_names), groups=bool(dataset.group_names)).name:
-        training = _with_objective(first.method, training, wish.criterion, dataset)
+    else:
+        training = with_objective(first.method, training, wish, dataset)
     spec = with_defaults(first, dataset, training, device)
     spec = spec.with_(search=search_of(spec.method, spec.method_options, training.get("search")), judge=judge)
     built = build(spec.with_(judge={}), dataset, device)
@@ -193,11 +193,13 @@ def _judging(wanted: Wanted, wish: Wish) -> dict[str, Any]:
     return {"criterion": wish.criterion.name, **{key: value for key, value in said.items() if value is not None}}
 
 
-def _with_objective(method: str, training: Mapping[str, Any], fair: Criterion, dataset: Dataset) -> dict[str, Any]:
+def with_objective(method: str, training: Mapping[str, Any], wish: Wish, dataset: Dataset) -> dict[str, Any]:
     """FORML's objective for a criterion that is not the usual one, unless another was asked for."""
-    if method != FORML or "objective" in training.get("method_options", {}):
+    classes, groups = len(dataset.label_names), bool(dataset.group_names)
+    usual = wish.criterion.name == default_criterion(classes, groups=groups).name
+    if usual or method != FORML or "objective" in training.get("method_options", {}):
         return dict(training)
-    term = fair.objective(len(dataset.label_names), groups=bool(dataset.group_names))
+    term = wish.criterion.objective(classes, groups=groups)
     options = {"objective": f"mean + {STRENGTH:g} * {term}", **training.get("method_options", {})}
     return {**training, "method_options": options}
 

@@ -25,13 +25,15 @@ def compare(
     group: opt.Group = None,
     data_dir: opt.DataDir = None,
     download: opt.Download = False,
+    criterion: opt.Criterion = None,
+    bound: opt.Bound = None,
+    budget: opt.Budget = None,
+    each: opt.Each = False,
     methods: Annotated[str, opt.flag("A,B,... or all; uniform is always among them.", panel=FAIRNESS)] = "all",
     seeds: Annotated[int, opt.flag("Runs per method.", panel=TRAINING, at_least=1)] = 5,
     seed: opt.Seed = 0,
     split_seed: Annotated[int | None, opt.flag("Seed of one split for all; default: one each.", panel=TRAINING)] = None,
-    select: Annotated[
-        str, opt.flag("Validation number whose best epoch counts, or last.", panel=TRAINING)
-    ] = "accuracy",
+    select: Annotated[str, opt.flag("Validation number whose best epoch counts, or last.", panel=TRAINING)] = "loss",
     engine: opt.Engine = "processes",
     jobs: opt.Jobs = None,
     device: opt.Device = "auto",
@@ -52,7 +54,17 @@ def compare(
 
     opt.quiet()
     protocol = Protocol(
-        source, label, group, options_said(_DATA, said), options_said(_TRAINING, said), select, split_seed
+        source,
+        label,
+        group,
+        options_said(_DATA, said),
+        options_said(_TRAINING, said),
+        select,
+        split_seed,
+        criterion,
+        bound,
+        budget,
+        each,
     )
     where = opt.device_of(device)
     prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)

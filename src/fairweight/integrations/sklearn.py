@@ -72,9 +72,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     "trees", "linear" or "mlp". groups_at_prediction: allows thresholds by group, for which predict then needs
     sensitive_features. each: several sensitive columns stand side by side, and the worst counts. pos_label: the
     positive one of two classes; None takes the larger. A search over many trainings of one method is left to the
-    command line. module: None for an MLP; a class or function, called with the number of features and of classes (or with nothing where it takes
-    nothing); or a model, which is copied and never changed. objective: what the weights are learned for, such as
-    "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
+    command line. module: None for an MLP; a class or function, called with the number of features and of classes (or
+    with nothing where it takes nothing); or a model, which is copied and never changed. objective: what the weights
+    are learned for, such as "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
     hidden: widths of the MLP's layers. per_cell: exemplars of each cell in a step. validation_fraction: of the samples,
     to choose the best epoch; 0 for none. patience: epochs without a better one before training stops; 0: never stop.
     exemplar_size: exemplars of each cell. exemplar_inside: whether exemplars are trained on, too.
