@@ -63,10 +63,7 @@ def one(job: tuple[str, int, str], data: str, until: float, commit: str) -> list
         found = label_flips.one(name, float(method.partition("-")[2]), seed, Path(data))
         return [{**found, "method": method}]
     found = task(name, seed, Path(data))
-    if method == "ours":
-        runs = searched(found)
-    else:
-        runs = [measure(found, method)]
+    runs = searched(found) if method == "ours" else [measure(found, method)]
     return [{**run, "rows": ROWS, "commit": commit or run["commit"]} for run in runs]
 
 
@@ -76,9 +73,8 @@ def searched(found: Any) -> list[dict[str, Any]]:
     from judgement_peers import versions
     from judgement_sets import loaded
 
-    from fairweight.apps.candidates import Asked
     from fairweight.apps.deliver import gone_wrong, search, verdict_of
-    from fairweight.apps.judge import Wish, choose
+    from fairweight.apps.judge import Asked, Wish, choose
     from fairweight.metagradient.passes import predicted
     from fairweight.metrics.criterion import criterion
     from fairweight.runs.learners import Learner

@@ -9,9 +9,9 @@ import torch
 from tests.cli.test_train_judged import crowd
 from tests.tables import people
 
-from fairweight.apps.candidates import Asked, Candidate
+from fairweight.apps.candidates import Candidate
 from fairweight.apps.deliver import search
-from fairweight.apps.judge import Wish
+from fairweight.apps.judge import Asked, Wish
 from fairweight.apps.pair import best_of_pair
 from fairweight.apps.train import wish_for
 from fairweight.data import load
@@ -99,12 +99,15 @@ def test_of_two_runs_the_better_one_or_its_second_stage_is_kept():
     noise = draw.normal(size=(3000, 3))
     uneven = 2 * np.eye(3)[labels] + noise - np.array([0, 0, 1.5])
     runs = {"plain": Folder(uneven, labels), "forml": Folder(2 * np.eye(3)[labels] + noise, labels)}
-    wish, asked = Wish(criterion("recall-parity"), budget=1), {"groups": False, "groups_at_prediction": False, "seed": 0}
+    wish, asked = (
+        Wish(criterion("recall-parity"), budget=1),
+        {"groups": False, "groups_at_prediction": False, "seed": 0},
+    )
     even = best_of_pair(runs, wish, 3, **asked)
     assert even.run == "forml"
     alone = best_of_pair({"plain": runs["plain"], "forml": runs["plain"]}, wish, 3, **asked)
-    assert alone.title == "plain + bias-1"
+    assert alone.title == "plain training + bias-1"
     np.testing.assert_allclose(alone.shift[0, 2] - alone.shift[0, :2], 1.5, atol=0.4)
     same = best_of_pair({"plain": runs["forml"], "forml": runs["forml"]}, wish, 3, **asked)
-    assert (same.title, same.shift) == ("plain", None)
-    assert best_of_pair({"plain": Folder(None, labels)}, wish, 3, **asked).title == "plain"
+    assert (same.title, same.shift) == ("plain training", None)
+    assert best_of_pair({"plain": Folder(None, labels)}, wish, 3, **asked).title == "plain training"

@@ -63,7 +63,7 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
         parts.append(_calibration(done.verdict))
     folder = done.result.folder.path
     found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
-    reused = f" ({' and '.join(found)} found finished)" if found else ""
+    reused = f" ({' and '.join(dict.fromkeys(found))} found finished)" if found else ""
     parts.append(
         f"Run folder: {folder}{reused}\n"
         f"  weights.parquet  a row for every training sample: score, weight and history\n"
@@ -83,10 +83,12 @@ def _calibration(found: Verdict) -> str:
     positive = found.before.samples.positive
     what = "the predicted label" if positive is None else str(found.before.labels[positive])
     rows = [("calibration, %", f"{what} is", "plain says (error)", f"{found.chosen} says (error)")]
+    if found.kept_plain:
+        rows = [("calibration, %", f"{what} is", f"{found.chosen} says (error)", "")]
     after = found.calibration["after"]
     for group, before in found.calibration["before"].items():
         first, last = (f"{100 * one['predicted']:.1f} ({100 * one['error']:.1f})" for one in (before, after[group]))
-        rows.append((group, f"{100 * before['observed']:.1f}", first, last))
+        rows.append((group, f"{100 * before['observed']:.1f}", first, "" if found.kept_plain else last))
     return _columns(rows)
 
 

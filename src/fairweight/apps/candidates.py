@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from fairweight.apps.judge import Rows, Wish
+from fairweight.apps.judge import Asked, Clock, OutOfTime, Rows
 from fairweight.apps.second_stage import even_recalls, moved, thresholds
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, UnknownName, option
+from fairweight.errors import BadInput, option
 from fairweight.methods.reweighing import independent
 from fairweight.metrics.criterion import confusion
 from fairweight.runs.cross_fit import Folds, cross_fitted
-from fairweight.runs.learners import LEARNERS, Learner, Way
+from fairweight.runs.learners import Learner, Way
 from fairweight.types import Batch
 
-FAMILIES = {
-    "plain": "all rows count alike",
-    "reweighing": "label and group made independent, at strengths 0.5, 1 and 2",
-    "positives": "the same for the positive label alone",
-    "multipliers": "the weight of a cell follows its rate, after 1, 2 and 3 trainings",
-    "forml-rates": "FORML's scores by cell follow the rates of those trainings, averaged, at several strengths",
-    "forml-cells": "the mean weight that FORML learns for each cell",
-    "forml": "FORML itself, at strengths 0.3 and 1 (networks)",
-}
 STRENGTHS = (0.5, 1.0, 2.0)  # of reweighing
 ROUNDS = 3  # of multipliers
 RATE_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # of the averaged scores: what closes half the gap is sure sooner
@@ -40,31 +31,6 @@ BEHIND = 0.5  # points of accuracy beyond the budget by which a learner's plain 
 Floats = npt.NDArray[np.float64]
 Tables = Mapping[int | None, Floats]  # [G, K] weights for the rows outside each fold; None: for all rows
 Tell = Callable[[str, int], None]  # a model was trained and judged: its name, how many so far
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the user said of the search; None leaves it open. seeds: cross-fits of every candidate."""
-
-    wish: Wish
-    learner: str | None = None
-    families: tuple[str, ...] = tuple(FAMILIES)
-    seconds: float | None = None
-    groups_at_prediction: bool = False
-    seeds: int = 1
-    training: Mapping[str, Any] = field(default_factory=dict)  # fields of a Spec, for networks
-
-    def __post_init__(self) -> None:
-        if strange := [name for name in self.families if name not in FAMILIES]:
-            raise UnknownName(f"{option('candidates')}: {strange[0]!r} is none; choose from: {', '.join(FAMILIES)}.")
-        if self.learner is not None and self.learner not in LEARNERS:
-            raise UnknownName(
-                f"{option('learner', self.learner)}: choose {', '.join(LEARNERS)}, or your own as MODULE:MODEL."
-            )
-        if self.seconds is not None and not self.seconds > 0:
-            raise BadInput(f"{option('seconds')}: give a positive time, such as 90s or 5m.")
-        if self.seeds < 1:
-            raise BadInput(f"{option('seeds', self.seeds)}: give 1 or more.")
 
 
 @dataclass(frozen=True)
@@ -95,27 +61,6 @@ class Candidate:
     def right(self, rows: npt.NDArray[np.bool_], labels: npt.NDArray[Any]) -> float:
         """Percentage of the rows whose label is predicted."""
         return 100 * float(self.said(rows)[np.arange(int(rows.sum())), labels[rows]].mean())
-
-
-class OutOfTime(Exception):
-    """The time that was given does not suffice for another candidate."""
-
-
-class Clock:
-    """Keeps the time that was given, with what the last trainings on all rows will take set aside."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.start, self.limit = time.monotonic(), seconds
-        self.took: dict[str, float] = {}  # the longest cross-fit of each learner
-
-    def check(self, learner: str) -> None:
-        """Refuse to begin what would not end in time."""
-        if self.limit is None or not self.took:
-            return
-        kept = max(self.took.values()) * 0.6  # two trainings on all rows
-        expected = self.took.get(learner, 0.15 * self.limit if learner == "mlp" else 0.0)
-        if time.monotonic() - self.start + expected + kept > 0.9 * self.limit:
-            raise OutOfTime
 
 
 class Candidates:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairweight.apps.candidates import Asked, Candidate, Candidates, Clock, Tell, together
-from fairweight.apps.judge import BUDGET, Judgement, Rows, Score, Wish, choose, judged, near_constant
+from fairweight.apps.candidates import Candidate, Candidates, Tell, together
+from fairweight.apps.judge import BUDGET, Asked, Clock, Judgement, Rows, Score, Wish, choose, judged, near_constant
 from fairweight.apps.verdict import Verdict, by_group, calibration_of
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option

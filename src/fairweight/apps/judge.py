@@ -1,22 +1,33 @@
-"""The rule that chooses among models by predictions on rows they were not trained on; docs/choices says why.
+"""What a user wants, and the rule that chooses among models by predictions on rows they were not trained on.
 
 The smallest gap within the budget of accuracy; plain training is left only where a paired bootstrap says that the gap
-is smaller, and never for a predictor that is close to constant.
+is smaller, and never for a predictor that is close to constant; docs/choices says why.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fairweight.errors import BadInput, option
+from fairweight.errors import BadInput, UnknownName, option
 from fairweight.metrics.criterion import POSITIVE, Criterion
+from fairweight.runs.learners import LEARNERS
 
+FAMILIES = {
+    "plain": "all rows count alike",
+    "reweighing": "label and group made independent, at strengths 0.5, 1 and 2",
+    "positives": "the same for the positive label alone",
+    "multipliers": "the weight of a cell follows its rate, after 1, 2 and 3 trainings",
+    "forml-rates": "FORML's scores by cell follow the rates of those trainings, averaged, at several strengths",
+    "forml-cells": "the mean weight that FORML learns for each cell",
+    "forml": "FORML itself, at strengths 0.3 and 1 (networks)",
+}
 BUDGET = 0.3  # points of accuracy that may be given up, where neither bound nor budget is said
 LEVEL = 0.95  # of intervals that are told
 SURE = 0.90  # of the interval that must lie below 0 before plain training is left
@@ -48,6 +59,52 @@ class Wish:
         if self.budget is not None:
             return self.budget
         return BUDGET if self.bound is None else math.inf
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user said of the search; None leaves it open. seeds: cross-fits of every candidate."""
+
+    wish: Wish
+    learner: str | None = None
+    families: tuple[str, ...] = tuple(FAMILIES)
+    seconds: float | None = None
+    groups_at_prediction: bool = False
+    seeds: int = 1
+    training: Mapping[str, Any] = field(default_factory=dict)  # fields of a Spec, for networks
+
+    def __post_init__(self) -> None:
+        if strange := [name for name in self.families if name not in FAMILIES]:
+            raise UnknownName(f"{option('candidates')}: {strange[0]!r} is none; choose from: {', '.join(FAMILIES)}.")
+        if self.learner is not None and self.learner not in LEARNERS:
+            raise UnknownName(
+                f"{option('learner', self.learner)}: choose {', '.join(LEARNERS)}, or your own as MODULE:MODEL."
+            )
+        if self.seconds is not None and not self.seconds > 0:
+            raise BadInput(f"{option('seconds')}: give a positive time, such as 90s or 5m.")
+        if self.seeds < 1:
+            raise BadInput(f"{option('seeds', self.seeds)}: give 1 or more.")
+
+
+class OutOfTime(Exception):
+    """The time that was given does not suffice for another candidate."""
+
+
+class Clock:
+    """Keeps the time that was given, with what the last trainings on all rows will take set aside."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.start, self.limit = time.monotonic(), seconds
+        self.took: dict[str, float] = {}  # the longest cross-fit of each learner
+
+    def check(self, learner: str) -> None:
+        """Refuse to begin what would not end in time."""
+        if self.limit is None or not self.took:
+            return
+        kept = max(self.took.values()) * 0.6  # two trainings on all rows
+        expected = self.took.get(learner, 0.15 * self.limit if learner == "mlp" else 0.0)
+        if time.monotonic() - self.start + expected + kept > 0.9 * self.limit:
+            raise OutOfTime
 
 
 @dataclass(frozen=True)

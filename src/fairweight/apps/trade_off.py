@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
-from fairweight.apps.train import Prepared, Trained, Watching, run_into, verdict_between
-from fairweight.apps.verdict import in_points, table_of
+from fairweight.apps.train import Prepared, Trained
+from fairweight.apps.verdict import in_points, table_of, verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import METRICS, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import Result
-from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP
+from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP, Watching, run_into
 from fairweight.runs.spec import Spec
 from fairweight.training import state
 
@@ -202,7 +202,8 @@ def _finished(plain: Point, chosen: Point, folder: Path, prepared: Prepared) -> 
     table = table_of(done.folder, prepared.dataset)
     if chosen is plain:
         return Trained(done, table, None)
-    return Trained(done, table, plain.result, verdict_between(prepared, done, plain.result))
+    verdict = verdict_between(done, plain.result, prepared.dataset, prepared.criterion, prepared.wish)
+    return Trained(done, table, plain.result, verdict)
 
 
 def draw(found: TradeOff) -> None:

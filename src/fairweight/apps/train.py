@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fairweight.apps.candidates import FAMILIES, Asked, Tell
+from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import deliver
-from fairweight.apps.judge import BUDGET, Wish
-from fairweight.apps.pair import adopt, best_of_pair
-from fairweight.apps.verdict import Verdict, calibration_between, table_of
+from fairweight.apps.judge import FAMILIES, Asked, Wish
+from fairweight.apps.pair import trained_pair
+from fairweight.apps.verdict import Verdict, table_of, verdict_between
 from fairweight.data import Dataset
 from fairweight.data.groups import JOIN
 from fairweight.errors import BadInput, FairweightError, option
@@ -20,16 +20,11 @@ from fairweight.metrics.criterion import Criterion, criterion, default_criterion
 from fairweight.runs.build import Built, build
 from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RunFolder
-from fairweight.runs.provenance import provenance
-from fairweight.runs.run import Result, run
-from fairweight.runs.run_place import BASELINE, FORML, remove
-from fairweight.runs.run_search import STATE, search_for, search_of, searched
+from fairweight.runs.run import Result
+from fairweight.runs.run_place import BASELINE, FORML, Watching, remove, run_into
+from fairweight.runs.run_search import search_for, search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
-from fairweight.training.callbacks import Observer
-
-# What to show while a run is trained: a title -> observers.
-Watching = Callable[[str], Sequence[Observer]]
 
 
 @dataclass(frozen=True)
@@ -226,28 +221,12 @@ def train(
     if not baseline or spec.method == BASELINE:
         return Trained(done, table, None)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
-    verdict = verdict_between(prepared, done, plain)
+    verdict = verdict_between(done, plain, dataset, prepared.criterion, prepared.wish)
     whole = {**done.metrics, **verdict.to_dict()}
     if whole != done.metrics:  # a finished run that is found again stays as it is
         done.folder.write(METRICS, whole)
     done = replace(done, metrics=done.folder.read(METRICS))
     return Trained(done, table, plain, verdict)
-
-
-def verdict_between(prepared: Prepared, done: Result, beside: Result, **said: Any) -> Verdict:
-    """The verdict on a run beside plain training's; said: fields that are not those of a method's run."""
-    run, wish = done.metrics.get("run", {}), prepared.wish
-    found: dict[str, Any] = {
-        "criterion": prepared.criterion,
-        "before": table_of(beside.folder, prepared.dataset),
-        "after": table_of(done.folder, prepared.dataset),
-        "chosen": done.spec.title,
-        "plain": "plain training",
-        "kept_epoch": run.get("best_epoch") or run.get("epochs"),
-        "budget": wish.budget if wish is not None and wish.budget is not None else BUDGET,
-        "calibration": calibration_between(beside.folder, done.folder, prepared.dataset),
-    }
-    return Verdict(**{**found, **said})
 
 
 def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
@@ -258,62 +237,21 @@ def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell
         metrics, beside = folder.read(METRICS), RunFolder(out / BASELINE)
         done: Result = Result(folder.read_spec(), folder, metrics, reused=True)
         plain = Result(beside.read_spec(), beside, beside.read(METRICS), reused=True) if beside.finished else None
-        said = {"chosen": str(metrics["chosen"]), "plain": str(metrics["judged"]["reference"])}
-        kept = metrics["chosen"] == metrics["judged"]["reference"]
-        verdict = verdict_between(
-            prepared, done, plain or done, **said, kept_plain=kept, kept_epoch=metrics["kept_epoch"]
-        )
+        said: dict[str, Any] = {"chosen": str(metrics["chosen"]), "plain": str(metrics["judged"]["reference"])}
+        said |= {"kept_plain": metrics["chosen"] == metrics["judged"]["reference"], "kept_epoch": metrics["kept_epoch"]}
+        verdict = verdict_between(done, plain or done, dataset, prepared.criterion, prepared.wish, **said)
         return Trained(done, verdict.after, plain, verdict)
     existed = next((p for p in [out, *out.parents] if p.exists()), out)
     try:
         if prepared.asked is None:
-            return _pair(prepared, folder, device, watching)
+            assert prepared.wish is not None
+            done, plain, verdict = trained_pair(
+                spec, prepared.baseline, prepared.wish, dataset, prepared.built, folder, device, watching
+            )
+            return Trained(done, verdict.after, plain, verdict)
         done, plain, verdict = deliver(spec, prepared.asked, dataset, out, device=device, tell=tell)
     except (FairweightError, OSError):
         if prepared.asked is not None and out.is_dir() and not RunFolder(out).finished:
             remove(out, existed)
         raise
     return Trained(done, verdict.after, plain, verdict)
-
-
-def _pair(prepared: Prepared, folder: RunFolder, device: str, watching: Watching) -> Trained:
-    """Images and own networks: plain training and FORML, each with its second stages, judged on validation."""
-    spec, dataset = prepared.spec, prepared.dataset
-    folder.make()
-    if not folder.holds(spec, dataset):
-        folder.write_run(spec, dataset, provenance(device))  # a run that is stopped goes on from here
-    method = spec.with_(judge={})
-    done = run_into(method, folder.path / FORML, dataset, device, watching, prepared.built)
-    plain = run_into(prepared.baseline, folder.path / BASELINE, dataset, device, watching)
-    choice = best_of_pair(
-        {"plain": plain.folder, FORML: done.folder},
-        prepared.wish or Wish(prepared.criterion),
-        len(dataset.label_names),
-        groups=bool(dataset.group_names),
-        groups_at_prediction=bool(spec.judge.get("groups_at_prediction")),
-        seed=spec.seed,
-    )
-    won = plain if choice.run == "plain" else done
-    final = adopt(folder, won, spec, choice.shift, dataset, device)
-    kept = choice.title == "plain"
-    verdict = verdict_between(prepared, final, plain, chosen=choice.title, plain="plain", kept_plain=kept)
-    folder.write(METRICS, {**final.metrics, **verdict.to_dict(), "judged": choice.judged})
-    folder.seal()
-    return Trained(replace(final, metrics=folder.read(METRICS)), verdict.after, plain, verdict)
-
-
-def run_into(
-    spec: Spec, out: str | Path, dataset: Dataset, device: str, watching: Watching, built: Built | None = None
-) -> Result:
-    """Run the Spec, or take the finished run that is there; remove a folder made for a run that never got going."""
-    path = Path(out)
-    existed = next((p for p in [path, *path.parents] if p.exists()), path)
-    observers = watching(spec.title)
-    try:
-        if spec.search:
-            return searched(spec, path, device=device, dataset=dataset, observers=observers)
-        return run(spec, path, device=device, dataset=dataset, observers=observers, built=built)
-    except (FairweightError, OSError):
-        if path.is_dir() and not RunFolder(path).resumable and not (path / STATE).is_file():
-            remove(path, existed)
-        raise

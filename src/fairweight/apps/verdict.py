@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from fairweight.apps.judge import Rows, gap_change
+from fairweight.apps.judge import BUDGET, Rows, Wish, gap_change
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
@@ -19,9 +19,10 @@ from fairweight.metrics import Difference, Estimate, GroupTable, compare, group_
 from fairweight.metrics.calibration import calibration_by_group
 from fairweight.metrics.criterion import Criterion
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.run import probabilities
+from fairweight.runs.run import Result, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
+PLAIN = "plain training"
 NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 
@@ -50,13 +51,6 @@ def calibration_of(meaning: Meaning, logits: Tensor, labels: Tensor, groups: Ten
     codes = None if groups is None or not meaning.group_names else groups.cpu().numpy()
     chances = probabilities(logits.double().cpu()).numpy()
     return calibration_by_group(chances, labels.cpu().numpy(), codes, meaning.group_names)
-
-
-def calibration_between(before: RunFolder, after: RunFolder, dataset: Dataset) -> Calibration:
-    """Calibration of two finished runs on test."""
-    meaning = dataset.preprocessing.meaning
-    runs = {"before": before, "after": after}
-    return {when: calibration_of(meaning, *folder.read_logits("test")) for when, folder in runs.items()}
 
 
 @dataclass(frozen=True)
@@ -207,6 +201,26 @@ class Verdict:
             f"({100 * change:+.2f}, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}), {cost} "
             f"({100 * self.accuracy.value:+.2f}), by {self.chosen} beside {self.plain}, on {self.before.n:,} test rows."
         )
+
+
+def verdict_between(
+    done: Result, beside: Result, dataset: Dataset, criterion: Criterion, wish: Wish | None = None, **said: Any
+) -> Verdict:
+    """The verdict on a run beside plain training's; said: fields that are not those of a method's run."""
+    run = done.metrics.get("run", {})
+    found: dict[str, Any] = {
+        "criterion": criterion,
+        "before": table_of(beside.folder, dataset),
+        "after": table_of(done.folder, dataset),
+        "chosen": done.spec.title,
+        "plain": PLAIN,
+        "kept_epoch": run.get("best_epoch") or run.get("epochs"),
+        "budget": wish.budget if wish is not None and wish.budget is not None else BUDGET,
+    }
+    if "calibration" not in said:
+        runs, meaning = {"before": beside, "after": done}, dataset.preprocessing.meaning
+        found["calibration"] = {k: calibration_of(meaning, *one.folder.read_logits("test")) for k, one in runs.items()}
+    return Verdict(**{**found, **said})
 
 
 def in_points(table: GroupTable, name: str) -> str:

@@ -17,8 +17,8 @@ from fairweight.cli._flags import DATA, FAIRNESS, MODEL, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
 
 if TYPE_CHECKING:
-    from fairweight.apps.train import Watching
     from fairweight.runs.pool import EngineName
+    from fairweight.runs.run_place import Watching
 
 HELD = ExitStack()  # what the command holds until it ends
 SMALL = 500_000  # parameters of a network that one thread serves best

@@ -19,9 +19,8 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from fairweight.apps.candidates import Asked
 from fairweight.apps.deliver import Search, search
-from fairweight.apps.judge import Wish
+from fairweight.apps.judge import Asked, Wish
 from fairweight.apps.train import wish_for
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
 from fairweight.data import Dataset, Exemplar

@@ -1,22 +1,45 @@
-"""Where a run may be written: refuse a folder with other things in it, and remove what a failed start has left."""
+"""Run into a place: refuse a folder with other things in it, and remove what a failed start has left."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, NoSpace, option
+from fairweight.errors import BadInput, FairweightError, NoSpace, option
+from fairweight.runs.build import Built
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.run_search import CANDIDATES, STATE
+from fairweight.runs.run import Result, run
+from fairweight.runs.run_search import CANDIDATES, STATE, searched
 from fairweight.runs.spec import Spec
+from fairweight.training.callbacks import Observer
 from fairweight.training.lock import FILE as LOCK
 
 BASELINE = "uniform"  # plain training, and the name of its folder inside the method's
 FORML = "forml"  # what is trained where something is said of a method, and on images
 REFIT = "refit"  # a second training with the weights of the first, and the name of its folder inside
 SWEEP, PICTURE = "trade_off.json", "trade_off.png"  # of a sweep of strength
+# What to show while a run is trained: a title -> observers.
+Watching = Callable[[str], Sequence[Observer]]
+
+
+def run_into(
+    spec: Spec, out: str | Path, dataset: Dataset, device: str, watching: Watching, built: Built | None = None
+) -> Result:
+    """Run the Spec, or take the finished run that is there; remove a folder made for a run that never got going."""
+    path = Path(out)
+    existed = next((p for p in [path, *path.parents] if p.exists()), path)
+    observers = watching(spec.title)
+    try:
+        if spec.search:
+            return searched(spec, path, device=device, dataset=dataset, observers=observers)
+        return run(spec, path, device=device, dataset=dataset, observers=observers, built=built)
+    except (FairweightError, OSError):
+        if path.is_dir() and not RunFolder(path).resumable and not (path / STATE).is_file():
+            remove(path, existed)
+        raise
 
 
 def remove(path: Path, existed: Path) -> None:
