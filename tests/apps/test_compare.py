@@ -40,7 +40,7 @@ def test_every_method_sees_the_same_rows_and_epochs(prepared):
     same = [spec for key, spec in prepared.specs.items() if key != "uniform-all"]
     fields = ("source", "data", "network", "optimizer", "lr", "epochs", "batch_size", "early_stopping", "data_seed")
     assert len({json.dumps([spec.to_dict()[name] for name in fields], sort_keys=True) for spec in same}) == 1
-    assert same[0].early_stopping == {"metric": "accuracy", "patience": 3}
+    assert same[0].early_stopping == {"metric": "loss", "patience": 3}
     first, second = (dataset_for(spec.with_(seed=4)) for spec in same[:2])
     for part in ("train", "exemplar", "validation", "test"):
         assert first.rows[part].tolist() == second.rows[part].tolist()
@@ -73,7 +73,7 @@ def test_means_paired_tests_and_costs(record):
     text = text_of(record)
     assert "× 1.0" in text
     assert "paired t-test" in text
-    assert "the epoch with the best accuracy on validation counts" in " ".join(text.split())
+    assert "the epoch with the best loss on validation counts" in " ".join(text.split())
     assert json.loads(json.dumps(record)) == record
 
 

@@ -161,7 +161,7 @@ def test_what_may_be_given_up_is_a_share(give_up, tmp_path):
 
 
 def test_points_carry_their_intervals():
-    from fairweight.apps.before_after import in_points
+    from fairweight.apps.verdict import in_points
 
     table = SimpleNamespace(estimate=lambda name: Estimate(0.5, 0.4, 0.6, 10))
     assert in_points(table, "tprd") == "50.00 [40.0, 60.0]"

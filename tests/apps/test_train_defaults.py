@@ -11,11 +11,12 @@ import torch
 from tests.tables import people
 
 from fairweight.apps._train_text import in_words
-from fairweight.apps.before_after import Differences
 from fairweight.apps.train import Wanted, prepare
+from fairweight.apps.verdict import Verdict
 from fairweight.data import load
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics import group_table
+from fairweight.metrics.criterion import criterion
 from fairweight.runs.defaults import TIED_RATE, method_defaults, with_defaults
 from fairweight.runs.spec import Spec
 
@@ -101,42 +102,37 @@ def test_nothing_is_selected_without_validation(tmp_path):
         prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"network": {"name": "resnet18"}}))
 
 
-def differences(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Differences:
-    _, dataset = chosen(people())
+def verdict(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Verdict:
     tables = [
         group_table(torch.tensor(labels), torch.tensor(p), torch.tensor(groups), group_names=("F", "M"))
         for p in (before, after)
     ]
-    return Differences("forml", tables[0], tables[1], dataset)
+    return Verdict(criterion("equal-opportunity"), tables[0], tables[1], "forml", "plain training")
 
 
 def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
     labels, groups = [1] * 400, [0] * 200 + [1] * 200
     uneven, even = [1] * 60 + [0] * 140 + [1] * 160 + [0] * 40, [1] * 160 + [0] * 40 + [1] * 160 + [0] * 40
-    lowered = differences(uneven, even, labels, groups)
-    assert "forml lowered the gap in true positive rate between the groups of sex (TPRD)" in lowered.sentence()
-    assert "from 50.00 to 0.00 points (-50.00" in lowered.sentence()
-    assert "more than chance explains" in lowered.sentence()
-    assert "raised the gap" in differences(even, uneven, labels, groups).sentence()
-    same = differences(uneven, uneven, labels, groups)
-    assert "did not clearly move the gap" in same.sentence()
-    assert "no more than chance explains" in same.sentence()
-    assert any("group_in_inputs" in note for note in same.notes())
+    lowered = verdict(uneven, even, labels, groups)
+    assert lowered.word == "helps"
+    assert "gap 50.00 → 0.00 points (-50.00" in lowered.sentence()
+    assert verdict(even, uneven, labels, groups).word == "worse"
+    same = verdict(uneven, uneven, labels, groups)
+    assert same.word == "no-effect"
+    assert not same.together()
 
 
 def test_levelling_is_named():
     labels, groups = [1, 0] * 200, [0] * 200 + [1] * 200
     before = [1 if (k // 2) % 4 == 0 else 0 for k in range(200)] + [1 if (k // 2) % 4 else 0 for k in range(200)]
-    found = differences(before, [1] * 400, labels, groups)  # everybody is predicted positive
-    assert "lowered the gap" in found.sentence()
-    (note,) = found.notes()
+    note = verdict(before, [1] * 400, labels, groups).together()  # everybody is predicted positive
     assert "of all groups went up" in note
     assert "to 100.0 %" in note
 
 
 def test_a_gap_that_cannot_be_estimated_is_not_called_zero():
     labels, groups = [1] * 10 + [0] * 10, [0] * 10 + [1] * 10
-    found = differences([1] * 20, [0] * 20, labels, groups)
+    found = verdict([1] * 20, [0] * 20, labels, groups)
     assert "cannot be estimated" in found.sentence()
-    assert found.to_dict()["numbers"]["tprd"]["difference"] is None
+    assert found.differences()["numbers"]["tprd"]["difference"] is None
     assert found.rows()[0][3] == "–"

@@ -73,7 +73,7 @@ def test_what_is_said(desk):
     before = json.loads((desk / "run" / "metrics.json").read_text())
     assert f"run: TPRD {100 * before['tprd']:.2f}, accuracy {100 * before['accuracy']:.2f} points." in screen
     assert "Run folder: run/refit" in screen
-    assert "Against plain training, refit " in screen
+    assert "by refit beside plain training" in screen.replace("\n", " ")
 
 
 @pytest.mark.slow

@@ -29,9 +29,10 @@ import torch
 
 import fairweight as fw
 from fairweight.apps.refit import prepare_refit
-from fairweight.apps.train import Wanted, check_folder, prepare, train
+from fairweight.apps.train import Wanted, prepare, train
 from fairweight.runs import pool, provenance, run, run_search  # noqa: F401 -- imported once, before the forks
 from fairweight.runs.folder import LOG, METRICS, RUN
+from fairweight.runs.run_place import check_folder
 from fairweight.training.lock import claimed
 
 TABLE = "people.csv"

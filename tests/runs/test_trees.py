@@ -9,9 +9,10 @@ from sklearn.linear_model import LogisticRegression
 from tests.tables import people
 
 from fairweight.data import load
+from fairweight.runs import trees
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.linear import fit_linear
+from fairweight.runs.learners import fit_linear
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
 from fairweight.runs.trees import columns_of, fit_trees
@@ -19,14 +20,16 @@ from fairweight.training.predict import logits
 
 
 @pytest.mark.parametrize("label", ["income", "job"])
-def test_the_module_equals_scikit_learn(label, tmp_path):
+def test_the_module_equals_scikit_learn(label, tmp_path, monkeypatch):
+    monkeypatch.setattr(trees, "installed_library", lambda: "scikit-learn")
     data = load(people(600), label=label, group="sex")
     weights = torch.rand(len(data.train), generator=torch.Generator().manual_seed(0)) + 0.5
     fitted = fit_trees(data.train.inputs, data.train.labels, weights, columns_of(data), len(data.label_names), 30)
     module, options = fitted.module()
-    expected = fitted.chances(data.test.inputs)
-    with torch.no_grad():
-        np.testing.assert_allclose(module(data.test.inputs).softmax(dim=1).numpy(), expected, atol=1e-12)
+    columns = data.test.inputs.double().numpy() @ module.mix.numpy()
+    grown = list(fitted.boosted.staged_predict_proba(columns))
+    np.testing.assert_allclose(fitted.chances(data.test.inputs), grown[-1], atol=1e-12)
+    np.testing.assert_allclose(fitted.staged(data.test.inputs), np.stack(grown), atol=1e-12)
     folder = RunFolder(tmp_path)
     folder.write_model(module)
     again = network_for(data.preprocessing, options)
@@ -34,15 +37,38 @@ def test_the_module_equals_scikit_learn(label, tmp_path):
     torch.testing.assert_close(again(data.test.inputs), module(data.test.inputs), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("label", ["income", "job"])
+def test_the_module_equals_lightgbm(label):
+    pytest.importorskip("lightgbm", reason="trees are scikit-learn's without LightGBM")
+    data = load(people(600), label=label, group="sex")
+    classes = len(data.label_names)
+    fitted = fit_trees(data.train.inputs, data.train.labels, None, columns_of(data), classes, 30)
+    columns = data.test.inputs.double().numpy() @ fitted.model.mix.numpy()
+    for turn in (1, 30):
+        said = fitted.boosted.predict(columns, num_iteration=turn)
+        expected = np.stack([1 - said, said], axis=1) if classes == 2 else said
+        np.testing.assert_allclose(fitted.staged(data.test.inputs)[turn - 1], expected, atol=1e-9)
+
+
+def test_a_class_that_no_row_has_is_never_predicted():
+    data = load(people(600), label="job", group="sex")
+    there, classes = data.train.labels != 1, len(data.label_names)
+    fitted = fit_trees(data.train.inputs[there], data.train.labels[there], None, columns_of(data), classes, 10)
+    found = fitted.chances(data.test.inputs)
+    assert found.shape[1] == classes
+    assert found[:, 1].max() < 1e-6
+    np.testing.assert_allclose(fitted.staged(data.test.inputs)[-1], found, atol=1e-12)
+
+
 def test_one_column_per_category_orders_its_values_by_their_share_of_positives():
     data = load(people(600), label="income", group="sex")
     fitted = fit_trees(data.train.inputs, data.train.labels, None, columns_of(data), 2, 5)
-    assert fitted.mix.shape == (data.input_shape[0], len(data.preprocessing.columns))
+    assert fitted.model.mix.shape == (data.input_shape[0], len(data.preprocessing.columns))
     block = next((a, b) for a, b in columns_of(data) if b - a > 1)
     inputs, labels = data.train.inputs[:, slice(*block)].numpy(), data.train.labels.numpy()
     share = [labels[inputs[:, k] == 1].mean() for k in range(inputs.shape[1])]
     place = next(k for k, one in enumerate(columns_of(data)) if one == block)
-    assert np.argsort(share).tolist() == np.argsort(fitted.mix[slice(*block), place]).tolist()
+    assert np.argsort(share).tolist() == np.argsort(fitted.model.mix.numpy()[slice(*block), place]).tolist()
 
 
 def test_weights_move_the_trees():

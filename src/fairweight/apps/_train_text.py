@@ -17,6 +17,7 @@ from fairweight.types import Cells
 if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff
     from fairweight.apps.train import Prepared, Trained
+    from fairweight.apps.verdict import Verdict
 
 
 Spelling = Callable[[str], str]  # how a sentence spells the options that it names
@@ -58,19 +59,32 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     parts += ["\n".join(_wrapped(f"{name:9s} {text}", "  ", hang=10) for name, text in ending(done))]
     title = done.result.spec.title if done.verdict is None else done.verdict.chosen
     parts += [f"{title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
-    if done.differences is not None:
-        heads = ("points [95 %]", "uniform", title, "difference")
-        parts.append(_columns([heads, *done.differences.rows()]))
-        sentences = (done.differences.sentence(), *done.differences.notes())
-        parts.append("\n".join(_wrapped(spelled(sentence)) for sentence in sentences))
+    if done.verdict is not None and done.baseline is not None:
+        parts.append(_columns([("points [95 %]", "plain", title, "difference"), *done.verdict.rows()]))
+    if done.verdict is not None and done.verdict.calibration:
+        parts.append(_calibration(done.verdict))
     folder = done.result.folder.path
     found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
-    reused = f" ({' and '.join(found)} found finished)" if found else ""
+    reused = f" ({' and '.join(dict.fromkeys(found))} found finished)" if found else ""
     parts.append(f"Run folder: {folder}{reused}. Trained in {seconds:.0f} seconds.")
     width = max(len(command) for command, _ in next_steps(done))
     steps = [f"  {command:{width}s}  {what}" for command, what in next_steps(done)]
     parts.append("\n".join(["Look next:", *steps]))
     return "\n" + "\n\n".join(parts)
+
+
+def _calibration(found: Verdict) -> str:
+    """Mean probability by group beside how often it came true; error: mean distance of the two over ten bins."""
+    positive = found.before.samples.positive
+    what = "the predicted label" if positive is None else str(found.before.labels[positive])
+    rows = [("calibration, %", f"{what} is", "plain says (error)", f"{found.chosen} says (error)")]
+    if found.kept_plain:
+        rows = [("calibration, %", f"{what} is", f"{found.chosen} says (error)", "")]
+    after = found.calibration["after"]
+    for group, before in found.calibration["before"].items():
+        first, last = (f"{100 * one['predicted']:.1f} ({100 * one['error']:.1f})" for one in (before, after[group]))
+        rows.append((group, f"{100 * before['observed']:.1f}", first, "" if found.kept_plain else last))
+    return _columns(rows)
 
 
 def front(found: TradeOff) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import statistics
 import textwrap
 import time
@@ -13,8 +14,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from fairweight import catalog
+from fairweight.apps.judge import Wish
+from fairweight.apps.train import wish_for, with_objective
+from fairweight.apps.verdict import by_group
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
+from fairweight.metagradient.passes import predicted
 from fairweight.methods import Reweighter
 from fairweight.report.front import of_comparison
 from fairweight.report.page import front_html
@@ -26,7 +31,7 @@ from fairweight.runs.provenance import of_runs, provenance
 from fairweight.runs.run_search import search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
-from fairweight.runs.statistics import ACCURACY, MAX_FNR, PAIRED_TEST, TPRD, mean_text, numbers_of, with_means
+from fairweight.runs.statistics import ACCURACY, MAX_FNR, PAIRED_TEST, TPRD, Number, mean_text, numbers_of, with_means
 from fairweight.training.state import write_atomically
 
 BASELINE = "uniform"
@@ -45,8 +50,12 @@ class Protocol:
     group: str | None = None
     data: Mapping[str, Any] | None = None  # options of data.load
     training: Mapping[str, Any] | None = None  # fields of a Spec that the user has set
-    select: str = "accuracy"  # the number on validation whose best epoch counts
+    select: str = "loss"  # the number on validation whose best epoch counts: of a loss the lowest, as `train` chooses
     split_seed: int | None = None  # of splits and corruptions; None: each seed has its own
+    criterion: str | None = None  # what is fair, and what it may cost: as for `train`
+    bound: float | None = None
+    budget: float | None = None
+    each: bool = False
 
     def __post_init__(self) -> None:
         if self.select not in SELECT:
@@ -59,6 +68,7 @@ class Prepared:
 
     protocol: Protocol
     dataset: Dataset  # of the first seed
+    wish: Wish
     specs: Mapping[str, Spec]  # by row, for seed 0
     left_out: Mapping[str, str]  # by method: the reason
 
@@ -95,19 +105,20 @@ def prepare(
         data_seed=protocol.split_seed,
     )
     dataset = dataset_for(first, data_dir, download)
+    wish = wish_for(dataset, protocol.criterion, protocol.bound, protocol.budget, each=protocol.each)
     specs: dict[str, Spec] = {}
     left_out: dict[str, str] = {}
     for name in chosen:
         reason = lacks(cast(type[Reweighter], catalog.load("methods", name)), dataset)
         if reason is None:
-            specs[name] = _spec(first.with_(method=name, search=search_of(name, {})), dataset, protocol, device)
+            specs[name] = _spec(first.with_(method=name, search=search_of(name, {})), dataset, protocol, wish, device)
         else:
             left_out[name] = reason
         if name == BASELINE and _held_out(dataset):
             # What somebody who needs no exemplars would do with them.
             exemplar = {**dict(dict(protocol.data or {}).get("exemplar", {})), "source": "train", "inside": True}
             specs[WITH_EXEMPLARS] = specs[name].with_(data={**first.data, "exemplar": exemplar})
-    return Prepared(protocol, dataset, specs, left_out)
+    return Prepared(protocol, dataset, wish, specs, left_out)
 
 
 def lacks(kind: type[Reweighter], dataset: Dataset) -> str | None:
@@ -121,8 +132,8 @@ def lacks(kind: type[Reweighter], dataset: Dataset) -> str | None:
     return None
 
 
-def _spec(spec: Spec, dataset: Dataset, protocol: Protocol, device: str) -> Spec:
-    made = with_defaults(spec, dataset, dict(protocol.training or {}), device)
+def _spec(spec: Spec, dataset: Dataset, protocol: Protocol, wish: Wish, device: str) -> Spec:
+    made = with_defaults(spec, dataset, with_objective(spec.method, protocol.training or {}, wish, dataset), device)
     if dataset.validation is None or protocol.select == "last":
         return made.with_(early_stopping={}, seed=0)
     # The whole of the epochs for everybody; patience would give methods that learn slowly less.
@@ -154,8 +165,12 @@ def compare(
     started = time.monotonic()
     specs = [spec.with_(seed=seed) for seed in which for spec in prepared.specs.values()]
     outcomes = run_all(specs, pool, device=device, **options)
-    numbers = [vars(number) for number in (TPRD, MAX_FNR, ACCURACY)]
-    rows = with_means([_row(key, spec, which, outcomes) for key, spec in prepared.specs.items()], numbers)
+    gap = Number("gap", f"{prepared.wish.criterion.title} gap", "lower")
+    own = prepared.wish.criterion.number != TPRD.key or prepared.protocol.each  # TPRD is another word for some gaps
+    numbers = [vars(number) for number in (*([gap] if own else []), TPRD, MAX_FNR, ACCURACY)]
+    rows = with_means([_row(key, spec, which, outcomes, prepared) for key, spec in prepared.specs.items()], numbers)
+    for row in rows:
+        row["verdict"] = verdict_on(row, prepared.wish, gap.key if own else TPRD.key)
     found = provenance(device)
     folders = [RunFolder(outcome.folder) for outcome in outcomes.values()]
     return {
@@ -163,6 +178,9 @@ def compare(
         "name": f"compare-{Path(prepared.protocol.source).stem}",
         "source": prepared.dataset.name,
         "protocol": _describe(prepared),
+        "criterion": prepared.wish.criterion.name,
+        "bound": prepared.wish.bound,
+        "budget": prepared.protocol.budget,
         "seeds": list(which),
         "rows": rows,
         "left_out": dict(prepared.left_out),
@@ -188,7 +206,24 @@ def write_page(record: Mapping[str, Any], out: str | Path) -> Path | None:
     return page
 
 
-def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> str | None:
+    """What the seeds say of a method beside plain training: helps, no-effect or worse; None of plain training itself.
+
+    It helps where the paired test says that the gap is smaller and the mean loss of accuracy is within the budget; with
+    a bound, where the mean gap keeps it. It is worse where the gap is larger, or nothing is won beyond the budget.
+    """
+    found = row["compared"].get(BASELINE)
+    if found is None or found[gap]["mean"] is None or row["means"][gap]["mean"] is None:
+        return None
+    sure = found[gap]["p"] is not None and found[gap]["p"] < 0.05
+    dear = -found["accuracy"]["mean"] > wish.allowed
+    keeps = wish.bound is None or row["means"][gap]["mean"] <= wish.bound
+    if sure and found[gap]["mean"] < 0 and not dear and keeps:
+        return "helps"
+    return "worse" if (sure and found[gap]["mean"] > 0) or (dear and not sure) else "no-effect"
+
+
+def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], prepared: Prepared) -> dict[str, Any]:
     became = {str(seed): outcomes[spec.with_(seed=seed).fingerprint] for seed in seeds}
     return {
         "key": key,
@@ -197,9 +232,17 @@ def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome]) ->
         "printed_row": None,
         "against": [] if key == BASELINE else [BASELINE],
         "spec": spec.to_dict(),
-        "seeds": {seed: numbers_of(RunFolder(o.folder)) for seed, o in became.items() if o.error is None},
+        "seeds": {seed: _numbers(RunFolder(o.folder), prepared) for seed, o in became.items() if o.error is None},
         "failed": {seed: outcome.error for seed, outcome in became.items() if outcome.error is not None},
     }
+
+
+def _numbers(folder: RunFolder, prepared: Prepared) -> dict[str, float]:
+    """The numbers of a run, and its gap by the criterion."""
+    said, labels, groups = folder.read_logits("test")
+    table = by_group(prepared.dataset.preprocessing.meaning, labels, predicted(said), groups)
+    gap = prepared.wish.criterion.gap(table)
+    return {**numbers_of(folder), **({} if math.isnan(gap) else {"gap": 100 * gap})}
 
 
 def costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -262,7 +305,8 @@ def text_of(record: Mapping[str, Any]) -> str:
         cells = "".join(f"{mean_text(row['means'][n['key']]):>17s}" for n in numbers)
         cost = record["cost"].get(row["key"])
         took = "–" if cost is None else f"× {cost:.1f}"
-        table.append(f"{row['title']:{width}s}{cells}{took:>8s}   {_apart(row, record)}")
+        said = "" if row.get("verdict") is None else f"; {row['verdict']}"
+        table.append(f"{row['title']:{width}s}{cells}{took:>8s}   {_apart(row, record)}{said}")
     about = (
         f"In %, mean ± standard error over {len(record['seeds'])} seeds, on test. In brackets: the p-value of a "
         f"{record['paired_test']} against uniform; of {max(0, len(rows) - 1)} methods, one in twenty falls below 0.05 "

@@ -1,7 +1,10 @@
-"""Write the model that was chosen into a run folder, with plain training's beside it."""
+"""Choose among the candidates, train the chosen one on all rows, look at it again, and write it into a run folder."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairweight.apps.before_after import by_group
-from fairweight.apps.candidates import Asked, Candidate, Search, Tell, search
-from fairweight.apps.judge import BUDGET
-from fairweight.apps.verdict import Verdict
+from fairweight.apps.candidates import Candidate, Candidates, Tell, together
+from fairweight.apps.judge import BUDGET, Asked, Clock, Judgement, Rows, Score, Wish, choose, judged, near_constant
+from fairweight.apps.verdict import Verdict, by_group, calibration_of
 from fairweight.data import Dataset
+from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import GroupTable
+from fairweight.metrics.criterion import criterion
+from fairweight.runs.cross_fit import all_rows, folds_for
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
-from fairweight.runs.learners import Fitted
+from fairweight.runs.learners import LEARNERS, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import VERSION as MANIFEST_VERSION
 from fairweight.runs.provenance import provenance
@@ -25,9 +30,104 @@ from fairweight.runs.run import Result, final_predictions, score_numbers
 from fairweight.runs.shift import shifted
 from fairweight.runs.spec import Spec
 from fairweight.training.predict import logits
-from fairweight.types import RunRecord
+from fairweight.types import Batch, RunRecord
 
 PLAIN = "uniform"  # the folder of plain training inside that of the run
+ANY = criterion("recall-parity")  # where the gap is not asked for
+
+
+@dataclass(frozen=True)
+class Search:
+    """All candidates with their judgements, the one that was chosen, and its training on all rows."""
+
+    dataset: Dataset  # with every row that is not for test in train
+    rows: Rows
+    wish: Wish
+    plain: Candidate
+    candidates: Sequence[Candidate]
+    judgements: Sequence[Judgement]
+    chosen: Candidate
+    fitted: Fitted
+    fitted_plain: Fitted
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def kept_plain(self) -> bool:
+        """True if nothing beats plain training."""
+        return self.chosen is self.plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: every candidate with what it was judged by."""
+        found = [
+            {"name": c.name, "learner": c.learner, "epoch": c.epoch, "seconds": round(c.seconds, 2), **j.to_dict()}
+            for c, j in zip(self.candidates, self.judgements, strict=True)
+        ]
+        return {
+            "reference": self.plain.title,
+            "chosen": self.chosen.title,
+            "rows": len(self.rows.labels),
+            "candidates": found,
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None) -> Search:
+    """Train and judge the candidates, choose one, train it on all rows and look at it again."""
+    clock = Clock(asked.seconds)
+    whole = all_rows(dataset)
+    train = whole.train
+    assert isinstance(train, Batch)
+    names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
+    if not names:
+        raise BadInput(f"{option('learner', asked.learner)} does not take these inputs; choose mlp.")
+    runs: list[Candidates] = []
+    for turn in range(asked.seeds):
+        learners = {name: Learner(name, whole, seed + turn, device, asked.training) for name in names}
+        made = Candidates(whole, folds_for(train, seed + turn), learners, asked, clock, tell)
+        asked.wish.criterion.check(made.classes, not made.by_label)
+        made.run()
+        runs.append(made)
+        if made.notes:  # no time for another
+            break
+    first = runs[0]
+    found = together([made.found for made in runs])
+    there = np.logical_or.reduce([made.folds.judged for made in runs])
+    rows = Rows(first.labels[there], None if first.groups is None else first.groups[there], first.classes)
+    plain = max((one for one in found if one.name == "plain"), key=lambda one: one.right(there, first.labels))
+    said = plain.said(there)
+    judgements = [judged(rows, said, one.said(there), asked.wish, seed) for one in found]
+    place = choose(Score.of(rows, said, asked.wish.criterion), judgements, asked.wish)
+    chosen = plain if place is None else found[place]
+    fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
+    fitted, notes = fitted_plain, [note for made in runs for note in made.notes]
+    if chosen is not plain:
+        if chosen.way is not plain.way:  # a second stage of plain training needs no other
+            fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
+        if chosen.shift is not None:
+            fitted = replace(fitted, shift=chosen.shift.tolist())
+        then, before = judgements[found.index(chosen)], judgements[found.index(plain)]
+        if gone_wrong(fitted, fitted_plain, whole, then, before):
+            notes.append(f"{chosen.title} was chosen, and its training on all rows came out close to constant.")
+            chosen, fitted = plain, fitted_plain
+    took = time.monotonic() - clock.start
+    return Search(
+        whole, rows, asked.wish, plain, found, judgements, chosen, fitted, fitted_plain, tuple(notes), took
+    )  # fmt: skip
+
+
+def gone_wrong(fitted: Fitted, plain: Fitted, whole: Dataset, then: Judgement, before: Judgement) -> bool:
+    """True if a training on all rows is closer to constant, beside plain training's, than it was when judged."""
+    train = whole.train
+    assert isinstance(train, Batch)
+    rows = Rows(train.labels.numpy(), None, len(whole.label_names))
+    fall = 100 * max(0.0, before.score.balanced - then.score.balanced)
+    scores = [
+        Score.of(rows, predicted(shifted(logits(one.model, train), train.groups, one.shift)).cpu().numpy(), ANY)
+        for one in (plain, fitted)
+    ]
+    return near_constant(scores[1], scores[0], 2.0 + fall)
 
 
 def deliver(
@@ -53,8 +153,10 @@ def deliver(
 
 def verdict_of(found: Search, dataset: Dataset) -> Verdict:
     """What the chosen model changes on test rows."""
-    before, after = (_table(one, dataset) for one in (found.fitted_plain, found.fitted))
-    allowed = found.wish.allowed
+    test, meaning, allowed = dataset.test, dataset.preprocessing.meaning, found.wish.allowed
+    fitted = {"before": found.fitted_plain, "after": found.fitted}
+    said = {when: shifted(logits(one.model, test), test.groups, one.shift).cpu() for when, one in fitted.items()}
+    before, after = (by_group(meaning, test.labels, predicted(one), test.groups) for one in said.values())
     return Verdict(
         found.wish.criterion,
         before,
@@ -65,6 +167,7 @@ def verdict_of(found: Search, dataset: Dataset) -> Verdict:
         found.kept_plain,
         allowed if np.isfinite(allowed) else max(BUDGET, 100.0),
         found.notes,
+        {when: calibration_of(meaning, one, test.labels, test.groups) for when, one in said.items()},
     )
 
 

@@ -1,25 +1,38 @@
-"""The rule that chooses among models by predictions on rows they were not trained on; docs/choices says why.
+"""What a user wants, and the rule that chooses among models by predictions on rows they were not trained on.
 
 The smallest gap within the budget of accuracy; plain training is left only where a paired bootstrap says that the gap
-is smaller, and never for a predictor that is close to constant.
+is smaller, and never for a predictor that is close to constant; docs/choices says why.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fairweight.errors import BadInput, option
-from fairweight.metrics.criterion import POSITIVE, Criterion, confusion
+from fairweight.errors import BadInput, UnknownName, option
+from fairweight.metrics.criterion import POSITIVE, Criterion
+from fairweight.runs.learners import LEARNERS
 
+FAMILIES = {
+    "plain": "all rows count alike",
+    "reweighing": "label and group made independent, at strengths 0.5, 1 and 2",
+    "positives": "the same for the positive label alone",
+    "multipliers": "the weight of a cell follows its rate, after 1, 2 and 3 trainings",
+    "forml-rates": "FORML's scores by cell follow the rates of those trainings, averaged, at several strengths",
+    "forml-cells": "the mean weight that FORML learns for each cell",
+    "forml": "FORML itself, at strengths 0.3 and 1 (networks)",
+}
 BUDGET = 0.3  # points of accuracy that may be given up, where neither bound nor budget is said
-LEVEL = 0.95
+LEVEL = 0.95  # of intervals that are told
+SURE = 0.90  # of the interval that must lie below 0 before plain training is left
 DRAWS = 2_000
+GRAIN = 60  # steps of a share: exact for the means of up to six models
 LEAST_BALANCED = 2.0  # points of balanced accuracy below plain training's: more is close to constant
 SHARES = (0.5, 2.0)  # of plain training's share of positives
 Ints = npt.NDArray[np.int64]
@@ -49,6 +62,52 @@ class Wish:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What the user said of the search; None leaves it open. seeds: cross-fits of every candidate."""
+
+    wish: Wish
+    learner: str | None = None
+    families: tuple[str, ...] = tuple(FAMILIES)
+    seconds: float | None = None
+    groups_at_prediction: bool = False
+    seeds: int = 1
+    training: Mapping[str, Any] = field(default_factory=dict)  # fields of a Spec, for networks
+
+    def __post_init__(self) -> None:
+        if strange := [name for name in self.families if name not in FAMILIES]:
+            raise UnknownName(f"{option('candidates')}: {strange[0]!r} is none; choose from: {', '.join(FAMILIES)}.")
+        if self.learner is not None and self.learner not in LEARNERS:
+            raise UnknownName(
+                f"{option('learner', self.learner)}: choose {', '.join(LEARNERS)}, or your own as MODULE:MODEL."
+            )
+        if self.seconds is not None and not self.seconds > 0:
+            raise BadInput(f"{option('seconds')}: give a positive time, such as 90s or 5m.")
+        if self.seeds < 1:
+            raise BadInput(f"{option('seeds', self.seeds)}: give 1 or more.")
+
+
+class OutOfTime(Exception):
+    """The time that was given does not suffice for another candidate."""
+
+
+class Clock:
+    """Keeps the time that was given, with what the last trainings on all rows will take set aside."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.start, self.limit = time.monotonic(), seconds
+        self.took: dict[str, float] = {}  # the longest cross-fit of each learner
+
+    def check(self, learner: str) -> None:
+        """Refuse to begin what would not end in time."""
+        if self.limit is None or not self.took:
+            return
+        kept = max(self.took.values()) * 0.6  # two trainings on all rows
+        expected = self.took.get(learner, 0.15 * self.limit if learner == "mlp" else 0.0)
+        if time.monotonic() - self.start + expected + kept > 0.9 * self.limit:
+            raise OutOfTime
+
+
+@dataclass(frozen=True)
 class Rows:
     """Labels and groups of the rows that models are judged on."""
 
@@ -62,6 +121,11 @@ class Rows:
         return self.groups is None
 
 
+def shares(said: Ints | Floats, classes: int) -> Floats:
+    """Predictions as shares of each class: one-hot, or what several models of one kind said of a row."""  # [N, K]
+    return np.asarray(said if said.ndim == 2 else np.eye(classes)[said])
+
+
 @dataclass(frozen=True)
 class Score:
     """What a model's predictions on those rows amount to; fractions."""
@@ -72,15 +136,20 @@ class Score:
     gap: float
 
     @classmethod
-    def of(cls, rows: Rows, predictions: Ints, criterion: Criterion) -> Score:
-        """Count the predictions."""
-        counts = confusion(rows.labels, predictions, rows.groups, classes=rows.classes)
-        overall = confusion(rows.labels, predictions, None, classes=rows.classes)[0]
-        with np.errstate(invalid="ignore"):
-            recall = np.diagonal(overall) / overall.sum(axis=1)
-        share = float((predictions == POSITIVE).mean()) if rows.classes == 2 else math.nan
-        gap = float(criterion.gap_of(counts, by_label=rows.by_label))
-        return cls(float((predictions == rows.labels).mean()), float(np.nanmean(recall)), share, gap)
+    def of(cls, rows: Rows, said: Ints | Floats, criterion: Criterion) -> Score:
+        """Count the predictions, [N] or shares [N, K]."""
+        found = shares(said, rows.classes)
+        groups = np.zeros_like(rows.labels) if rows.groups is None else rows.groups
+        known = groups >= 0
+        flat = (groups * rows.classes + rows.labels)[known]
+        size = int(groups.max(initial=0)) + 1
+        counts = np.stack([np.bincount(flat, one[known], size * rows.classes) for one in found.T], axis=1)
+        own = found[np.arange(len(found)), rows.labels]
+        recall = np.bincount(rows.labels, own) / np.maximum(1, np.bincount(rows.labels))
+        there = np.bincount(rows.labels) > 0
+        share = float(found[:, POSITIVE].mean()) if rows.classes == 2 else math.nan
+        gap = float(criterion.gap_of(counts.reshape(size, rows.classes, rows.classes), by_label=rows.by_label))
+        return cls(float(own.mean()), float(recall[there].mean()), share, gap)
 
 
 def near_constant(score: Score, plain: Score, margin: float = LEAST_BALANCED) -> bool:
@@ -93,25 +162,29 @@ def near_constant(score: Score, plain: Score, margin: float = LEAST_BALANCED) ->
 
 
 def gap_change(
-    rows: Rows, plain: Ints, other: Ints, criterion: Criterion, *, seed: int = 0, level: float = LEVEL
+    rows: Rows, plain: Ints | Floats, other: Ints | Floats, criterion: Criterion, *, seed: int = 0, level: float = LEVEL
 ) -> tuple[float, float, float]:
-    """Gap of other predictions minus that of plain training's, with a paired bootstrap interval."""
+    """Gap of other predictions minus that of plain training's, with a paired bootstrap interval.
+
+    Rows that are alike in cell and in both predictions are drawn as one, with their number.
+    """
     from scipy import sparse
 
+    k = rows.classes
     groups = np.zeros_like(rows.labels) if rows.groups is None else rows.groups
-    known = groups >= 0
-    size, k = int(groups.max(initial=0)) + 1, rows.classes
-    codes = ((groups * k + rows.labels) * k + plain) * k + other
-    found, counts = np.unique(codes[known], return_counts=True)  # a row's two predictions stay together
-    cell, last = np.divmod(found, k)
-    place, first = np.divmod(cell, k)  # group and label, then plain's prediction
+    size = int(groups.max(initial=0)) + 1
+    both = np.concatenate([np.rint(GRAIN * shares(said, k)) for said in (plain, other)], axis=1)  # [N, 2 K]
+    kinds, counts = np.unique(
+        np.column_stack([groups * k + rows.labels, both])[groups >= 0], axis=0, return_counts=True
+    )
     draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table
     drawn = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), size=draws)
     drawn = np.concatenate([counts[None], drawn])  # [D + 1, M], the rows themselves first
-    gaps = []
-    for said in (first, last):
+    cell, gaps = kinds[:, 0].astype(np.int64), []
+    for said in (kinds[:, 1 : k + 1] / GRAIN, kinds[:, k + 1 :] / GRAIN):
+        place = cell[:, None] * k + np.arange(k)  # [M, K]
         where = sparse.csr_array(
-            (np.ones(len(found)), (np.arange(len(found)), place * k + said)), (len(found), size * k * k)
+            (said.ravel(), (np.repeat(np.arange(len(said)), k), place.ravel())), (len(said), size * k * k)
         )
         gaps.append(criterion.gap_of((drawn @ where).reshape(-1, size, k, k), by_label=rows.by_label))
     change = gaps[1] - gaps[0]
@@ -148,11 +221,11 @@ class Judgement:
         return {**found, "near_constant": self.constant, "within_budget": self.within, "allowed": self.allowed}
 
 
-def judged(rows: Rows, plain: Ints, other: Ints, wish: Wish, seed: int = 0) -> Judgement:
+def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, wish: Wish, seed: int = 0) -> Judgement:
     """Set a model's predictions beside plain training's."""
     before, after = (Score.of(rows, found, wish.criterion) for found in (plain, other))
     within = 100 * (before.accuracy - after.accuracy) <= wish.allowed + 1e-9
-    change = gap_change(rows, plain, other, wish.criterion, seed=seed)
+    change = gap_change(rows, plain, other, wish.criterion, seed=seed, level=SURE)
     return Judgement(after, change, near_constant(after, before), within)
 
 

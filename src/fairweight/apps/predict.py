@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fairweight.apps._csv import write_csv
-from fairweight.apps.before_after import by_group
+from fairweight.apps.verdict import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data.files import bounded
 from fairweight.data.image.decode import DROP
@@ -121,7 +121,7 @@ def predict_rows(
 
 def _groups(meaning: Meaning, new: New, spec: Spec) -> Tensor | None:
     """Groups of the rows, which a model that decides by group cannot do without."""
-    if spec.judge.get("shift") and new.groups is None:
+    if len(spec.judge.get("shift") or ()) > 1 and new.groups is None:
         raise BadInput(
             f"this model decides by group, and the rows have no column {', '.join(meaning.group)!r}; add it, or train "
             f"without {option('groups_at_prediction')}."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
 from fairweight.apps.audit import finished
-from fairweight.apps.train import REFIT, Prepared
+from fairweight.apps.train import Prepared
 from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
 from fairweight.errors import BadInput, MissingData, option
@@ -20,6 +20,7 @@ from fairweight.runs.build import build
 from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
+from fairweight.runs.run_place import REFIT
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 

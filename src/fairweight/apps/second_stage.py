@@ -1,4 +1,4 @@
-"""Thresholds by group on a model's probabilities: the smallest gap within the budget of accuracy."""
+"""Decisions that need no other training: thresholds by group, and a bias per class."""
 
 from __future__ import annotations
 
@@ -6,22 +6,45 @@ import numpy as np
 import numpy.typing as npt
 
 from fairweight.apps.judge import Rows, Wish
-from fairweight.metrics.criterion import POSITIVE
+from fairweight.metrics.criterion import POSITIVE, confusion
 
 GRID = 80  # thresholds tried for each group
 PASSES = 6
 DEAR = 10.0  # what a point of accuracy beyond the budget counts, in points of the gap
+ROUNDS = 60  # of evening out recalls
 Floats = npt.NDArray[np.float64]
 
 
-def thresholds(chances: Floats, rows: Rows, wish: Wish) -> Floats:
-    """Number to add to the positive class's logit, by group [G]: found group by group, from several starts.
+def moved(chances: Floats, groups: npt.NDArray[np.int64] | None, shift: Floats) -> Floats:
+    """Probabilities with these numbers added to their logits, by group [G, K] or alike for all [1, K]."""  # [N, K]
+    table = np.concatenate([shift, shift.mean(axis=0, keepdims=True)])  # -1, not known, is the last
+    up = table[groups] if groups is not None and len(shift) > 1 else table[:1]
+    found = chances * np.exp(up)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def even_recalls(chances: Floats, rows: Rows, wish: Wish) -> Floats:
+    """Number to add to each class's logit [1, K] so that the criterion's rates come close; the best of some rounds."""
+    logits = np.log(np.clip(chances, 1e-9, 1.0))
+    bias = np.zeros(rows.classes)
+    best, found = np.inf, bias
+    for turn in range(ROUNDS):
+        counts = confusion(rows.labels, (logits + bias).argmax(axis=1), rows.groups, classes=rows.classes)
+        gap = float(wish.criterion.gap_of(counts, by_label=rows.by_label))
+        if gap < best:
+            best, found = gap, bias
+        push = wish.criterion.pressure(counts, by_label=rows.by_label).mean(axis=0)  # [K]
+        bias = bias + 2.0 / (1 + turn / 10) * (push - push.mean())
+    return found[None]
+
+
+def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
+    """Number to add to each class's logit by group [G, 2]: found group by group, from several starts.
 
     The counts of every group at every threshold are taken once, so that a trial costs a sum over groups.
     """
     assert rows.groups is not None
     score = np.log(np.clip(chances[:, POSITIVE], 1e-9, 1)) - np.log(np.clip(chances[:, 1 - POSITIVE], 1e-9, 1))
-    groups = int(rows.groups.max()) + 1
     cuts = np.zeros((groups, GRID + 1))
     counts = np.zeros((groups, GRID + 1, 2, 2))
     for group in range(groups):
@@ -49,7 +72,8 @@ def thresholds(chances: Floats, rows: Rows, wish: Wish) -> Floats:
         cost_here = float(_cost(counts[np.arange(groups), at][None], wish, floor, len(score))[0])
         if cost_here < best:
             best, found = cost_here, at
-    return np.asarray(-cuts[np.arange(groups), found])
+    up = -cuts[np.arange(groups), found]
+    return np.stack([np.zeros(groups), up], axis=1)
 
 
 def _even_starts(counts: Floats, groups: int) -> list[npt.NDArray[np.int64]]:

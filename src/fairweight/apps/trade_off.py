@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
-from fairweight.apps.before_after import Differences, in_points, table_of
-from fairweight.apps.train import BASELINE, PICTURE, SWEEP, Prepared, Trained, Watching, run_into
-from fairweight.data import Dataset
+from fairweight.apps.train import Prepared, Trained
+from fairweight.apps.verdict import in_points, table_of, verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics import GroupTable
 from fairweight.report.front import Dot, Front
@@ -23,6 +22,7 @@ from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import METRICS, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import Result
+from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP, Watching, run_into
 from fairweight.runs.spec import Spec
 from fairweight.training import state
 
@@ -131,7 +131,7 @@ def trade_off(
         done = run_into(spec, where, dataset, device, lambda _, name=name: watching(name))  # type: ignore[misc]
         points.append(Point(strength, done, table_of(done.folder, dataset, "validation")))
     chosen = choose(points, give_up)
-    found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, dataset), folder / PICTURE)
+    found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, prepared), folder / PICTURE)
     state.write_atomically(found.picture, page(found).encode())
     whole.write(SWEEP, {"of": prepared.spec.fingerprint, **found.to_dict()})
     whole.seal(SWEEP, PICTURE)
@@ -194,7 +194,7 @@ def _beats(one: Point, other: Point) -> bool:
     return better and one.accuracy >= other.accuracy and one.gap <= other.gap
 
 
-def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Trained:
+def _finished(plain: Point, chosen: Point, folder: Path, prepared: Prepared) -> Trained:
     """Copy the chosen run into the folder itself, and compare it on test with plain training."""
     whole = RunFolder(folder)
     for name in (MANIFEST, METRICS):
@@ -202,11 +202,11 @@ def _finished(plain: Point, chosen: Point, folder: Path, dataset: Dataset) -> Tr
     whole.copy(chosen.result.folder, [*(name for name in SEALED if name != METRICS), METRICS])
     whole.seal()
     done = Result(chosen.result.spec, whole, chosen.result.metrics, chosen.result.reused)
-    table = table_of(done.folder, dataset)
+    table = table_of(done.folder, prepared.dataset)
     if chosen is plain:
-        return Trained(done, table, None, None)
-    differences = Differences(done.spec.method, table_of(plain.result.folder, dataset), table, dataset)
-    return Trained(done, table, plain.result, differences)
+        return Trained(done, table, None)
+    verdict = verdict_between(done, plain.result, prepared.dataset, prepared.criterion, prepared.wish)
+    return Trained(done, table, plain.result, verdict)
 
 
 def page(found: TradeOff) -> str:

@@ -4,18 +4,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
-from fairweight.apps.judge import Rows, gap_change
-from fairweight.metrics import Estimate, GroupTable, compare
-from fairweight.metrics.compare import Difference
+from fairweight.apps.judge import BUDGET, Rows, Wish, gap_change
+from fairweight.data import Dataset
+from fairweight.data.meaning import Meaning
+from fairweight.metagradient.passes import predicted
+from fairweight.metrics import Difference, Estimate, GroupTable, compare, group_table
+from fairweight.metrics.calibration import calibration_by_group
 from fairweight.metrics.criterion import Criterion
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.run import Result, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
+PLAIN = "plain training"
+NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
+Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
+
+
+def table_of(folder: RunFolder, dataset: Dataset, part: str = "test") -> GroupTable:
+    """Table by group of a finished run on a part."""
+    found, labels, groups = folder.read_logits(part)
+    return by_group(dataset.preprocessing.meaning, labels, predicted(found), groups)
+
+
+def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tensor | None) -> GroupTable:
+    """Table by group, with the names that the data gives to labels and groups."""
+    title = ", ".join(meaning.group)
+    return group_table(
+        labels,
+        predictions,
+        None if groups is None else {title: groups},
+        label_names=meaning.label_names,
+        group_names=None if groups is None else {title: meaning.group_names},
+        missing="ignore",
+    )
+
+
+def calibration_of(meaning: Meaning, logits: Tensor, labels: Tensor, groups: Tensor | None) -> dict[str, Any]:
+    """Calibration by group of a model on these samples."""
+    codes = None if groups is None or not meaning.group_names else groups.cpu().numpy()
+    chances = probabilities(logits.double().cpu()).numpy()
+    return calibration_by_group(chances, labels.cpu().numpy(), codes, meaning.group_names)
 
 
 @dataclass(frozen=True)
@@ -35,6 +70,7 @@ class Verdict:
     kept_plain: bool = False
     budget: float = 0.3
     notes: tuple[str, ...] = ()
+    calibration: Calibration = field(default_factory=dict)
 
     @cached_property
     def gap(self) -> tuple[Estimate, Estimate]:
@@ -53,9 +89,14 @@ class Verdict:
         return gap_change(Rows(labels, groups, len(samples.label_axis)), first, last, self.criterion)
 
     @cached_property
+    def numbers(self) -> dict[str, Difference]:
+        """Paired differences: the number of what was handed over minus that of plain training."""
+        return {name: compare(self.before, self.after, name) for name in NUMBERS}
+
+    @property
     def accuracy(self) -> Difference:
         """Accuracy before and after, with the interval of the difference."""
-        return compare(self.before, self.after, "accuracy")
+        return self.numbers["accuracy"]
 
     @property
     def word(self) -> Word:
@@ -70,7 +111,8 @@ class Verdict:
 
     def together(self) -> str:
         """Say that the gap fell because all groups' rates moved the same way, or nothing."""
-        if self.before.by_label or self.kept_plain or not self.change[0] < 0 or "tpr" not in self.criterion.rates:
+        one_rate = not (self.before.by_label or self.before.has_cells) and "tpr" in self.criterion.rates
+        if not one_rate or self.kept_plain or not self.change[0] < 0:
             return ""
         before, after = self.before.by_group("tpr"), self.after.by_group("tpr")
         moves = [after[g] - before[g] for g in before if not math.isnan(after[g] - before[g])]
@@ -78,15 +120,20 @@ class Verdict:
             return ""
         way = "up" if moves[0] > 0 else "down"
         least, most = min(map(abs, moves)), max(map(abs, moves))
+        shares = [float((t.samples.predictions == t.samples.positive).mean()) for t in (self.before, self.after)]
         return (
-            f"The true positive rates of all groups went {way}, by {100 * least:.1f} to {100 * most:.1f} points: part "
-            "of the change is the same for everybody."
+            f"The true positive rates of all groups went {way}, by {100 * least:.1f} to {100 * most:.1f} points, and "
+            f"the share predicted positive from {100 * shares[0]:.1f} to {100 * shares[1]:.1f} %: part of the change "
+            "is the same for everybody."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Fields of metrics.json."""
         before, after = self.gap
         moved = self.together()
+        columns = [self.criterion.by_column(table) for table in (self.before, self.after)]
+        by_column = {name: {"gap_before": _plain(columns[0][name]), "gap_after": _plain(columns[1][name])}
+                     for name in columns[0]}  # fmt: skip
         return {
             "verdict": self.word,
             "chosen": self.chosen,
@@ -103,13 +150,40 @@ class Verdict:
                 "high": _plain(self.accuracy.high),
             },
             "sentence": self.sentence(),
+            **({"columns": by_column} if by_column else {}),
+            **({"calibration": self.calibration} if self.calibration else {}),
             **({"all_rates_move_together": moved} if moved else {}),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
 
+    def differences(self) -> dict[str, Any]:
+        """TPRD, maxFNR and accuracy before and after, with paired intervals, as plain values."""
+        found = {
+            name: {
+                "before": _plain(d.a),
+                "after": _plain(d.b),
+                "difference": _plain(d.value),
+                "interval": [_plain(d.low), _plain(d.high)],
+                "larger_than_interval": d.beyond_interval,
+                "n": d.n,
+            }
+            for name, d in self.numbers.items()
+        }
+        return {"numbers": found, "sentence": self.sentence()}
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """For a table in points: name, plain training, what was handed over, the difference with its interval."""
+        found = []
+        for name, title in NUMBERS.items():
+            d = self.numbers[name]
+            before, after = (in_points(table, name) for table in (self.before, self.after))
+            apart = "–" if math.isnan(d.value) else f"{100 * d.value:+.2f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
+            found.append((title, before, after, apart))
+        return found
+
     def sentence(self) -> str:
         """The first line."""
-        what = f"{self.criterion.name} gap"
+        what = f"{self.criterion.title} gap"
         if self.kept_plain:
             before = self.gap[0]
             found = "cannot be estimated" if math.isnan(before.value) else _points(before)
@@ -129,9 +203,32 @@ class Verdict:
         )
 
 
-def fields_of(verdict: Verdict | None) -> Mapping[str, Any]:
-    """The verdict's fields, none where there is nothing to compare with."""
-    return {} if verdict is None else verdict.to_dict()
+def verdict_between(
+    done: Result, beside: Result, dataset: Dataset, criterion: Criterion, wish: Wish | None = None, **said: Any
+) -> Verdict:
+    """The verdict on a run beside plain training's; said: fields that are not those of a method's run."""
+    run = done.metrics.get("run", {})
+    found: dict[str, Any] = {
+        "criterion": criterion,
+        "before": table_of(beside.folder, dataset),
+        "after": table_of(done.folder, dataset),
+        "chosen": done.spec.title,
+        "plain": PLAIN,
+        "kept_epoch": run.get("best_epoch") or run.get("epochs"),
+        "budget": wish.budget if wish is not None and wish.budget is not None else BUDGET,
+    }
+    if "calibration" not in said:
+        runs, meaning = {"before": beside, "after": done}, dataset.preprocessing.meaning
+        found["calibration"] = {k: calibration_of(meaning, *one.folder.read_logits("test")) for k, one in runs.items()}
+    return Verdict(**{**found, **said})
+
+
+def in_points(table: GroupTable, name: str) -> str:
+    """Number of the table with its interval, in points."""
+    estimate = table.estimate(name)
+    if math.isnan(estimate.value):
+        return "–"
+    return f"{100 * estimate.value:.2f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
 
 
 def _estimate(found: Estimate) -> dict[str, float | int | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fairweight.apps._csv import write_csv
-from fairweight.apps.candidates import Search, search
+from fairweight.apps.deliver import Search, search
 from fairweight.apps.train import Prepared
 from fairweight.errors import BadInput, NoSpace, option
 from fairweight.training import state

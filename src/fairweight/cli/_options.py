@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from fairweight.cli._flags import DATA, FAIRNESS, OUTPUT, TRAINING
+from fairweight.cli._flags import DATA, FAIRNESS, MODEL, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
 
 if TYPE_CHECKING:
-    from fairweight.apps.train import Watching
     from fairweight.runs.pool import EngineName
+    from fairweight.runs.run_place import Watching
 
 HELD = ExitStack()  # what the command holds until it ends
 SMALL = 500_000  # parameters of a network that one thread serves best
@@ -36,6 +36,17 @@ Group = Annotated[str | None, flag("Sensitive column, or several to cross: sex,r
 Criterion = Annotated[str | None, flag("What is fair; see `fairweight list criteria`.", panel=FAIRNESS)]
 Bound = Annotated[float | None, flag("Largest gap, in points.", panel=FAIRNESS)]
 Budget = Annotated[float | None, flag("Largest loss of accuracy, in points; default 0.3.", panel=FAIRNESS)]
+Each = Annotated[
+    bool, flag("Several sensitive columns side by side, not crossed: the worst counts.", "--each", panel=FAIRNESS)
+]
+Learner = Annotated[str | None, flag("trees, linear, mlp or MODULE:MODEL; default: all.", panel=MODEL)]
+Time = Annotated[str | None, flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)]
+Seeds = Annotated[
+    int, flag("Judge every candidate by so many cross-fits, each with a seed of its own.", panel=TRAINING, at_least=1)
+]
+Candidates = Annotated[
+    str | None, flag("Of reweighing, positives, multipliers, forml-rates, forml-cells, forml.", panel=FAIRNESS)
+]
 Out = Annotated[Path, flag("Output folder.", panel=OUTPUT)]
 Seed = Annotated[int, flag("Random seed.", panel=TRAINING)]
 Device = Annotated[str, flag("cpu, cuda, cuda:1 ..., or auto.", panel=TRAINING)]
@@ -82,7 +93,7 @@ def seed_of(seed: int) -> int:
 
 def hold(folder: Path) -> None:
     """Keep other writers out of the folder until the command ends."""
-    from fairweight.apps.train import check_place
+    from fairweight.runs.run_place import check_place
     from fairweight.training.lock import claimed
 
     check_place(folder)
@@ -147,7 +158,7 @@ def epochs_shown(json: bool) -> Watching:
     return lambda title: () if json else (Progress(title),)
 
 
-def candidate_shown(title: str, done: int, total: int) -> None:
+def candidate_shown(title: str, done: int) -> None:
     """A line for each model that was trained and judged."""
     print(f"  {done:2d} {title}", file=sys.stderr, flush=True)
 

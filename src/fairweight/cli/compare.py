@@ -25,13 +25,15 @@ def compare(
     group: opt.Group = None,
     data_dir: opt.DataDir = None,
     download: opt.Download = False,
+    criterion: opt.Criterion = None,
+    bound: opt.Bound = None,
+    budget: opt.Budget = None,
+    each: opt.Each = False,
     methods: Annotated[str, opt.flag("A,B,... or all; uniform is always among them.", panel=FAIRNESS)] = "all",
     seeds: Annotated[int, opt.flag("Runs per method.", panel=TRAINING, at_least=1)] = 5,
     seed: opt.Seed = 0,
     split_seed: Annotated[int | None, opt.flag("Seed of one split for all; default: one each.", panel=TRAINING)] = None,
-    select: Annotated[
-        str, opt.flag("Validation number whose best epoch counts, or last.", panel=TRAINING)
-    ] = "accuracy",
+    select: Annotated[str, opt.flag("Validation number whose best epoch counts, or last.", panel=TRAINING)] = "loss",
     engine: opt.Engine = "processes",
     jobs: opt.Jobs = None,
     device: opt.Device = "auto",
@@ -47,15 +49,25 @@ def compare(
 
     from fairweight.apps.compare import Protocol, prepare, text_of, write_page
     from fairweight.apps.compare import compare as run_methods
-    from fairweight.apps.train import check_place
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept
+    from fairweight.runs.run_place import check_place
 
     opt.quiet()
     if records is not None:
         check_place(records, "records")  # now, and not after hours of training
     protocol = Protocol(
-        source, label, group, options_said(_DATA, said), options_said(_TRAINING, said), select, split_seed
+        source,
+        label,
+        group,
+        options_said(_DATA, said),
+        options_said(_TRAINING, said),
+        select,
+        split_seed,
+        criterion,
+        bound,
+        budget,
+        each,
     )
     where = opt.device_of(device)
     prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)

@@ -25,10 +25,10 @@ def refit(
     """Train once more with the weights that a run has learned; the exemplars that it held out are trained on too."""
     from fairweight.apps import _train_text as text
     from fairweight.apps.refit import prepare_refit
-    from fairweight.apps.train import check_folder
     from fairweight.apps.train import train as run_train
     from fairweight.cli import in_flags
     from fairweight.runs.folder import METRICS, RunFolder
+    from fairweight.runs.run_place import check_folder
 
     started = time.monotonic()
     where_to = opt.device_of(device)

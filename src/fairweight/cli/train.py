@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, MODEL, OUTPUT, TRAINING, TRAINING_FLAGS, options_said, takes
+from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, TRAINING_FLAGS, options_said, takes
 from fairweight.cli._parse import duration, listed, numbers
 from fairweight.errors import BadInput
 
@@ -24,11 +24,11 @@ def train(
     criterion: opt.Criterion = None,
     bound: opt.Bound = None,
     budget: opt.Budget = None,
-    learner: Annotated[str | None, opt.flag("trees, linear, mlp or MODULE:MODEL; default: all.", panel=MODEL)] = None,
-    candidates: Annotated[
-        str | None, opt.flag("Of reweighing, positives, multipliers, forml-cells, forml.", panel=FAIRNESS)
-    ] = None,
-    seconds: Annotated[str | None, opt.flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)] = None,
+    each: opt.Each = False,
+    learner: opt.Learner = None,
+    candidates: opt.Candidates = None,
+    seconds: opt.Time = None,
+    seeds: opt.Seeds = 1,
     groups_at_prediction: Annotated[
         bool, opt.flag("Allow thresholds by group, which new rows must name.", "--groups-at-prediction", panel=FAIRNESS)
     ] = False,
@@ -58,6 +58,7 @@ def train(
     from fairweight.apps.trade_off import trade_off as run_sweep
     from fairweight.cli import _ranks as ranks
     from fairweight.cli import in_flags
+    from fairweight.runs.run_place import check_folder
 
     started = time.monotonic()
     where = ranks.device_of_rank(opt.device_of(device))
@@ -79,6 +80,8 @@ def train(
         candidates=None if candidates is None else tuple(listed(candidates)),
         groups_at_prediction=groups_at_prediction,
         seconds=None if seconds is None else duration(seconds, "--time"),
+        seeds=seeds,
+        each=each,
     )
     opt.show_log()
     with ExitStack() as stack:
@@ -89,7 +92,7 @@ def train(
         folder = stack.enter_context(ranks.own_folder(all_ranks, folder))
         opt.hold(folder)
         ranks.refuse_search(all_ranks, bool(prepared.spec.search))
-        app.check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
+        check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
         if sweep is not None:
             strength_specs(prepared, sweep)  # refuse now what cannot be swept
         opt.spare_threads(prepared.parameters, where)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, OUTPUT, TRAINING, options_said, takes
-from fairweight.cli._parse import duration
+from fairweight.cli._flags import DATA_FLAGS, OUTPUT, options_said, takes
+from fairweight.cli._parse import duration, listed
 
 
 @takes(DATA_FLAGS)
@@ -20,7 +20,11 @@ def weights(
     criterion: opt.Criterion = None,
     bound: opt.Bound = None,
     budget: opt.Budget = None,
-    seconds: Annotated[str | None, opt.flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)] = None,
+    each: opt.Each = False,
+    learner: opt.Learner = None,
+    candidates: opt.Candidates = None,
+    seconds: opt.Time = None,
+    seeds: opt.Seeds = 1,
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
     out: Annotated[Path, opt.flag("File to write, parquet or CSV.", panel=OUTPUT)] = Path("weights.parquet"),
@@ -29,14 +33,26 @@ def weights(
 ) -> None:
     """Learn a weight for every row of a table and stop: for any trainer that takes sample weights."""
     data = options_said(DATA_FLAGS, said)
-    limit = None if seconds is None else duration(seconds, "--time")
 
     from fairweight.apps import train as app
     from fairweight.apps.weights import weights as learn
 
     where = opt.device_of(device)
     wanted = app.Wanted(
-        source, label, group, None, seed, data, criterion=criterion, bound=bound, budget=budget, seconds=limit
+        source,
+        label,
+        group,
+        None,
+        seed,
+        data,
+        criterion=criterion,
+        bound=bound,
+        budget=budget,
+        learner=learner,
+        candidates=None if candidates is None else tuple(listed(candidates)),
+        seconds=None if seconds is None else duration(seconds, "--time"),
+        seeds=seeds,
+        each=each,
     )
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
     found = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)

@@ -116,6 +116,13 @@ def _frame(one: Given) -> pd.DataFrame:
     frame = pd.DataFrame({ROW: range(len(one.labels))}) if array else one.inputs.reset_index(drop=True)
     beside: dict[str, Any] = {LABEL: one.labels.numpy(), PART: one.part}
     if one.groups is not None:
-        for place, (_, column) in enumerate(one.groups.items()):
-            beside[f"{GROUP} {place + 1}" if place else GROUP] = column.to_numpy()
+        beside |= {name: column.to_numpy() for name, column in group_columns(one.groups).items()}
     return frame.assign(**beside)
+
+
+def group_columns(groups: Any) -> pd.DataFrame:
+    """Sensitive features under the names that they have beside the inputs."""
+    import pandas as pd
+
+    found = pd.DataFrame(groups)
+    return found.set_axis([f"{GROUP} {place + 1}" if place else GROUP for place in range(found.shape[1])], axis=1)

@@ -19,19 +19,22 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from fairweight.apps.candidates import Asked, Search, search
-from fairweight.apps.judge import Wish
-from fairweight.apps.train import FORML, wish_for
+from fairweight.apps.deliver import Search, search
+from fairweight.apps.judge import Asked, Wish
+from fairweight.apps.train import wish_for
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
 from fairweight.data import Dataset, Exemplar
+from fairweight.data.rows import Rows
 from fairweight.errors import BadInput
-from fairweight.integrations._estimator_data import Array, Given, dataset_of
+from fairweight.integrations._estimator_data import Array, Given, dataset_of, group_columns
 from fairweight.methods import Reweighter
 from fairweight.runs.build import Built, build
 from fairweight.runs.cross_fit import FOLDS
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.fixed_weights import filled_by_cell
 from fairweight.runs.run import one_thread, probabilities, train_built
+from fairweight.runs.run_place import FORML
+from fairweight.runs.shift import ByGroup, shifted
 from fairweight.runs.spec import Spec
 from fairweight.training.callbacks import Progress
 from fairweight.training.history import Dynamics
@@ -51,6 +54,8 @@ _CONSTRAINTS: Mapping[str, Constraint] = {
     "validation_fraction": between(0, 1, below=True),
     "patience": either(whole(0)),
     "standardize": FLAG,
+    "groups_at_prediction": FLAG,
+    "each": FLAG,
 }
 
 
@@ -63,11 +68,12 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     method: None takes the best of several models, judged on samples that they were not trained on, or plain training
     where nothing beats it; a name of `fairweight list methods` trains that alone. criterion: what is fair, a name of
     `fairweight list criteria`. bound: the largest gap, budget: the largest loss of accuracy, in points. learner:
-    "trees", "linear" or "mlp". pos_label: the positive one of two classes; None takes the larger. A search over many
-    trainings of one method is left to the command line. module: None
-    for an MLP; a class or function, called with the number of features and of classes (or with nothing where it takes
-    nothing); or a model, which is copied and never changed. objective: what the weights are learned for, such as
-    "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
+    "trees", "linear" or "mlp". groups_at_prediction: allows thresholds by group, for which predict then needs
+    sensitive_features. each: several sensitive columns stand side by side, and the worst counts. pos_label: the
+    positive one of two classes; None takes the larger. A search over many trainings of one method is left to the
+    command line. module: None for an MLP; a class or function, called with the number of features and of classes (or
+    with nothing where it takes nothing); or a model, which is copied and never changed. objective: what the weights
+    are learned for, such as "mean + 0.5 * variance", or an Objective. method_options: the method's other options.
     hidden: widths of the MLP's layers. per_cell: exemplars of each cell in a step. validation_fraction: of the samples,
     to choose the best epoch; 0 for none. patience: epochs without a better one before training stops; 0: never stop.
     exemplar_size: exemplars of each cell. exemplar_inside: whether exemplars are trained on, too.
@@ -81,6 +87,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     # Asked for by default, so that a meta-estimator passes it on as soon as metadata routing is switched on.
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 - scikit-learn reads it as it stands
+    __metadata_request__predict = {"sensitive_features": True}  # noqa: RUF012
+    __metadata_request__predict_proba = {"sensitive_features": True}  # noqa: RUF012
 
     def __init__(
         self,
@@ -91,6 +99,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         bound: float | None = None,
         budget: float | None = None,
         learner: str | None = None,
+        groups_at_prediction: bool = False,
+        each: bool = False,
         pos_label: Any = None,
         objective: Any = None,
         method_options: Mapping[str, Any] | None = None,
@@ -117,6 +127,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.bound = bound
         self.budget = budget
         self.learner = learner
+        self.groups_at_prediction = groups_at_prediction
+        self.each = each
         self.pos_label = pos_label
         self.objective = objective
         self.method_options = method_options
@@ -174,7 +186,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.groups_, self.notes_ = dataset.group_names, dataset.notes
         self._preprocessing: Any = dataset.preprocessing
         weights = None if sample_weight is None else _sample_weights(sample_weight, X)[dataset.rows["train"]]
-        wish = wish_for(dataset, self.criterion, self.bound, self.budget)
+        wish = wish_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
+        self.shift_: ByGroup | None = None
         if self.method is None and weights is None and self._searches(dataset):
             self._search(dataset, wish, int(seed), given[0])
             return self
@@ -185,20 +198,29 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._keep_weights(built.reweighter, dynamics, dataset.rows["train"], given[0])
         return self
 
-    def predict_proba(self, X: Any) -> Array:  # noqa: N803
-        """Probability of each class."""  # [n_samples, n_classes]
+    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
+        """Probability of each class; sensitive_features: needed where the model decides by group."""  # [N, K]
         check_is_fitted(self)
         X, _ = self._checked(X, reset=False)
         inputs = self._preprocessing.read(X).inputs if self._table else self._preprocessing.transform(X)
         with one_thread(sum(p.numel() for p in self.module_.parameters())):
             found = logits(self.module_, Batch(inputs, torch.zeros(len(inputs), dtype=torch.int64)))
-        chances: Array = probabilities(found.double().cpu()).numpy()
+        found = shifted(found.double().cpu(), self._group_codes(X, sensitive_features), self.shift_)
+        chances: Array = probabilities(found).numpy()
         return chances[:, ::-1] if self._flipped() else chances
 
-    def predict(self, X: Any) -> Array:  # noqa: N803
-        """Most likely class of each sample."""  # [n_samples]
-        chances = self.predict_proba(X)
+    def predict(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
+        """Most likely class of each sample; sensitive_features as for predict_proba."""  # [n_samples]
+        chances = self.predict_proba(X, sensitive_features)
         return cast(Array, self.classes_[chances.argmax(axis=1)])
+
+    def _group_codes(self, X: Any, groups: Any) -> Tensor | None:  # noqa: N803
+        if self.shift_ is None or len(self.shift_) == 1:
+            return None
+        if groups is None:
+            raise BadInput("this model decides by group: give predict sensitive_features, or fit without them.")
+        check_consistent_length(X, groups)
+        return cast(Tensor, self._preprocessing.meaning.groups(Rows(group_columns(groups))))
 
     # -- what is trained, and how -----------------------------------------------------------------
 
@@ -214,10 +236,11 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
         learner = self.learner or ("mlp" if "network" in asked else None)
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            found = search(dataset, Asked(wish, learner, training=asked), seed=seed, device=self._device())
+            wanted = Asked(wish, learner, groups_at_prediction=self.groups_at_prediction, training=asked)
+            found = search(dataset, wanted, seed=seed, device=self._device())
         self.search_, self.chosen_ = found, found.chosen.title
         self.module_ = found.fitted.model.eval()
-        self.n_iter_ = found.fitted.epoch
+        self.n_iter_, self.shift_ = found.fitted.epoch, found.fitted.shift
         self.history_: list[dict[str, Any]] = []
         rows = found.dataset.rows["train"]
         self._keep_weights(found.fitted.reweighter, found.fitted.dynamics, rows, given)

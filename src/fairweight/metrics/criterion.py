@@ -9,8 +9,8 @@ fair.objective(classes=2)           # the term that FORML's objective adds to th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +33,8 @@ class Criterion:
 
     rates: those that are to be even; the largest of their gaps counts. cells: whose weights move a rate, "positives",
     "negatives" (fewer of them raise it), "both", "others" (more negatives raise it), "group" or "label".
-    number: what a GroupTable calls the gap, where it has it.
+    number: what a GroupTable calls the gap, where it has it. views: by sensitive column, the value that each crossed
+    group has there; the worst column counts.
     """
 
     name: str
@@ -45,6 +46,26 @@ class Criterion:
     number: str | None = None
     worst: bool = False  # the worst group's error counts, not a difference
     every_label: bool = False  # rates of every label, not of the positive one alone
+    views: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Name, and the columns side by side."""
+        return f"{self.name} (worst of {', '.join(name for name, _ in self.views)})" if self.views else self.name
+
+    def each(self, columns: Sequence[str], values: Sequence[Sequence[str]]) -> Criterion:
+        """Judge the columns side by side; values: of every crossed group, by column."""  # [G][columns]
+        found = []
+        for place, column in enumerate(columns):
+            own = [row[place] for row in values]
+            codes = {value: code for code, value in enumerate(dict.fromkeys(own))}
+            found.append((column, tuple(codes[value] for value in own)))
+        return replace(self, views=tuple(found))
+
+    def by_column(self, table: GroupTable) -> dict[str, float]:
+        """The gap of each column that stands side by side with others."""
+        alone, counts = replace(self, views=()), _confusion_of(table)
+        return {name: float(alone.gap_of(_merged(counts, codes))) for name, codes in self.views}
 
     def check(self, classes: int, groups: bool) -> Criterion:
         """Refuse data that it says nothing about."""
@@ -67,7 +88,7 @@ class Criterion:
 
     def estimate(self, table: GroupTable) -> Estimate:
         """The gap with its interval."""
-        if self.number is not None and not (table.by_label and self.worst):
+        if self.number is not None and not self.views and not (table.by_label and self.worst):
             found = table.estimate(self.number)
             flip = self.worst  # the table has the worst accuracy, and the gap is its error
             return Estimate(1 - found.value, 1 - found.high, 1 - found.low, found.n) if flip else found
@@ -101,6 +122,9 @@ class Criterion:
 
     def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
         """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]
+        if self.views and not by_label:
+            alone = replace(self, views=())
+            return np.asarray(np.fmax.reduce([alone.gap_of(_merged(counts, codes)) for _, codes in self.views]))
         found = []
         for rate in self.rates:
             values = self.by_group(counts, rate, by_label=by_label)  # [..., R, T]
@@ -114,6 +138,10 @@ class Criterion:
 
     def pressure(self, counts: Ints, *, by_label: bool = False) -> Floats:
         """By how much each group's rate lies below the mean, for the cells whose weight would raise it."""  # [G, K]
+        if self.views and not by_label:
+            alone = replace(self, views=())
+            every = [alone.pressure(_merged(counts, codes))[list(codes)] for _, codes in self.views]
+            return np.asarray(np.sum(every, axis=0))
         groups, classes = counts.shape[-3], counts.shape[-1]
         push = np.zeros((groups, classes))
         for rate, cells in zip(self.rates, self.cells, strict=True):
@@ -204,6 +232,13 @@ def confusion(labels: Ints, predictions: Ints, groups: Ints | None, *, classes: 
     size = max(group_count, int(rows.max(initial=0)) + 1)
     flat = (rows * classes + labels) * classes + predictions
     return np.bincount(flat[known], minlength=size * classes * classes).reshape(size, classes, classes)
+
+
+def _merged(counts: Ints, codes: Sequence[int]) -> Ints:
+    """Counts of groups that have the same value, added up."""  # [..., V, K, K] from [..., G, K, K]
+    member = np.eye(max(codes) + 1)[list(codes)]  # [G, V]
+    groups = np.asarray(counts).shape[-3]  # the last ones may have no row
+    return np.asarray(np.einsum("gv,...gkl->...vkl", member[:groups], np.asarray(counts)))
 
 
 def _confusion_of(table: GroupTable) -> Ints:

@@ -37,13 +37,26 @@ class TreeEnsemble(nn.Module):
     left: Tensor
     right: Tensor
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits; of two classes, 0 and that of the positive one."""  # [B, K] from [B, F]
+    def leaves(self, x: Tensor) -> Tensor:
+        """Value of the leaf that each tree puts a sample into."""  # [B, T] from [B, F]
         columns = x.flatten(1).double() @ self.mix  # [B, C]
         at = self.roots.expand(len(x), -1)  # [B, T]
         for _ in range(self.depth):
             low = columns.gather(1, self.feature[at]) <= self.threshold[at]
             at = torch.where(low, self.left[at], self.right[at])
+        return self.value[at]
+
+    def logits_of(self, raw: Tensor) -> Tensor:
+        """Logits; of two classes, 0 and that of the positive one."""  # [..., K]
+        return torch.cat([torch.zeros_like(raw), raw], dim=-1) if self.classes == 2 else raw
+
+    def forward(self, x: Tensor) -> Tensor:
         added = torch.zeros(len(x), len(self.start), dtype=torch.float64, device=x.device)
-        raw = self.start + added.index_add(1, self.output, self.value[at])
-        return torch.cat([torch.zeros_like(raw), raw], dim=1) if self.classes == 2 else raw
+        return self.logits_of(self.start + added.index_add(1, self.output, self.leaves(x)))  # [B, K]
+
+    def staged(self, x: Tensor) -> Tensor:
+        """Logits after every iteration, each of which grew one tree per output."""  # [I, B, K]
+        values = self.leaves(x).T.unflatten(0, (-1, len(self.output.unique())))  # [I, O, B]
+        raw = torch.zeros(len(values), len(self.start), len(x), dtype=torch.float64, device=x.device)
+        raw[:, self.output[: values.shape[1]]] = values
+        return self.logits_of(self.start + raw.cumsum(dim=0).transpose(1, 2))

@@ -1,8 +1,13 @@
-"""Train boosted trees with sample weights (scikit-learn's HistGradientBoosting) and keep them as plain arrays."""
+"""Train boosted trees with sample weights and keep them as plain arrays.
+
+They are LightGBM's where it is installed (the extra `lightgbm`), scikit-learn's HistGradientBoosting otherwise.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +19,12 @@ from fairweight.data import Dataset, TablePreprocessing
 from fairweight.models.trees import TreeEnsemble
 
 ITERATIONS = 100
+LEAVES, LEAST, RATE = 15, 20, 0.1  # leaves of a tree, rows of a leaf, learning rate
+NEVER = -30.0  # logit of a class that no training row has
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# The library's model, what all outputs start from, and each tree's output with its nodes.
+Grown = tuple[Any, Floats, list[tuple[int, dict[str, npt.NDArray[Any]]]]]
 
 
 def columns_of(dataset: Dataset) -> list[tuple[int, int]]:
@@ -51,64 +61,26 @@ def mix_for(inputs: Floats, labels: npt.NDArray[Any], columns: list[tuple[int, i
     return mix
 
 
+@dataclass(frozen=True)
 class FittedTrees:
-    """Trained trees; `module` makes them a network that can be stored."""
+    """Trained trees: the model of the library that grew them, and the same as a module that can be stored."""
 
-    def __init__(self, boosted: Any, mix: Floats, classes: int) -> None:
-        self.boosted, self.mix, self.classes = boosted, mix, classes
+    boosted: Any
+    model: TreeEnsemble
 
-    def chances(self, inputs: Tensor, iterations: int | None = None) -> Floats:
-        """Probabilities by scikit-learn; iterations: of the first so many trees."""  # [N, K]
-        columns = inputs.flatten(1).double().numpy() @ self.mix
-        if iterations is not None and iterations < self.boosted.n_iter_:
-            staged = self.boosted.staged_predict_proba(columns)
-            return self._every(np.asarray(next(found for k, found in enumerate(staged, 1) if k == iterations)))
-        return self._every(np.asarray(self.boosted.predict_proba(columns)))
+    def chances(self, inputs: Tensor) -> Floats:
+        """Probabilities."""  # [N, K]
+        with torch.no_grad():
+            return np.asarray(self.model(inputs).softmax(dim=-1).numpy())
 
-    def staged(self, inputs: Tensor) -> npt.NDArray[np.float64]:
+    def staged(self, inputs: Tensor) -> Floats:
         """Probabilities after every iteration."""  # [I, N, K]
-        columns = inputs.flatten(1).double().numpy() @ self.mix
-        return self._every(np.stack(list(self.boosted.staged_predict_proba(columns))))
-
-    def _every(self, found: Floats) -> Floats:
-        """Probabilities of all classes: 0 for those that no training row had."""  # [..., K]
-        if found.shape[-1] == self.classes:
-            return found
-        every = np.zeros((*found.shape[:-1], self.classes))
-        every[..., self.boosted.classes_] = found
-        return every
+        with torch.no_grad():
+            return np.asarray(self.model.staged(inputs).softmax(dim=-1).numpy())
 
     def module(self) -> tuple[TreeEnsemble, dict[str, Any]]:
         """The trees as a module, and the options of the network that make one of the same sizes."""
-        predictors = [
-            (k, one.nodes) for step in self.boosted._predictors for k, one in enumerate(step)
-        ]  # scikit-learn has no public view of the nodes; the test of equal predictions guards this one
-        sizes = [len(nodes) for _, nodes in predictors]
-        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        whole = np.concatenate([nodes for _, nodes in predictors])
-        offset = np.repeat(roots, sizes)
-        own = np.arange(len(whole))
-        leaf = whole["is_leaf"].astype(bool)
-        arrays = {
-            "mix": self.mix,
-            "start": np.asarray(self.boosted._baseline_prediction, dtype=np.float64).ravel(),
-            "roots": roots,
-            "output": np.array([k for k, _ in predictors], dtype=np.int64),
-            "feature": np.where(leaf, 0, whole["feature_idx"].astype(np.int64)),
-            "threshold": np.where(leaf, 0.0, whole["num_threshold"]),
-            "left": np.where(leaf, own, offset + whole["left"]),
-            "right": np.where(leaf, own, offset + whole["right"]),
-            "value": np.where(leaf, whole["value"], 0.0),
-        }
-        options = {
-            "features": int(self.mix.shape[1]),
-            "trees": len(predictors),
-            "nodes": len(whole),
-            "depth": int(whole["depth"].max(initial=0)),
-        }
-        made = TreeEnsemble(self.mix.shape[0], self.classes, **options)
-        made.load_state_dict({key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()})
-        return made, network_of(made)
+        return self.model, network_of(self.model)
 
 
 def network_of(model: nn.Module) -> dict[str, Any]:
@@ -116,6 +88,11 @@ def network_of(model: nn.Module) -> dict[str, Any]:
     assert isinstance(model, TreeEnsemble)
     features, trees, nodes = model.mix.shape[1], len(model.roots), len(model.feature)
     return {"name": "trees", "features": features, "trees": trees, "nodes": nodes, "depth": model.depth}
+
+
+def installed_library() -> str:
+    """Name the package that trees are grown by."""
+    return "lightgbm" if importlib.util.find_spec("lightgbm") is not None else "scikit-learn"
 
 
 def fit_trees(
@@ -126,16 +103,98 @@ def fit_trees(
     classes: int,
     iterations: int = ITERATIONS,
     seed: int = 0,
-    options: Mapping[str, Any] | None = None,
 ) -> FittedTrees:
     """Train on rows that each count their weight."""
+    x, y = inputs.flatten(1).double().numpy(), labels.numpy()
+    mix = mix_for(x, y, columns, classes)
+    there = np.unique(y)  # a fold may lack a class
+    heavy = None if weights is None else weights.double().numpy()
+    grow = _lightgbm if installed_library() == "lightgbm" else _scikit_learn
+    boosted, start, trees = grow(x @ mix, np.searchsorted(there, y), heavy, len(there), iterations, seed)
+    # Two classes have one output, that of the second; a class that no row has is never predicted.
+    own = there if len(there) > 2 else there[1:]
+    output = np.array([0 if classes == 2 else own[k] for k, _ in trees], dtype=np.int64)
+    whole_start = np.full(1 if classes == 2 else classes, 0.0)
+    if classes > 2:
+        whole_start[:] = NEVER
+        whole_start[there] = 0.0
+    whole_start[[0] if classes == 2 else own] = start
+    sizes = [len(nodes["value"]) for _, nodes in trees]
+    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    offset, place = np.repeat(roots, sizes), np.arange(sum(sizes))
+    whole = {key: np.concatenate([nodes[key] for _, nodes in trees]) for key in trees[0][1]}
+    leaf = whole["leaf"].astype(bool)
+    arrays = {
+        "mix": mix,
+        "start": whole_start,
+        "roots": roots,
+        "output": output,
+        "feature": np.where(leaf, 0, whole["feature"]).astype(np.int64),
+        "threshold": np.where(leaf, 0.0, whole["threshold"]),
+        "left": np.where(leaf, place, offset + whole["left"]),
+        "right": np.where(leaf, place, offset + whole["right"]),
+        "value": np.where(leaf, whole["value"], 0.0),
+    }
+    depth = int(whole["depth"].max(initial=0))
+    made = TreeEnsemble(
+        x.shape[1], classes, features=mix.shape[1], trees=len(trees), nodes=len(place), depth=depth
+    )  # fmt: skip
+    made.load_state_dict({key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()})
+    return FittedTrees(boosted, made)
+
+
+def _scikit_learn(x: Floats, y: Ints, weights: Floats | None, classes: int, iterations: int, seed: int) -> Grown:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    x, y = inputs.flatten(1).double().numpy(), labels.numpy()
-    mix = mix_for(x, y, columns, classes)
-    chosen: dict[str, Any] = {"max_leaf_nodes": 15, "min_samples_leaf": 20, "learning_rate": 0.1, **(options or {})}
-    boosted = HistGradientBoostingClassifier(max_iter=iterations, early_stopping=False, random_state=seed, **chosen)
+    boosted = HistGradientBoostingClassifier(
+        max_iter=iterations, early_stopping=False, random_state=seed, max_leaf_nodes=LEAVES, min_samples_leaf=LEAST,
+        learning_rate=RATE,
+    )  # fmt: skip
     with threadpool_limits(1):  # its threads wait by spinning: on a busy machine two are ten times slower than one
-        boosted.fit(x @ mix, y, sample_weight=None if weights is None else weights.double().numpy())
-    return FittedTrees(boosted, mix, classes)
+        boosted.fit(x, y, sample_weight=weights)
+    # scikit-learn has no public view of the nodes; the test of equal predictions guards this one
+    names = {"leaf": "is_leaf", "feature": "feature_idx", "threshold": "num_threshold", "left": "left",
+             "right": "right", "value": "value", "depth": "depth"}  # fmt: skip
+    trees = [
+        (k, {key: one.nodes[name] for key, name in names.items()})
+        for step in boosted._predictors
+        for k, one in enumerate(step)
+    ]
+    return boosted, np.asarray(boosted._baseline_prediction, dtype=np.float64).ravel(), trees
+
+
+def _lightgbm(x: Floats, y: Ints, weights: Floats | None, classes: int, iterations: int, seed: int) -> Grown:
+    import lightgbm
+
+    options: dict[str, Any] = {
+        "objective": "binary" if classes == 2 else "multiclass", "num_leaves": LEAVES, "min_data_in_leaf": LEAST,
+        "learning_rate": RATE, "seed": seed, "num_threads": 1, "deterministic": True, "force_col_wise": True,
+        "verbosity": -1, **({} if classes == 2 else {"num_class": classes}),
+    }  # fmt: skip
+    boosted = lightgbm.train(options, lightgbm.Dataset(x, y, weight=weights), num_boost_round=iterations)
+    model = boosted.dump_model()
+    per = model["num_tree_per_iteration"]
+    trees = [(k % per, _nodes(one["tree_structure"])) for k, one in enumerate(model["tree_info"])]
+    return boosted, np.zeros(per), trees  # where it starts from is part of its first leaves
+
+
+def _nodes(root: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """Nodes of a LightGBM tree as arrays, a parent before its children."""
+    rows: list[list[float]] = []
+
+    def add(node: Mapping[str, Any], depth: int) -> int:
+        place = len(rows)
+        if "split_feature" not in node:
+            rows.append([1, 0, 0.0, 0, 0, node["leaf_value"], depth])
+            return place
+        rows.append([0, node["split_feature"], node["threshold"], 0, 0, 0.0, depth])
+        rows[place][3] = add(node["left_child"], depth + 1)
+        rows[place][4] = add(node["right_child"], depth + 1)
+        return place
+
+    add(root, 0)
+    found = np.array(rows).T
+    whole = found[[0, 1, 3, 4, 6]].astype(np.int64)
+    return {"leaf": whole[0], "feature": whole[1], "threshold": found[2], "left": whole[2], "right": whole[3],
+            "value": found[5], "depth": whole[4]}  # fmt: skip

@@ -1,0 +1,41 @@
+"""Whether probabilities mean what they say, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+BINS = 10  # of as many samples each, as far as samples are not alike
+
+
+def calibration_by_group(
+    chances: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    groups: npt.NDArray[Any] | None,
+    names: Sequence[str] = (),
+    *,
+    positive: int = 1,
+) -> dict[str, dict[str, float | int]]:
+    """By group: mean probability, how often it came true, and the mean distance of the two over ten bins (ECE).
+
+    chances: [N, K]. Of two classes the positive one counts, of more the predicted one. groups: -1 is not known; None
+    puts all samples together.
+    """
+    if chances.shape[1] == 2:
+        said, true = chances[:, positive], (labels == positive).astype(float)
+    else:
+        said, true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
+    parts = {"all": np.ones(len(labels), dtype=bool)}
+    if groups is not None:
+        parts = {name: groups == code for code, name in enumerate(names) if (groups == code).any()}
+    return {name: _one(said[there], true[there]) for name, there in parts.items()}
+
+
+def _one(said: npt.NDArray[Any], true: npt.NDArray[Any]) -> dict[str, float | int]:
+    edges = np.unique(np.quantile(said, np.linspace(0, 1, BINS + 1)[1:-1]))
+    place = np.searchsorted(edges, said, side="right")  # equal probabilities share a bin
+    apart = np.abs(np.bincount(place, said - true)).sum() / len(said)
+    return {"n": len(said), "predicted": float(said.mean()), "observed": float(true.mean()), "error": float(apart)}

@@ -1,0 +1,113 @@
+"""What is tried on a table: several seeds, several classes, columns side by side; and the choice between two runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tests.cli.test_train_judged import crowd
+from tests.tables import people
+
+from fairweight.apps.candidates import Candidate
+from fairweight.apps.deliver import search
+from fairweight.apps.judge import Asked, Wish
+from fairweight.apps.pair import best_of_pair
+from fairweight.apps.train import wish_for
+from fairweight.data import load
+from fairweight.errors import BadInput, MissingData
+from fairweight.metrics.criterion import criterion
+from fairweight.runs.learners import Way
+
+FAIR = criterion("equal-opportunity")
+
+
+def test_scores_by_cell_close_a_gap_that_the_inputs_carry_and_keep_each_labels_total():
+    data = load(crowd(1500, 1), label="income", group="sex")
+    found = search(data, Asked(Wish(FAIR, budget=5), "linear", ("plain", "forml-rates")))
+    assert found.chosen.name.startswith("forml-rates")
+    gaps = {one.name: j.score.gap for one, j in zip(found.candidates, found.judgements, strict=True)}
+    assert gaps["forml-rates-1"] < gaps["forml-rates-0.5"] < gaps["plain"]
+    weights, labels = found.fitted.weights, found.dataset.train.labels
+    for label in (0, 1):
+        assert float(weights[labels == label].mean()) == pytest.approx(1, abs=1e-5)
+
+
+def test_further_seeds_vote_on_every_row():
+    data = load(crowd(600, 1), label="income", group="sex")
+    found = search(data, Asked(Wish(FAIR), "linear", ("plain", "reweighing"), seeds=3))
+    one = found.candidates[0]
+    assert len(one.again) == 2
+    assert not np.array_equal(one.chances, one.again[0])
+    shares = one.said(np.ones(len(one.chances), dtype=bool))
+    assert set(np.unique(np.round(3 * shares)).tolist()) <= {0, 1, 2, 3}
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
+    half, nan = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.4, 0.6], [np.nan, np.nan]])
+    one = Candidate("plain", "linear", Way(), 1, half, again=(nan,))
+    np.testing.assert_allclose(one.said(np.array([True, True])), [[0.5, 0.5], [0, 1]])
+
+
+def test_several_classes_get_a_bias_per_class_for_free():
+    draw = np.random.default_rng(0)
+    job = draw.choice(["a", "b", "c"], size=1500, p=[0.7, 0.2, 0.1])
+    x = (job == "b") * 1.0 + (job == "c") * 2.0 + draw.normal(0, 0.9, 1500)
+    data = load(pd.DataFrame({"x": x, "z": draw.normal(size=1500), "job": job}), label="job")
+    wish = Wish(criterion("recall-parity"), budget=8)
+    found = search(data, Asked(wish, "trees", ("plain",)))
+    assert [one.name for one in found.candidates] == ["plain", *(f"plain + bias-{s}" for s in ("0.25", "0.5", "1"))]
+    assert "bias" in found.chosen.name
+    assert found.fitted.model is found.fitted_plain.model
+    assert np.shape(found.fitted.shift) == (1, 3)
+
+
+def test_columns_side_by_side_count_the_worst_and_crossed_cells_may_be_small():
+    frame = people(600).assign(city=["north", "south", "east"] * 200)
+    data = load(frame, label="income", group=["sex", "city"])
+    fair = wish_for(data, None, None, None, each=True).criterion
+    assert [name for name, _ in fair.views] == ["sex", "city"]
+    draw = np.random.default_rng(0)
+    counts = draw.integers(1, 50, size=(6, 2, 2))
+    by_sex = np.stack([counts[[k for k, c in enumerate(fair.views[0][1]) if c == v]].sum(axis=0) for v in (0, 1)])
+    by_city = np.stack([counts[[k for k, c in enumerate(fair.views[1][1]) if c == v]].sum(axis=0) for v in (0, 1, 2)])
+    assert fair.gap_of(counts) == pytest.approx(max(FAIR.gap_of(by_sex), FAIR.gap_of(by_city)))
+    push = fair.pressure(counts)
+    same_sex = [k for k, c in enumerate(fair.views[0][1]) if c == 0]
+    cities = FAIR.pressure(by_city)[[fair.views[1][1][k] for k in same_sex]]
+    np.testing.assert_allclose(push[same_sex] - cities, FAIR.pressure(by_sex)[[0] * 3])
+    with pytest.raises(BadInput):
+        wish_for(load(frame, label="income", group="sex"), None, None, None, each=True)
+
+
+class Folder:
+    """A run's logits on validation, or none."""
+
+    def __init__(self, logits: np.ndarray | None, labels: np.ndarray) -> None:
+        self.logits, self.labels = logits, labels
+
+    def read_logits(self, part: str):
+        if self.logits is None:
+            raise MissingData("no validation rows")
+        return torch.from_numpy(self.logits), torch.from_numpy(self.labels), None
+
+
+def test_of_two_runs_the_better_one_or_its_second_stage_is_kept():
+    draw = np.random.default_rng(0)
+    labels = draw.integers(3, size=3000)
+    noise = draw.normal(size=(3000, 3))
+    uneven = 2 * np.eye(3)[labels] + noise - np.array([0, 0, 1.5])
+    runs = {"plain": Folder(uneven, labels), "forml": Folder(2 * np.eye(3)[labels] + noise, labels)}
+    wish, asked = (
+        Wish(criterion("recall-parity"), budget=1),
+        {"groups": False, "groups_at_prediction": False, "seed": 0},
+    )
+    even = best_of_pair(runs, wish, 3, **asked)
+    assert even.run == "forml"
+    alone = best_of_pair({"plain": runs["plain"], "forml": runs["plain"]}, wish, 3, **asked)
+    assert alone.title == "plain training + bias-1"
+    np.testing.assert_allclose(alone.shift[0, 2] - alone.shift[0, :2], 1.5, atol=0.4)
+    same = best_of_pair({"plain": runs["forml"], "forml": runs["forml"]}, wish, 3, **asked)
+    assert (same.title, same.shift) == ("plain training", None)
+    assert best_of_pair({"plain": Folder(None, labels)}, wish, 3, **asked).title == "plain training"
