@@ -1,11 +1,12 @@
-# Three commands: `make demo` runs the main job, `make test` checks everything, `make quick` checks most of it in less
-# than two minutes. Each sets up what it needs.
+# Four commands: `make demo` runs the main job, `make test` checks everything, `make quick` checks most of it in less
+# than two minutes; `make site` builds the documentation. Each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 
-.PHONY: demo test quick lint types imports unit browser docs lock audit-deps clean
+.PHONY: demo test quick lint types imports unit browser docs site tutorials lock audit-deps clean
 .DEFAULT_GOAL := demo
 
 $(STAMP): requirements.lock pyproject.toml
@@ -14,6 +15,11 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
+
+# What builds the site: the extra `docs`, at the versions of the lock where it names them.
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c requirements.lock -e '.[docs]'
+	touch $(DOCS)
 
 demo: $(STAMP)
 	$(BIN)/fairweight demo
@@ -37,8 +43,16 @@ imports: $(STAMP)
 browser:
 	bash tests/browser/install.sh
 
-unit: $(STAMP) browser
+unit: $(STAMP) $(DOCS) browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# The site lies in build/site and opens from there, without a server or a network.
+site: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Run every command and all code of the executed pages again, and write what they print; Adult needs FAIRWEIGHT_DATA.
+tutorials: $(STAMP)
+	$(BIN)/python docs/generate/executed.py
 
 docs: $(STAMP)
 	$(BIN)/python -m fairweight.paper.records

@@ -7,7 +7,7 @@ those that `fairweight train` chooses, and the best epoch is chosen on validatio
     python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
     python benchmarks/tabular.py --data FOLDER --name tabular_other_test \
         --settings 'adult, test rows drawn by every seed' 'compas, race in the inputs, test rows put aside'
-    python benchmarks/tabular.py --page                                         # docs/your-own-data.md from the records
+    python benchmarks/tabular.py --page                                         # docs/tables.md from the records
 """
 
 from __future__ import annotations
@@ -215,10 +215,10 @@ def main() -> None:
     words.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     words.add_argument("--name", default="tabular", choices=("tabular", "tabular_other_test"), help="Of the record.")
     words.add_argument("--done", type=Path, help="A file of finished runs, one JSON line each: goes on from there.")
-    words.add_argument("--page", action="store_true", help="Only write the newest records into docs/your-own-data.md.")
+    words.add_argument("--page", action="store_true", help="Only write the newest records into docs/tables.md.")
     given = words.parse_args()
     if given.page:
-        write_page(ROOT / "records", ROOT / "docs" / "your-own-data.md")
+        write_page(ROOT / "records", ROOT / "docs" / "tables.md")
         return
     found = []
     if given.done and given.done.is_file():

@@ -34,6 +34,13 @@ class Criterion:
     rates: those that are to be even; the largest of their gaps counts. cells: whose weights move a rate, "positives",
     "negatives" (fewer of them raise it), "both", "others" (more negatives raise it), "group" or "label".
     number: what a GroupTable calls the gap, where it has it.
+
+    Examples:
+        >>> import fairweight as fw
+        >>> from fairweight.metrics.criterion import criterion
+        >>> fair = criterion("equal-opportunity")
+        >>> fair.gap(fw.group_table(labels=[1, 1, 1, 1], predictions=[1, 1, 1, 0], groups=list("aabb")))
+        0.5
     """
 
     name: str

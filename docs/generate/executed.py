@@ -1,0 +1,175 @@
+"""Pages whose commands and code are run: what they print is written below them, and checked again by a test.
+
+    python docs/generate/executed.py                 # run every page again, write output and pictures
+    python docs/generate/executed.py start.md        # one page
+    python docs/generate/executed.py --check start.md  # say where what runs differs from what the page shows
+
+A block ```console holds commands after "$ " and what they print. A block ```python is run, all of a page's in one
+program, and the block ```text behind it holds what it printed. Pictures that a page shows are copied beside it.
+Commands that a page lists in a block without a language are not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1]
+ROOT = DOCS.parent
+PAGES = (
+    "start.md",
+    "concepts/gaps.md",
+    "concepts/levelling-down.md",
+    "howto/audit-predictions.md",
+    "tutorials/own-loop.md",
+    "tutorials/scikit-learn.md",
+    "tutorials/wrong-labels.md",
+    "tutorials/table.md",
+)
+NEEDS_DATA = ("tutorials/table.md",)  # Adult, from FAIRWEIGHT_DATA
+SEPARATOR = "---8<---"
+_BLOCK = re.compile(r"^```(console|python)\n(.*?)^```\n(?:(\n*)```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+_TIMES = re.compile(r"\d+(?:\.\d+)? (?:seconds?|minutes?|s|ms)\b")
+TOLERANCE = 0.02  # another processor may round otherwise
+
+
+def run_page(path: Path) -> tuple[str, dict[str, bytes]]:
+    """The page with what its blocks print now, and the pictures that it shows, by their link."""
+    text = path.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        said = _python([m.group(2) for m in _BLOCK.finditer(text) if m.group(1) == "python"], folder)
+
+        def rewritten(match: re.Match[str]) -> str:
+            kind, body = match.group(1), match.group(2)
+            if kind == "console":
+                return f"```console\n{_console(body, folder)}```\n"
+            out = said.pop(0)
+            return f"```python\n{body}```\n" + (f"\n```text\n{out}```\n" if out else "")
+
+        done = _BLOCK.sub(rewritten, text)
+        links = re.findall(r"!\[[^\]]*\]\((pictures/[\w.-]+)\)", text)
+        pictures = {
+            link: (folder / Path(link).name).read_bytes() for link in links if (folder / Path(link).name).is_file()
+        }
+    return done, pictures
+
+
+def differences(shown: str, found: str) -> list[str]:
+    """Lines that differ by more than seconds and the last digits of numbers."""
+    lines = [], []
+    for text, kept in zip((shown, found), lines, strict=True):
+        kept += [re.sub(r"\s+", " ", _TIMES.sub("SECONDS", line)).strip() for line in text.splitlines()]
+    if len(lines[0]) != len(lines[1]):
+        return [f"{len(lines[0])} lines are shown and {len(lines[1])} come out"]
+    return [f"shown: {a}\nfound: {b}" for a, b in zip(*lines, strict=True) if not _alike(a, b)]
+
+
+def _alike(a: str, b: str) -> bool:
+    if a == b:
+        return True
+    if _NUMBER.sub("#", a) != _NUMBER.sub("#", b):
+        return False
+    pairs = zip(_NUMBER.findall(a), _NUMBER.findall(b), strict=True)
+    values = ((float(x.replace(",", "")), float(y.replace(",", ""))) for x, y in pairs)
+    return all(abs(x - y) <= TOLERANCE * max(1.0, abs(x), abs(y)) for x, y in values)
+
+
+def _environment() -> dict[str, str]:
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "100", "OMP_NUM_THREADS": "1",
+            "MPLBACKEND": "agg", "PYTHONWARNINGS": "ignore"}  # fmt: skip
+
+
+def _console(body: str, folder: Path) -> str:
+    commands = [line[2:] for line in body.splitlines() if line.startswith("$ ")]
+    parts = []
+    for command in commands:
+        words = (
+            command.replace("fairweight", f"{sys.executable} -m fairweight", 1)
+            if command.startswith("fairweight")
+            else command
+        )
+        words = re.sub(r"^python ", f"{sys.executable} ", words).replace(" examples/", f" {ROOT}/examples/")
+        done = subprocess.run(  # noqa: S602 - the pages are ours
+            words,
+            shell=True,
+            cwd=folder,
+            env=_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"{command}: exit status {done.returncode}\n{done.stdout}")
+        printed = _tidy(done.stdout)
+        parts.append(f"$ {command}\n{printed}" if printed else f"$ {command}\n")
+    return "\n".join(parts)
+
+
+def _python(blocks: list[str], folder: Path) -> list[str]:
+    """What each block prints; one program, so that later blocks see what earlier ones made."""
+    if not blocks:
+        return []
+    program = f"\nprint({SEPARATOR!r}, flush=True)\n".join(blocks)
+    (folder / "page.py").write_text(program, encoding="utf-8")
+    words = [sys.executable, "page.py"]
+    done = subprocess.run(words, cwd=folder, env=_environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return [_tidy(part.removeprefix("\n")) for part in done.stdout.split(f"{SEPARATOR}\n")]
+
+
+def _tidy(text: str) -> str:
+    lines = [line.rstrip() for line in text.replace("python -m fairweight", "fairweight").splitlines()]
+    return "".join(f"{line}\n" for line in lines).strip("\n") + ("\n" if any(lines) else "")
+
+
+def readme() -> str:
+    """The README with the three commands of start.md and the head of what each printed there."""
+    text = (DOCS / "start.md").read_text(encoding="utf-8")
+    parts = []
+    for verb in ("train", "audit", "predict"):
+        found = re.search(rf"^(\$ fairweight {verb} [^\n]*)\n(.*?)(?=^\$|^```)", text, re.DOTALL | re.MULTILINE)
+        assert found is not None, f"start.md runs no {verb}"
+        paragraphs = [part.strip("\n") for part in found.group(2).split("\n\n") if part.strip()]
+        verdict = next((part for part in paragraphs if "→" in part), paragraphs[0])
+        shown = verdict if verb == "train" else "\n".join(paragraphs[0].splitlines()[:3])
+        last = "" if len(paragraphs) == 1 or verb == "predict" else f"\n...\n{paragraphs[-1].splitlines()[0]}"
+        parts.append(f"{found.group(1)}\n{'...' + chr(10) if verb == 'train' else ''}{shown}{last}")
+    block = "<!-- executed -->\n```console\n" + "\n\n".join(parts) + "\n```\n<!-- /executed -->"
+    before = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"<!-- executed -->.*?<!-- /executed -->", lambda _: block, before, flags=re.DOTALL)
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("pages", nargs="*", default=PAGES)
+    words.add_argument("--check", action="store_true")
+    said = words.parse_args()
+    wrong = []
+    for name in said.pages:
+        path = DOCS / name
+        done, pictures = run_page(path)
+        if said.check:
+            wrong += [f"{name}: {line}" for line in differences(path.read_text(encoding="utf-8"), done)]
+            continue
+        path.write_text(done, encoding="utf-8")
+        for link, content in pictures.items():
+            (path.parent / link).parent.mkdir(exist_ok=True)
+            (path.parent / link).write_bytes(content)
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+    if not said.check:
+        (ROOT / "README.md").write_text(readme(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
