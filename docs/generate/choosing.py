@@ -51,7 +51,7 @@ def filled(text: str, root: Path) -> str:
     """The text with each marked place filled."""
     makers: dict[str, Callable[[Path], str]] = {
         "others": others, "sets": sets, "promises": promises, "methods": methods, "criteria": criteria,
-        "source": source, "objectives": objectives,
+        "source": source, "objectives": objectives, "candidates": candidates,
     }  # fmt: skip
     return re.sub(r"<!-- made:([\w-]+) -->", lambda m: makers[m.group(1)](root), text)
 
@@ -161,3 +161,11 @@ def criteria(root: Path) -> str:
 
     lines = ["| criterion | is fair when | for |", "|---|---|---|"]
     return "\n".join([*lines, *(f"| `{c.name}` | {c.sentence} | {c.wanted_by} |" for c in CRITERIA.values())])
+
+
+def candidates(root: Path) -> str:
+    """What `train` tries, from the code."""
+    from fairweight.apps.candidates import FAMILIES
+
+    lines = ["| name | weights |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{name}` | {words} |" for name, words in FAMILIES.items())])

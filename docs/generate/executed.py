@@ -35,6 +35,7 @@ NEEDS_DATA = ("tutorials/table.md",)  # Adult, from FAIRWEIGHT_DATA
 SEPARATOR = "---8<---"
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```\n(?:(\n*)```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+_EPOCH = re.compile(r"([\w-]+): epoch \d+/")
 _TIMES = re.compile(r"\d+(?:\.\d+)? (?:seconds?|minutes?|s|ms)\b")
 TOLERANCE = 0.02  # another processor may round otherwise
 
@@ -83,7 +84,7 @@ def _alike(a: str, b: str) -> bool:
 
 def _environment() -> dict[str, str]:
     paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "100", "OMP_NUM_THREADS": "1",
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "96", "OMP_NUM_THREADS": "1",
             "MPLBACKEND": "agg", "PYTHONWARNINGS": "ignore"}  # fmt: skip
 
 
@@ -128,8 +129,21 @@ def _python(blocks: list[str], folder: Path) -> list[str]:
 
 
 def _tidy(text: str) -> str:
+    """Without blanks at line ends; of many epochs in a row, the first and the last."""
     lines = [line.rstrip() for line in text.replace("python -m fairweight", "fairweight").splitlines()]
-    return "".join(f"{line}\n" for line in lines).strip("\n") + ("\n" if any(lines) else "")
+    kept: list[str] = []
+    for place, line in enumerate(lines):
+        inner = (
+            _EPOCH.match(line),
+            place and _EPOCH.match(lines[place - 1]),
+            place + 1 < len(lines) and _EPOCH.match(lines[place + 1]),
+        )
+        same = all(inner) and len({match.group(1) for match in inner if match}) == 1
+        if not same:
+            kept.append(line)
+        elif kept[-1] != "...":
+            kept.append("...")
+    return "".join(f"{line}\n" for line in kept).strip("\n") + ("\n" if any(kept) else "")
 
 
 def readme() -> str:

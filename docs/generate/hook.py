@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -18,6 +19,30 @@ ROOT_PAGES = {
     "CHANGELOG.md": "project/changelog.md",
 }
 PICTURES = "front_*.png"  # of the record that the page on choosing reads
+
+
+# Pages that may or may not be there, and the tab and title under which they are then found.
+OPTIONAL = {
+    "trainers.md": ("Tutorials", "Hugging Face, Lightning, Accelerate"),
+    "scaling.md": ("How to", "Scale to many samples and GPUs"),
+}
+
+
+def on_config(config: Any) -> Any:
+    """Add pages that the navigation does not name: each must be reachable."""
+    sections = {title: entries for entry in config.nav for title, entries in entry.items() if isinstance(entries, list)}
+    named = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
+    folder = Path(config.docs_dir)
+    for path in sorted(folder.rglob("*.md")):
+        uri = path.relative_to(folder).as_posix()
+        if uri not in named and not uri.startswith(("generate/", "gallery/")):
+            section, title = OPTIONAL.get(uri, ("Project", ""))
+            sections[section].append({title: uri} if title else uri)
+    tables = next(k for k, entry in enumerate(sections["Results"]) if "results.md" in str(entry))
+    sections["Results"][tables] = {
+        "Every table": ["results.md", *(uri for uri in table_pages() if uri != "results.md")]
+    }
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -37,9 +62,13 @@ def on_files(files: Files, config: Any) -> Files:
         "reference/command-line.md": command_line.page(),
         "reference/run-folder.md": run_folder.page(),
         "gallery/index.md": gallery.page(ROOT, choosing.judgement(ROOT)["folder"]),
+        **table_pages(),
         **{target: root_page(name, target) for name, target in ROOT_PAGES.items()},
     }
     for uri, text in made.items():
+        there = files.get_file_from_path(uri)
+        if there is not None:  # results.md, of which the site has its head alone
+            files.remove(there)
         files.append(File.generated(config, uri, content=text))
     for picture in sorted((ROOT / "records" / choosing.judgement(ROOT)["folder"]).glob(PICTURES)):
         files.append(File.generated(config, f"gallery/{picture.name}", abs_src_path=str(picture)))
@@ -47,34 +76,47 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def table_pages() -> dict[str, str]:
+    """docs/results.md in parts: its head, with links, and a page per table."""
+    head, *sections = re.split(
+        r"^(?=## )", (ROOT / "docs" / "results.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    made = {}
+    for section in sections:
+        title = section.splitlines()[0].removeprefix("## ")
+        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        text = section.replace("## ", "# ", 1).replace("\n### ", "\n## ")
+        made[f"results/{anchor}.md"] = _led(text, f"results/{anchor}.md", Path("docs/results.md"))
+        head = head.replace(f"](#{anchor})", f"](results/{anchor}.md)")
+    return {"results.md": head, **made}
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Fill the places that are made from records, and lead links out of docs/ to where the site has the page."""
     import choosing
 
-    markdown = choosing.filled(markdown, ROOT)
-    depth = page.file.src_uri.count("/")
-    up = "../" * depth
-
-    def led(match: re.Match[str]) -> str:
-        name, anchor = match.group(1), match.group(2) or ""
-        if name in ROOT_PAGES:
-            return f"]({up}{ROOT_PAGES[name]}{anchor})"
-        return f"]({up}index.md)" if name == "README.md" else match.group(0)
-
-    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md)(#[\w-]+)?\)", led, markdown)
+    return _led(choosing.filled(markdown, ROOT), page.file.src_uri, Path("docs") / page.file.src_uri)
 
 
 def root_page(name: str, target: str) -> str:
-    """A page of the root with its links as the site has them; what the site lacks is named, not linked."""
-    up = "../" * target.count("/")
+    """A page of the root with its links as the site has them."""
+    return _led((ROOT / name).read_text(encoding="utf-8"), target, Path(name))
+
+
+def _led(markdown: str, uri: str, path: Path) -> str:
+    """Links to files of the repository, as the page at this address must write them; words alone for what the site lacks."""
+    up = "../" * uri.count("/")
 
     def led(match: re.Match[str]) -> str:
         words, link = match.group(1), match.group(2)
-        path, mark, anchor = link.partition("#")
-        if path.startswith("docs/"):
-            return f"[{words}]({up}{path.removeprefix('docs/')}{mark}{anchor})"
-        if path in ROOT_PAGES:
-            return f"[{words}]({up}{ROOT_PAGES[path]}{mark}{anchor})"
-        return match.group(0) if not path else words
+        where, mark, anchor = link.partition("#")
+        if not where:
+            return match.group(0)
+        found = os.path.normpath(path.parent / where)
+        if found.startswith("docs" + os.sep):
+            return f"[{words}]({up}{found.removeprefix('docs' + os.sep)}{mark}{anchor})"
+        if found in ROOT_PAGES or found == "README.md":
+            return f"[{words}]({up}{ROOT_PAGES.get(found, 'index.md')}{mark}{anchor})"
+        return words
 
-    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^):]+)\)", led, (ROOT / name).read_text(encoding="utf-8"))
+    return re.sub(r"(?<!!)\[([^\]\[]+)\]\(([^)\s:]+)\)", led, markdown)

@@ -31,6 +31,23 @@ FILES = {
 }
 
 
+VERDICT = {
+    "verdict": "`helps`, `no-effect` or `worse`",
+    "chosen": "the candidate that was handed over",
+    "kept_epoch": "the epoch whose model was kept",
+    "criterion": "what counts as fair",
+    "gap_before": "the gap of plain training, with its interval and the number of rows",
+    "gap_after": "the gap of the delivered model, likewise",
+    "gap_change": "the difference, with its paired interval",
+    "accuracy_before": "accuracy of plain training",
+    "accuracy_after": "accuracy of the delivered model",
+    "accuracy_change": "the difference, with its paired interval",
+    "sentence": "the verdict as it is printed",
+    "all_rates_move_together": "a sentence, where every group's rate moved the same way",
+    "notes": "more sentences",
+}
+
+
 def page() -> str:
     """Every file, then every field of each JSON file, then the columns of the parquet files."""
     from fairweight.runs import folder, schema
@@ -44,12 +61,30 @@ def page() -> str:
     for name, form in schema.FORMS.items():
         rows = "\n".join(f"| `{path}` | {kind} | {needed} |" for path, kind, needed in _fields(form, ""))
         parts.append(f"## {name}\n\n{FILES.get(name, '')}\n\n| field | holds | always there |\n|---|---|---|\n{rows}")
+        if name == "metrics.json":
+            said = "\n".join(
+                f"| `{key}` | {words} |" for key, words in {**dict.fromkeys(_verdict(), ""), **VERDICT}.items()
+            )
+            parts.append(
+                f"Beside a plain model, `metrics.json` also holds the verdict:\n\n| field | holds |\n|---|---|\n{said}"
+            )
     parts.append(
         "## Parquet files\n\n[What is kept of each sample](../audit.md#what-is-kept-of-each-sample) explains every column of "
         "`weights.parquet`. These are there for every method:\n\n"
         + "\n".join(f"- `{name}`: {', '.join(f'`{c}`' for c in columns)}" for name, columns in NEEDED.items())
     )
     return "\n\n".join(parts) + "\n"
+
+
+def _verdict() -> list[str]:
+    """The fields that a verdict writes."""
+    from fairweight.apps.verdict import Verdict
+    from fairweight.metrics import group_table
+    from fairweight.metrics.criterion import criterion
+
+    labels, groups = [0, 1, 1, 0, 1, 1], list("aaabbb")
+    before, after = group_table(labels, [0, 1, 1, 0, 1, 0], groups), group_table(labels, [0, 1, 1, 0, 1, 1], groups)
+    return list(Verdict(criterion("equal-opportunity"), before, after, "chosen", "plain").to_dict())
 
 
 def _fields(form: Any, at: str) -> Iterator[tuple[str, str, str]]:

@@ -27,7 +27,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
             environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "OMP_NUM_THREADS": "1"}
             done = subprocess.run(
-                words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
+                words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False
             )
             assert done.returncode == 0, done.stderr[-3000:]
     return folder

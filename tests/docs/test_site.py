@@ -82,6 +82,7 @@ def test_the_reference_has_every_name_flag_and_field(site):
             assert all(flag in commands.text for flag in entry.opts if flag.startswith("--")), (name, entry.name)
     for name in (*folder.FILES, *schema.FORMS):
         assert name in files.text
+    assert all(key in files.text for key in ("verdict", "gap_before", "gap_after", "accuracy_after", "kept_epoch"))
     for form in (schema.RUN, schema.METRICS, schema.MANIFEST):
         assert all(key.removesuffix("?") in files.text for key in form)
 
