@@ -26,6 +26,10 @@ HEAD = """# API
 
 Generated from the docstrings. Examples run as doctests in the tests. Import the package once, `import fairweight as fw`; every name below without a dot is `fw.NAME`. Names load when they are first used, so the import itself takes next to no time.
 """
+INHERITED = (
+    "Every method also has what [`Reweighter`](#fairweight.methods.Reweighter) has: `step`, `weights`, `state_dict`, "
+    "`load_state_dict`, `begin`, `on_epoch`, `sampling_weights`, `accumulating`."
+)
 
 
 def page() -> str:
@@ -37,9 +41,17 @@ def page() -> str:
     parts = [HEAD]
     for room, title in ROOMS.items():
         names = [name for name in homes if homes[name].split(".")[0] == room and name not in special]
-        parts += [f"## {title}", *(f"::: fairweight.{homes[name]}.{name}" for name in names)]
+        parts += [
+            f"## {title}",
+            *([INHERITED] if room == "methods" else []),
+            *(f"::: fairweight.{homes[name]}.{name}" for name in names),
+        ]
     for title, paths in MORE.items():
-        parts += [f"## {title}", *(f"::: fairweight.{_home(path)}" for path in paths)]
+        parts += [
+            f"## {title}",
+            *([INHERITED] if room == "methods" else []),
+            *(f"::: fairweight.{_home(path)}" for path in paths),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
