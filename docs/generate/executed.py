@@ -41,25 +41,30 @@ TOLERANCE = 0.02  # another processor may round otherwise
 
 
 def run_page(path: Path) -> tuple[str, dict[str, bytes]]:
-    """The page with what its blocks print now, and the pictures that it shows, by their link."""
+    """The page with what its blocks print now, and the pictures that it shows, by their link.
+
+    Commands run one after the other, all Python blocks as one program: first whichever the page begins with.
+    """
     text = path.read_text(encoding="utf-8")
+    blocks = [(match.group(1), match.group(2)) for match in _BLOCK.finditer(text)]
+    said: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        said = _python([m.group(2) for m in _BLOCK.finditer(text) if m.group(1) == "python"], folder)
-
-        def rewritten(match: re.Match[str]) -> str:
-            kind, body = match.group(1), match.group(2)
-            if kind == "console":
-                return f"```console\n{_console(body, folder)}```\n"
-            out = said.pop(0)
-            return f"```python\n{body}```\n" + (f"\n```text\n{out}```\n" if out else "")
-
-        done = _BLOCK.sub(rewritten, text)
+        for kind in dict.fromkeys(kind for kind, _ in blocks):
+            bodies = [body for other, body in blocks if other == kind]
+            said[kind] = [_console(body, folder) for body in bodies] if kind == "console" else _python(bodies, folder)
         links = re.findall(r"!\[[^\]]*\]\((pictures/[\w.-]+)\)", text)
-        pictures = {
-            link: (folder / Path(link).name).read_bytes() for link in links if (folder / Path(link).name).is_file()
-        }
-    return done, pictures
+        made = {link: folder / Path(link).name for link in links}
+        pictures = {link: file.read_bytes() for link, file in made.items() if file.is_file()}
+
+    def rewritten(match: re.Match[str]) -> str:
+        kind, body = match.group(1), match.group(2)
+        out = said[kind].pop(0)
+        if kind == "console":
+            return f"```console\n{out}```\n"
+        return f"```python\n{body}```\n" + (f"\n```text\n{out}```\n" if out else "")
+
+    return _BLOCK.sub(rewritten, text), pictures
 
 
 def differences(shown: str, found: str) -> list[str]:

@@ -20,6 +20,10 @@ def page(root: Path, record: str) -> str:
     shown = {p.stem for p in pages}
     pictures = [p for p in sorted((*folder.glob("*.png"), *folder.glob("*.svg"))) if _stem(p) not in shown]
     parts = [HEAD, "## Audit pages", "\n\n".join(_card(p) for p in pages) or EMPTY]
+    curves = sorted((root / "docs").glob("front_*.svg"))
+    if curves:
+        shown_curves = (f"### {_title(p.stem)}\n\n[![{_title(p.stem)}](../{p.name})](../{p.name})" for p in curves)
+        parts += ["## Fronts of the paper's tables", "\n\n".join(shown_curves)]
     if pictures:
         parts += ["## Pictures", "\n\n".join(f"[![{_title(p.stem)}]({p.name})]({p.name})" for p in pictures)]
     fronts = sorted((root / "records" / record).glob("front_*.png"))

@@ -72,7 +72,6 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, uri, content=text))
     for picture in sorted((ROOT / "records" / choosing.judgement(ROOT)["folder"]).glob(PICTURES)):
         files.append(File.generated(config, f"gallery/{picture.name}", abs_src_path=str(picture)))
-    choosing.check(ROOT)
     return files
 
 
@@ -119,4 +118,4 @@ def _led(markdown: str, uri: str, path: Path) -> str:
             return f"[{words}]({up}{ROOT_PAGES.get(found, 'index.md')}{mark}{anchor})"
         return words
 
-    return re.sub(r"(?<!!)\[([^\]\[]+)\]\(([^)\s:]+)\)", led, markdown)
+    return re.sub(r"\[([^\]\[]+)\]\(([^)\s:]+)\)", led, markdown)

@@ -36,7 +36,7 @@ def test_no_banned_words(path):
 
 def test_the_readme_is_short_and_expands_what_it_shortens():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 90
+    assert len(text.splitlines()) <= 95
     for short, full in {"FORML": "Fairness Optimized Reweighting", "TPRD": "true positive rate discrepancy",
                         "maxFNR": "false negative rate"}.items():  # fmt: skip
         assert full in text
