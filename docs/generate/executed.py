@@ -24,6 +24,7 @@ ROOT = DOCS.parent
 PAGES = (
     "start.md",
     "concepts/gaps.md",
+    "concepts/fading.md",
     "concepts/levelling-down.md",
     "howto/audit-predictions.md",
     "tutorials/own-loop.md",

@@ -66,6 +66,18 @@ def test_another_line_or_number_is_noticed():
     assert executed.differences(shown, "gap 0.127 [0.040, 0.214]\nDone in 20 seconds.\n")
 
 
+def test_learned_weights_help_another_trainer_on_the_page():
+    page = (ROOT / "docs" / "tutorials" / "scikit-learn.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^(plain|learned weights) +(accuracy .*)$", page, re.M))
+    plain, learned = ([float(n) for n in _numbers(rows[name])] for name in ("plain", "learned weights"))
+    assert learned[0] > plain[0] + 0.005
+    assert learned[1] < 0.8 * plain[1]
+
+
+def _numbers(line: str) -> list[str]:
+    return re.findall(r"\d\.\d+", line)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in executed.PAGES if n not in executed.NEEDS_DATA])
 def test_pages_show_what_comes_out(name):
