@@ -18,7 +18,7 @@ def page(root: Path, record: str) -> str:
     folder = root / "docs" / "gallery"
     pages = sorted(folder.glob("*.html"))
     shown = {p.stem for p in pages}
-    pictures = [p for p in sorted((*folder.glob("*.png"), *folder.glob("*.svg"))) if _stem(p) not in shown]
+    pictures = [p for p in sorted((*folder.glob("*.png"), *folder.glob("*.svg"))) if p.stem not in shown]
     parts = [HEAD, "## Audit pages", "\n\n".join(_card(p) for p in pages) or EMPTY]
     curves = sorted((root / "docs").glob("front_*.svg"))
     if curves:
@@ -40,13 +40,9 @@ def page(root: Path, record: str) -> str:
 def _card(path: Path) -> str:
     title = re.search(r"<title>(.*?)</title>", path.read_text(encoding="utf-8")[:20_000], re.DOTALL)
     words = title.group(1).strip() if title else escape(_title(path.stem))
-    picture = next((p for ext in ("png", "svg") for p in sorted(path.parent.glob(f"{path.stem}*.{ext}"))), None)
+    picture = next((p for p in (path.with_suffix(".png"), path.with_suffix(".svg")) if p.is_file()), None)
     shown = f"\n\n[![{words}]({picture.name})]({path.name})" if picture else ""
     return f"### {words}\n\n[Open the page]({path.name}){shown}"
-
-
-def _stem(path: Path) -> str:
-    return re.sub(r"[-_](light|dark|phone|wide|\d+).*$", "", path.stem)
 
 
 def _title(stem: str) -> str:

@@ -24,7 +24,7 @@ PICTURES = "front_*.png"  # of the record that the page on choosing reads
 # Pages that may or may not be there, and the tab and title under which they are then found.
 OPTIONAL = {
     "trainers.md": ("Tutorials", "Hugging Face, Lightning, Accelerate"),
-    "scaling.md": ("How to", "Scale to many samples and GPUs"),
+    "scaling.md": ("How to", "Several GPUs in detail"),
 }
 
 
@@ -94,7 +94,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Fill the places that are made from records, and lead links out of docs/ to where the site has the page."""
     import choosing
 
-    return _led(choosing.filled(markdown, ROOT), page.file.src_uri, Path("docs") / page.file.src_uri)
+    markdown = re.sub(r"<!-- where (\S+): (.+?) -->", _where, choosing.filled(markdown, ROOT))
+    return _led(markdown, page.file.src_uri, Path("docs") / page.file.src_uri)
+
+
+def _where(match: re.Match[str]) -> str:
+    """The words where a page or picture of docs/ is there, else nothing."""
+    return match.group(2) if (ROOT / "docs" / match.group(1)).is_file() else ""
 
 
 def root_page(name: str, target: str) -> str:
