@@ -161,9 +161,12 @@ def readme() -> str:
         assert found is not None, f"start.md runs no {verb}"
         paragraphs = [part.strip("\n") for part in found.group(2).split("\n\n") if part.strip()]
         verdict = next((part for part in paragraphs if "→" in part), paragraphs[0])
-        shown = verdict if verb == "train" else "\n".join(paragraphs[0].splitlines()[:3])
-        last = "" if len(paragraphs) == 1 or verb == "predict" else f"\n...\n{paragraphs[-1].splitlines()[0]}"
-        parts.append(f"{found.group(1)}\n{'...' + chr(10) if verb == 'train' else ''}{shown}{last}")
+        lines = [line for line in paragraphs[0].splitlines() if not line.startswith("Reading ")]
+        more = next((k for k, line in enumerate(lines[1:], 1) if not line.startswith(" ")), len(lines))
+        finding = "\n".join(lines[:more])  # the first one, with the lines that belong to it
+        page = next((f"\n...\n{part.splitlines()[0]}" for part in paragraphs if part.startswith("Page: ")), "")
+        shown = {"train": f"...\n{verdict}\n...", "audit": finding + page, "predict": finding}[verb]
+        parts.append(f"{found.group(1)}\n{shown}")
     block = "<!-- executed -->\n```console\n" + "\n\n".join(parts) + "\n```\n<!-- /executed -->"
     before = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.sub(r"<!-- executed -->.*?<!-- /executed -->", lambda _: block, before, flags=re.DOTALL)
