@@ -13,7 +13,7 @@ Click a picture to open it, or a page to see the real audit page that `fairweigh
 EMPTY = "No page lies in `docs/gallery` yet: `fairweight audit RUN` writes one."
 
 
-def page(root: Path, record: str) -> str:
+def page(root: Path, record: str, condensed: str = "") -> str:
     """Pages first, each with its picture where there is one; then pictures alone; then fronts of the newest judgement."""
     folder = root / "docs" / "gallery"
     pages = sorted(folder.glob("*.html"))
@@ -24,6 +24,9 @@ def page(root: Path, record: str) -> str:
     if curves:
         shown_curves = (f"### {_title(p.stem)}\n\n[![{_title(p.stem)}](../{p.name})](../{p.name})" for p in curves)
         parts += ["## Fronts of the paper's tables", "\n\n".join(shown_curves)]
+    if condensed:
+        about = f"{condensed}. Mean and standard error; stars are the kept rows, in brackets how many rows. [How to condense](../howto/condense.md)."
+        parts += ["## Condensing", about, "[![Accuracy against TPRD after condensing](condense.svg)](condense.svg)"]
     if pictures:
         parts += ["## Pictures", "\n\n".join(f"[![{_title(p.stem)}]({p.name})]({p.name})" for p in pictures)]
     fronts = sorted((root / "records" / record).glob("front_*.png"))

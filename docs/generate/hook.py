@@ -54,14 +54,17 @@ def on_files(files: Files, config: Any) -> Files:
     import api
     import choosing
     import command_line
+    import condensed
     import gallery
     import run_folder
 
-    made = {
+    curve = condensed.picture(ROOT)
+    made: dict[str, str | bytes] = {
         "reference/api.md": api.page(),
         "reference/command-line.md": command_line.page(),
         "reference/run-folder.md": run_folder.page(),
-        "gallery/index.md": gallery.page(ROOT, choosing.judgement(ROOT)["folder"]),
+        "gallery/index.md": gallery.page(ROOT, choosing.judgement(ROOT)["folder"], curve[0] if curve else ""),
+        **({"gallery/condense.svg": curve[1]} if curve else {}),
         **table_pages(),
         **{target: root_page(name, target) for name, target in ROOT_PAGES.items()},
     }
@@ -95,7 +98,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     import choosing
 
     markdown = re.sub(r"<!-- where (\S+): (.+?) -->", _where, choosing.filled(markdown, ROOT))
-    return _led(markdown, page.file.src_uri, Path("docs") / page.file.src_uri)
+    return _led(markdown, page.file.src_uri, Path("docs") / page.file.src_uri) + _explained(page.file.src_uri)
+
+
+def _explained(uri: str) -> str:
+    """Abbreviations of the glossary, shown where a reader points at one."""
+    if uri in ("glossary.md", "reference/api.md"):
+        return ""
+    rows = re.findall(
+        r"^\| (\S+) \| (.+?) \|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    short = [(word, meaning) for word, meaning in rows if re.fullmatch(r"[A-Z]{2,}|maxFNR", word)]
+    return "\n\n" + "\n".join(f"*[{word}]: {meaning}" for word, meaning in short) + "\n"
 
 
 def _where(match: re.Match[str]) -> str:
