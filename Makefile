@@ -1,12 +1,13 @@
-# Three commands: `make demo` runs the main job, `make test` checks everything, `make quick` checks most of it in less
-# than two minutes. Each sets up what it needs.
+# Four commands: `make demo` runs the main job, `make test` checks everything, `make quick` checks most of it in less
+# than two minutes; `make site` builds the documentation. Each sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AUDIT := $(VENV)/audit
 STAMP := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 
-.PHONY: demo test quick lint types imports unit browser docs lock audit-deps clean
+.PHONY: demo test quick lint types imports unit browser docs site tutorials lock audit-deps clean
 .DEFAULT_GOAL := demo
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
@@ -20,6 +21,12 @@ $(STAMP): requirements.lock requirements-torch.lock requirements-torch-cpu.lock 
 	$(PIP) --require-hashes -r requirements-torch-cpu.lock 2>/dev/null || $(PIP) --require-hashes -r requirements-torch.lock
 	$(PIP) --no-build-isolation -e .
 	touch $(STAMP)
+
+# What builds the site: the extra `docs`, where the lock did not bring it.
+$(DOCS): $(STAMP)
+	$(BIN)/python -c "import material, mkdocstrings" 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[docs]'
+	touch $(DOCS)
 
 demo: $(STAMP)
 	$(BIN)/fairweight demo
@@ -43,8 +50,16 @@ imports: $(STAMP)
 browser:
 	bash tests/browser/install.sh
 
-unit: $(STAMP) browser
+unit: $(STAMP) $(DOCS) browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# The site lies in build/site and opens from there, without a server or a network.
+site: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Run every command and all code of the executed pages again, and write what they print; Adult needs FAIRWEIGHT_DATA.
+tutorials: $(STAMP)
+	$(BIN)/python docs/generate/executed.py
 
 docs: $(STAMP)
 	$(BIN)/python -m fairweight.paper.records

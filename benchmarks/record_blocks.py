@@ -98,7 +98,8 @@ def sharded_scores(record: Record) -> str:
         for row in record["scores"]
     ]  # fmt: skip
     batch = record["scores"][0]["batch"]
-    told = f"Global batch of {batch:,} rows, processor time; {record['device']}; exchanges not included; commit {record['commit']}."
+    where = f"{record['device']}; exchanges not included; commit {record['commit']}"
+    told = f"Global batch of {batch:,} rows, processor time; {where}."
     return f"{markdown(titles, lines)}\n\n{told}"
 
 

@@ -9,7 +9,7 @@ cell weights, fixed from the start of a second training: what is left to the sco
     python benchmarks/tabular.py --data FOLDER --seeds 10 --processes 2          # records/<date>_tabular/record.json
     python benchmarks/tabular.py --data FOLDER --name tabular_other_test \
         --settings 'adult, test rows drawn by every seed' 'compas, race in the inputs, test rows put aside'
-    python benchmarks/tabular.py --page                                         # docs/your-own-data.md from the records
+    python benchmarks/tabular.py --page                                         # docs/tables.md from the records
 """
 
 from __future__ import annotations
@@ -280,10 +280,10 @@ def main() -> None:
     words.add_argument("--rows", nargs="*", default=[], choices=TITLES, help="Only these; no record is written.")
     words.add_argument("--done", type=Path, nargs="*", default=[], help="Files of finished runs, one JSON line each; "
                        "those of one setting and seed are one, and new ones go to the first.")  # fmt: skip
-    words.add_argument("--page", action="store_true", help="Only write the newest records into docs/your-own-data.md.")
+    words.add_argument("--page", action="store_true", help="Only write the newest records into docs/tables.md.")
     given = words.parse_args()
     if given.page:
-        write_page(ROOT / "records", ROOT / "docs" / "your-own-data.md")
+        write_page(ROOT / "records", ROOT / "docs" / "tables.md")
         return
     found = _finished(given.done)
     asked = set(given.rows or TITLES)

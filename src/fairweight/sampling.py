@@ -71,6 +71,13 @@ class ExemplarSampler:
     Each cell is walked through in shuffled passes one after the other, so that every exemplar is seen equally often;
     where a batch ends one pass and begins the next, the next begins with members that the batch does not hold yet.
     at_least: exemplars in a batch, where that is more: the others are drawn from all cells alike.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> held = fw.Batch(torch.eye(6), torch.tensor([0, 0, 0, 0, 1, 1]))
+        >>> sampler = fw.ExemplarSampler(fw.Cells.of(held.labels), per_cell=2)
+        >>> sampler.batch(held, step=0).labels.tolist()
+        [0, 0, 1, 1]
     """
 
     def __init__(

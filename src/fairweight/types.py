@@ -45,6 +45,13 @@ class Batch:
     groups: -1 marks a sample whose group is not known; None means that nobody's is (the label then
     stands for the group). rows: each sample's index in its source; None counts from 0.
     shares: each sample's weight in the natural distribution, when the batch was drawn by cell.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> everyone = fw.Batch(torch.eye(4), labels=torch.tensor([0, 1, 0, 1]), groups=torch.tensor([0, 0, 1, 1]))
+        >>> some = everyone.take(torch.tensor([3, 1]))
+        >>> some.labels.tolist(), some.rows.tolist()
+        ([1, 1], [3, 1])
     """
 
     inputs: Inputs
@@ -161,7 +168,14 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class Cells:
-    """Each sample's cell (label x group), with names for people."""
+    """Each sample's cell (label x group), with names for people.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> cells = fw.Cells.of(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), group_names=("a", "b"))
+        >>> cells.index.tolist(), cells.counts
+        ([0, 1, 2], (1, 1, 1))
+    """
 
     index: Tensor  # [N] int64, -1 where the group is not known
     names: tuple[str, ...]  # one per cell

@@ -31,7 +31,7 @@ def newest(name: str) -> dict:
 
 
 def test_the_page_is_that_of_the_records(benchmarks):
-    page = (ROOT / "docs" / "your-own-data.md").read_text()
+    page = (ROOT / "docs" / "tables.md").read_text()
     assert benchmarks[0].with_records(page, ROOT / "records") == page, "run: python benchmarks/tabular.py --page"
 
 

@@ -89,6 +89,14 @@ def load(
     label: a column, or a threshold on one, such as "age>=30"; a named set has its usual one.
     group: a column or several ("sex,race"), crossed; "" or "none" for no group.
     Columns of a frame that are not called by text, such as 13, are known by their names' text, here and in options.
+
+    Examples:
+        >>> import pandas as pd, fairweight as fw
+        >>> frame = pd.DataFrame({"age": [20, 30, 40, 50, 60] * 40, "sex": ["F", "M"] * 100})
+        >>> frame["paid"] = ["no", "no", "yes", "yes"] * 50
+        >>> data = fw.data.load(frame, label="paid", group="sex")
+        >>> data.label_names, data.group_names, len(data.train) + len(data.test) < 200
+        (('no', 'yes'), ('F', 'M'), True)
     """
     wanted = None if label is None else printable(str(label))  # as columns are called
     request = Request(wanted, _group_columns(group), folders(data_dir), download, seed, options or Options())

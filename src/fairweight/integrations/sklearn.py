@@ -83,6 +83,17 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Fitted: classes_, groups_ (names), sample_weights_ [n_samples] with mean 1, scores_ [n_samples] or None,
     score_path_ [n_epochs, n_kept] or None, score_path_rows_ [n_kept], module_, n_iter_, history_, notes_ (on the data).
     A sample that was kept out has the mean weight of its cell, and no score.
+
+    Examples:
+        >>> import numpy as np, fairweight as fw
+        >>> rng = np.random.default_rng(0)
+        >>> x, y, group = rng.normal(size=(200, 3)), np.tile([0, 1], 100), np.repeat(["a", "b"], 100)
+        >>> x[:, 0] += 3 * y
+        >>> model = fw.FairweightClassifier("forml", epochs=2, hidden=(8,), random_state=0)
+        >>> model.fit(x, y, sensitive_features=group).predict(x[:2]).shape
+        (2,)
+        >>> model.sample_weights_.shape, round(float(model.sample_weights_.mean()), 2)
+        ((200,), 1.0)
     """
 
     # Asked for by default, so that a meta-estimator passes it on as soon as metadata routing is switched on.

@@ -70,6 +70,15 @@ def score_gradient(
     scores: [N], read at the batch's rows; or [B]. lr: a number, or one number or tensor per parameter name.
     reverse: the look-ahead goes up the train loss instead of down. scope: the virtual step moves these submodules
     alone ("head": the last linear layer); all else stays.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> _ = torch.manual_seed(0)
+        >>> model, batch = torch.nn.Linear(4, 2), fw.Batch(torch.randn(8, 4), torch.randint(2, (8,)))
+        >>> held = fw.Batch(torch.randn(8, 4), torch.randint(2, (8,)))
+        >>> gradient = fw.metagradient.score_gradient(model, batch, held, torch.zeros(8), fw.MeanLoss(), lr=0.1)
+        >>> gradient.shape, bool(gradient.sum().abs() < 1e-6)  # softmax: what one gains, the others lose
+        (torch.Size([8]), True)
     """  # [B]
     check_not_empty(batch, "train")
     check_not_empty(exemplar, "exemplar")

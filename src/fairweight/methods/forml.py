@@ -64,6 +64,17 @@ class FORML(ExemplarMethod):
     process_group: ranks that train together, each with its part of the batches; "auto" takes what torch.distributed was
     started with, None this process alone. scores: "replicated", all of them on every rank; or "sharded", each on one,
     for a billion samples: then `scores`, `weights()` and `state_dict()` gather them and must be called on every rank.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> _ = torch.manual_seed(0)
+        >>> train = fw.Batch(torch.randn(32, 4), torch.randint(2, (32,)))
+        >>> held = fw.Batch(torch.randn(16, 4), torch.randint(2, (16,)))
+        >>> model = torch.nn.Linear(4, 2)
+        >>> forml = fw.FORML(model, num_samples=len(train), objective=fw.MeanLoss() + fw.LossVariance())
+        >>> record = forml.step(train, held, torch.optim.SGD(model.parameters(), lr=0.1))
+        >>> forml.scores.shape, round(float(forml.weights().mean()), 4)
+        (torch.Size([32]), 1.0)
     """
 
     paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"

@@ -79,7 +79,16 @@ def paired_difference(
 
 
 def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> Difference:
-    """Table b's number minus table a's; both tables must be of the same samples in the same order."""
+    """Table b's number minus table a's; both tables must be of the same samples in the same order.
+
+    Examples:
+        >>> import fairweight as fw
+        >>> labels, groups = [1, 1, 1, 1, 0] * 10, list("aabba") * 10
+        >>> before = fw.group_table(labels, [1, 1, 1, 0, 0] * 10, groups)
+        >>> after = fw.group_table(labels, [1, 1, 1, 1, 0] * 10, groups)
+        >>> fw.metrics.compare(before, after, "tprd").value
+        -0.5
+    """
     _check_same_samples(table_a.samples, table_b.samples)
     shared = tuple(name for name in table_a.own_metrics if name in table_b.own_metrics)
     statistic = Statistic.named(metric, shared)

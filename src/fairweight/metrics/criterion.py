@@ -35,6 +35,13 @@ class Criterion:
     "negatives" (fewer of them raise it), "both", "others" (more negatives raise it), "group" or "label".
     number: what a GroupTable calls the gap, where it has it. views: by sensitive column, the value that each crossed
     group has there; the worst column counts.
+
+    Examples:
+        >>> import fairweight as fw
+        >>> from fairweight.metrics.criterion import criterion
+        >>> fair = criterion("equal-opportunity")
+        >>> fair.gap(fw.group_table(labels=[1, 1, 1, 1], predictions=[1, 1, 1, 0], groups=list("aabb")))
+        0.5
     """
 
     name: str

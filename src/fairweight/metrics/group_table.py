@@ -38,6 +38,14 @@ def group_table(
     every label counts). missing: what to do with samples whose group is None, NaN or -1. label_names, group_names:
     names in the order of integer codes, or from value to name; a named value that does not occur keeps its row.
     metrics: more metrics by name, each f(labels, predictions) -> float. intervals: how intervals are made.
+
+    Examples:
+        >>> import fairweight as fw
+        >>> table = fw.group_table(labels=[1, 1, 0, 1, 1, 0], predictions=[1, 1, 0, 1, 0, 1], groups=list("aaabbb"))
+        >>> table.tprd, table.max_fnr, round(table.accuracy, 3)
+        (0.5, 0.5, 0.667)
+        >>> round(table.estimate("tpr", group="b").value, 2)
+        0.5
     """
     samples = coded_samples(labels, predictions, groups, positive, missing, label_names, group_names)
     return GroupTable(samples, metrics or {}, intervals or Intervals())

@@ -9,7 +9,14 @@ from fairweight.types import Batch
 
 
 class MeanLoss(Objective):
-    """Mean loss (cross entropy); natural: at the shares that samples have outside a batch drawn evenly by cell."""
+    """Mean loss (cross entropy); natural: at the shares that samples have outside a batch drawn evenly by cell.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> losses, groups = torch.tensor([1.0, 3.0]), torch.tensor([0, 1])
+        >>> float(fw.MeanLoss()(losses, groups)), float((fw.MeanLoss() + 0.5 * fw.MaxLossDiscrepancy())(losses, groups))
+        (2.0, 3.0)
+    """
 
     compares = False
 

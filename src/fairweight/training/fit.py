@@ -59,6 +59,17 @@ def fit(
     batch_size, per_cell and seed are the options asked for most; FitOptions has them and the others.
     out: a folder for the log and the checkpoint; with resume, a run that was stopped goes on from there and ends
     bit for bit as if it had not been (on a CPU). The caller's random stream is left as it was.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> _ = torch.manual_seed(0)
+        >>> train = fw.Batch(torch.randn(64, 4), torch.randint(2, (64,)))
+        >>> held = fw.Batch(torch.randn(32, 4), torch.randint(2, (32,)))
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = torch.optim.Adam(model.parameters())
+        >>> record = fw.fit(model, optimizer, fw.FORML(model, len(train)), train, held, epochs=2, batch_size=16)
+        >>> record.epochs, record.steps
+        (2, 8)
     """
     if resume and out is None:
         raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")

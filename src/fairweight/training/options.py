@@ -48,6 +48,14 @@ class FitOptions:
     accumulate: batches per optimizer step. autocast: such as torch.bfloat16. capture: replay whole steps as a CUDA
     graph where that works. compile: torch.compile the step, a minute that long runs on a GPU win back.
     checkpoint_every: seconds between saves within an epoch.
+
+    Examples:
+        >>> import fairweight as fw
+        >>> fw.FitOptions(batch_size=64, clip_norm=1.0).batch_size
+        64
+        >>> fw.FitOptions(clip_norm=-1)
+        Traceback (most recent call last):
+        fairweight.errors.BadInput: ...
     """
 
     batch_size: int = 128

@@ -47,5 +47,13 @@ def logits(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks:
 
 
 def predict(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks: Ranks | None = None) -> Tensor:
-    """Predicted label of every sample, in eval mode; ranks share the work and all know the result."""  # [N]
+    """Predicted label of every sample, in eval mode; ranks share the work and all know the result.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> model = torch.nn.Linear(3, 3, bias=False)
+        >>> _ = torch.nn.init.eye_(model.weight)
+        >>> fw.predict(model, fw.Batch(torch.eye(3), torch.tensor([0, 1, 2]))).tolist()
+        [0, 1, 2]
+    """  # [N]
     return predicted(logits(model, samples, batch_size, ranks=ranks))

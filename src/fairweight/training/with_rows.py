@@ -29,6 +29,13 @@ def with_rows(dataset: Any, *, sharded: bool = False) -> Any:
     A sample that is a dict gains the entry "rows"; any other becomes a pair (item, row). Of a dataset that is iterated,
     the row is the place in the whole stream, of which every worker and rank takes its part; sharded: the dataset does
     that itself, and rows count on in turn.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> loader = DataLoader(fw.with_rows(TensorDataset(torch.eye(4), torch.tensor([0, 1, 0, 1]))), batch_size=2)
+        >>> [fw.to_batch(batch).rows.tolist() for batch in loader]
+        [[0, 1], [2, 3]]
     """
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         return _Stream(dataset, sharded)
