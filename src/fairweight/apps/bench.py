@@ -116,15 +116,16 @@ def bench(
     results = []
     wanted = [*ways(batch.labels.device.type), *more]
     end = None if seconds is None else time.perf_counter() + seconds
-    longest = 0.0  # of a step so far
+    longest = plain = 0.0  # seconds of a step so far; of the plain one
     for k, way in enumerate(wanted):
         left = None if end is None else end - time.perf_counter()
         share = None if left is None else left / (len(wanted) - k)
         try:
-            if left is not None and left < 3 * longest:
+            if left is not None and left < max(3 * longest, _WARM * plain):
                 raise TimeoutError(f"left out: {seconds:.0f} seconds are spent; ask for more with {option('seconds')}")
             found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16, seconds=share)
             longest = max(longest, (found.median_ms or 0.0) / 1000)
+            plain = longest if k == 0 else plain
         except TimeoutError as error:
             found = Timing(way.name, way.regime, way.exact, len(batch), None, refusal=str(error))
         except (FairweightError, RuntimeError) as error:
@@ -135,8 +136,9 @@ def bench(
     return results
 
 
-# Plain steps that all ways together are worth on a CPU: warming up twice and timing three steps each.
-_WORTH = 150
+# Plain steps that all ways together are worth on a CPU: warming up twice and timing three steps each; and what a way
+# is worth at least, by its trial and its first steps.
+_WORTH, _WARM = 150, 15
 
 
 def shortened(model: nn.Module, batch: Batch, exemplar: Batch, seconds: float) -> tuple[Batch, Batch]:
