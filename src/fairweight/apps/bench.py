@@ -279,17 +279,12 @@ def _growth_time(device: str, samples: int, size: int, repeats: int) -> dict[str
     labels = torch.arange(size, device=device) % 10
     inputs = torch.randn(size, 64, device=device)
     exemplar = Batch(torch.randn(100, 64, device=device), torch.arange(100, device=device) % 10)
-    times = []
-    for k in range(repeats + 3):
-        rows = torch.randint(0, samples, (size,), device=device)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        started = time.perf_counter()
-        forml.step(Batch(inputs, labels, rows=rows), exemplar, optimizer, check=False)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        if k >= 3:
-            times.append(1000 * (time.perf_counter() - started))
+
+    def step() -> None:
+        forml.step(Batch(inputs, labels, rows=next(rows)), exemplar, optimizer, check=False)
+
+    rows = iter([torch.randint(0, samples, (size,), device=device) for _ in range(repeats + 3)])
+    times = [_timed(step, device.startswith("cuda")) for _ in range(repeats + 3)][3:]
     low, middle, high = statistics.quantiles(times, n=4)
     spread = {"median_ms": middle, "quartiles_ms": [low, high], "n": repeats}
     return {"samples": samples, "batch": size, **spread, "score_bytes": 4 * samples}
