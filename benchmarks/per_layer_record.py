@@ -28,6 +28,19 @@ the first batch shows it exact; a model whose samples mix keeps forward mode.
 """
 
 
+def frozen(record: dict[str, Any]) -> list[str]:
+    """How like the exact pull that with batch statistics held constant is."""
+    told = [f"{m['mean']:.2f} ± {m['sd']:.2f} ({m['model']}, n {len(m['cosines'])} seeds)" for m in record["models"]]
+    return [
+        "## Batch norm's statistics held constant\n",
+        '`gradient="per-layer-frozen"` takes the pull per layer of a model with batch norm as if its batch statistics '
+        "were constants, and the real gradient by a second backward pass. An approximation, asked for by name alone: "
+        f"cosine with the exact pull {'; '.join(told)}.\n",
+        f"`{record['command']}`; {record['device']}; torch {record['versions']['torch']}; commit "
+        f"{', '.join(record['commits'])}.\n",
+    ]
+
+
 def best_way(ratios: list[dict[str, Any]]) -> tuple[str, str] | None:
     """The fastest exact way."""
     exact = [r for r in ratios if r["way"] in ("per-layer", "exact", "exact, joined", "exact, apart")]

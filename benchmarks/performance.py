@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fast_modes_record import EXACT, MAY_COST, OTHER, table
-from per_layer_record import PER_LAYER
+from per_layer_record import PER_LAYER, frozen
 from per_layer_record import words as per_layer
 from performance_targets import targets
 from pipeline_record import PIPELINE, words
@@ -149,6 +149,7 @@ def page(records: Path) -> str:
     started = [part for record in found if record.get("kind") == "start up" for part in start(record)]
     modes, pipeline = [FAST, *modes] if modes else [], [PIPELINE, *pipeline] if pipeline else []
     layers = [part for record in found if record.get("kind") == "per_layer" for part in per_layer(record)]
+    layers += [part for record in found if record.get("kind") == "frozen pull" for part in frozen(record)]
     layers = [PER_LAYER, *layers] if layers else []
     return "\n".join([*parts, *layers, *whole, *pipeline, *modes, *grown, *started])
 

@@ -15,6 +15,7 @@ from fairweight.methods.forml import FORML
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.methods.score_step import PlainStep
 from fairweight.objectives.variance import LossVariance
+from fairweight.types import Batch
 
 
 def gradient_of(model, look_ahead, optimizer, mode="forward", objective=None):
@@ -109,3 +110,19 @@ def test_buffers_that_a_pass_moves_are_those_before_the_step_in_every_pass():
     forml = FORML(model, 5, LossVariance(), gradient="double-backward")
     record = forml.backward(batch, exemplar, torch.optim.SGD(model.parameters(), 0.1))
     assert oracle.error(record.gradient, expected) < 1e-13
+
+
+def test_rates_follow_what_changes_between_steps():
+    """The rates are kept while the optimizer's groups, the model and the look-ahead stay as they are."""
+    torch.manual_seed(0)
+    model, rows = torch.nn.Linear(3, 2), torch.arange(6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    forml = FORML(model, 6)
+    forml.step(Batch(torch.randn(6, 3), rows % 2, rows=rows), Batch(torch.randn(4, 3), rows[:4] % 2), optimizer)
+    assert forml._rates(optimizer) == {"weight": 0.1, "bias": 0.1}
+    optimizer.param_groups[0]["lr"] = 0.2
+    assert forml._rates(optimizer) == {"weight": 0.2, "bias": 0.2}
+    forml.look_ahead = LookAhead(lr=0.5, reverse=True)
+    assert forml._rates(optimizer) == {"weight": -0.5, "bias": -0.5}
+    model.bias = torch.nn.Parameter(torch.zeros(2))  # the optimizer does not hold it
+    assert forml._rates(optimizer) == {"weight": -0.5}

@@ -116,15 +116,16 @@ def bench(
     results = []
     wanted = [*ways(batch.labels.device.type), *more]
     end = None if seconds is None else time.perf_counter() + seconds
-    longest = 0.0  # of a step so far
+    longest = plain = 0.0  # seconds of a step so far; of the plain one
     for k, way in enumerate(wanted):
         left = None if end is None else end - time.perf_counter()
         share = None if left is None else left / (len(wanted) - k)
         try:
-            if left is not None and left < 3 * longest:
+            if left is not None and left < max(3 * longest, _WARM * plain):
                 raise TimeoutError(f"left out: {seconds:.0f} seconds are spent; ask for more with {option('seconds')}")
             found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16, seconds=share)
             longest = max(longest, (found.median_ms or 0.0) / 1000)
+            plain = longest if k == 0 else plain
         except TimeoutError as error:
             found = Timing(way.name, way.regime, way.exact, len(batch), None, refusal=str(error))
         except (FairweightError, RuntimeError) as error:
@@ -135,8 +136,9 @@ def bench(
     return results
 
 
-# Plain steps that all ways together are worth on a CPU: warming up twice and timing three steps each.
-_WORTH = 150
+# Plain steps that all ways together are worth on a CPU: warming up twice and timing three steps each; and what a way
+# is worth at least, by its trial and its first steps.
+_WORTH, _WARM = 150, 15
 
 
 def shortened(model: nn.Module, batch: Batch, exemplar: Batch, seconds: float) -> tuple[Batch, Batch]:
@@ -277,17 +279,12 @@ def _growth_time(device: str, samples: int, size: int, repeats: int) -> dict[str
     labels = torch.arange(size, device=device) % 10
     inputs = torch.randn(size, 64, device=device)
     exemplar = Batch(torch.randn(100, 64, device=device), torch.arange(100, device=device) % 10)
-    times = []
-    for k in range(repeats + 3):
-        rows = torch.randint(0, samples, (size,), device=device)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        started = time.perf_counter()
-        forml.step(Batch(inputs, labels, rows=rows), exemplar, optimizer, check=False)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        if k >= 3:
-            times.append(1000 * (time.perf_counter() - started))
+
+    def step() -> None:
+        forml.step(Batch(inputs, labels, rows=next(rows)), exemplar, optimizer, check=False)
+
+    rows = iter([torch.randint(0, samples, (size,), device=device) for _ in range(repeats + 3)])
+    times = [_timed(step, device.startswith("cuda")) for _ in range(repeats + 3)][3:]
     low, middle, high = statistics.quantiles(times, n=4)
     spread = {"median_ms": middle, "quartiles_ms": [low, high], "n": repeats}
     return {"samples": samples, "batch": size, **spread, "score_bytes": 4 * samples}

@@ -7,7 +7,6 @@ Slow twin: torch.group_norm.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -28,10 +27,10 @@ class LayoutKept(TorchFunctionMode):
     """While it is entered, group norm of what has its channels last keeps them there."""
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        run: Callable[..., Any] = func
-        if func in (torch.group_norm, F.group_norm) and _channels_last(args[0]):
+        run, kwargs = func, kwargs or {}
+        if func in (torch.group_norm, F.group_norm) and _channels_last(args[0] if args else kwargs["input"]):
             run = group_norm
-        return run(*args, **(kwargs or {}))
+        return run(*args, **kwargs)
 
 
 def group_norm(

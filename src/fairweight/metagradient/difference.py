@@ -98,8 +98,8 @@ class _FullHead(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        weight = args[1] if len(args) > 1 else kwargs.get("weight")
-        if func is not F.linear or len(weight) != self.columns:
+        given = {**dict(zip(("input", "weight", "bias"), args, strict=False)), **kwargs}
+        if func is not F.linear or len(given["weight"]) != self.columns:
             return func(*args, **kwargs)
-        with torch.autocast(args[0].device.type, enabled=False):
-            return func(*(in_full(a) if isinstance(a, Tensor) else a for a in args), **kwargs)
+        with torch.autocast(given["input"].device.type, enabled=False):
+            return func(**{name: None if t is None else in_full(t) for name, t in given.items()})

@@ -242,13 +242,11 @@ class FORML(ExemplarMethod):
     def _rates(self, optimizer: torch.optim.Optimizer, parameters: Parameters | None = None) -> Rates:
         own = trainable(unwrap(self.model)) if parameters is None else parameters
         own = own if self._scope is None else self._scope.within(own)
-        key = tuple(own), tuple((id(g), len(g["params"]), g["lr"], g.get("maximize")) for g in optimizer.param_groups)
-        if (
-            self._known_rates is None
-            or self._known_rates[0] != key
-            or any(isinstance(lr, Tensor) for *_, lr, _ in key[1])
-        ):
-            self._known_rates = key, self.look_ahead.rates(own, optimizer)
+        groups = [(id(g), len(g["params"]), g["lr"], g.get("maximize")) for g in optimizer.param_groups]
+        key = self.look_ahead, {name: id(p) for name, p in own.items()}, groups
+        fixed = not any(isinstance(lr, Tensor) for _, _, lr, _ in groups)
+        if not fixed or self._known_rates is None or self._known_rates[0] != key:
+            self._known_rates = (key if fixed else None), self.look_ahead.rates(own, optimizer)
         return self._known_rates[1]
 
     def _batch_scores(self, batch: Batch) -> Tensor:

@@ -32,8 +32,8 @@ class Norm(Kind):
 
     def _normal(self, a: Tensor) -> Tensor:
         """x̂."""
-        bare = {key: None if key in _AFFINE else value for key, value in self.given.items()}
-        found: Tensor = self.function(**{**bare, "input": a})
+        bare = {key: None if key in _AFFINE else value for key, value in self.given.items() if key != "input"}
+        found: Tensor = self.function(a, **bare)
         return found
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
