@@ -128,12 +128,12 @@ def trainers(record: Record) -> str:
 
 def torchrun_adult(record: Record) -> str:
     """One process and two, on the same table."""
-    found, same = record["numbers"], "the same, to the last digit" if record["same_table"] else "NOT the same"
+    found, same = record["numbers"], "to the last digit equal" if record["same_table"] else "NOT equal"
+    apart = f"{record['largest_score_difference']:.0e} (standard deviation {record['score_std']:.2f})"
     return (
-        f"`{record['command']}` gives one log and one table, which is {same} as by one process: accuracy "
+        f"`{record['command']}` gives one log and one table, {same} to that of one process: accuracy "
         f"{100 * found['accuracy']:.2f} %, TPRD {100 * found['tprd']:.2f} points, {found['n']:,} test rows. In "
-        f"{record['precision']} the scores differ by at most {record['largest_score_difference']:.0e} (standard deviation "
-        f"{record['score_std']:.2f}). {record['device']}; commit {record['commit']}."
+        f"{record['precision']} the scores differ by at most {apart}. {record['device']}; commit {record['commit']}."
     )
 
 

@@ -49,12 +49,12 @@ def main() -> None:
         one, two = (trained(k, Path(scratch, str(k))) for k in (1, 2))
     table = {name: one["metrics"][name] for name in SHOWN}
     record = {
-        "kind": "torchrun adult", "name": "torchrun_adult", "table": None, "processes": [1, 2], "numbers": table,
+        "kind": "torchrun adult", "name": "torchrun_adult", "processes": [1, 2], "numbers": table,
         "same_table": all(one["metrics"][name] == two["metrics"][name] for name in SHOWN),
         "same_log_events": one["events"] == two["events"],
         "largest_score_difference": float((one["scores"] - two["scores"]).abs().max()),
         "score_std": float(one["scores"].std()), "precision": "float32",
-        "command": f"torchrun --nproc-per-node 2 -m fairweight {ARGUMENTS}", **provenance(),
+        **provenance(), "command": f"torchrun --nproc-per-node 2 -m fairweight {ARGUMENTS}",
     }  # fmt: skip
     print(keep(record, ROOT / "records"))
 
