@@ -319,7 +319,7 @@ def small_batches() -> Numbers:
         batch, chosen = batches(step, train, exemplar)
         return (batch.take(torch.arange(1)) if step % 3 == 2 else batch), chosen
 
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE), drawn=thin)
+    return trained(lambda m: fw.FORML(m, N, OBJECTIVE), drawn=thin, wrap=True)
 
 
 @case

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +35,6 @@ class LayerPass(ForwardPass):
     seen: Observer | None = None
     graph: ForwardPass | None = None  # the pass with its graph, until the record is made
     record: Record | ByGraph | None = None
-
-    by_wrapper: ClassVar[bool] = False  # it writes gradients itself
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         (weights,) = torch.autograd.grad(total, self.losses)
