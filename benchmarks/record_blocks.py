@@ -98,8 +98,7 @@ def sharded_scores(record: Record) -> str:
         for row in record["scores"]
     ]  # fmt: skip
     batch = record["scores"][0]["batch"]
-    where = f"{record['device']}; exchanges not included; commit {record['commit']}"
-    told = f"Global batch of {batch:,} rows, processor time; {where}."
+    told = f"Global batch of {batch:,} rows; processor time without exchanges; {record['device']}."
     return f"{markdown(titles, lines)}\n\n{told}"
 
 
@@ -127,7 +126,19 @@ def trainers(record: Record) -> str:
     return f"{markdown(titles, lines)}\n\n{told}"
 
 
+def torchrun_adult(record: Record) -> str:
+    """One process and two, on the same table."""
+    found, same = record["numbers"], "to the last digit equal" if record["same_table"] else "NOT equal"
+    apart = f"{record['largest_score_difference']:.0e} (standard deviation {record['score_std']:.2f})"
+    return (
+        f"`{record['command']}` gives one log and one table, {same} to that of one process: accuracy "
+        f"{100 * found['accuracy']:.2f} %, TPRD {100 * found['tprd']:.2f} points, {found['n']:,} test rows. In "
+        f"{record['precision']} the scores differ by at most {apart}. {record['device']}; commit {record['commit']}."
+    )
+
+
 BLOCKS = {
+    "torchrun-adult": ("torchrun adult", torchrun_adult, "torchrun_adult.py"),
     "trainers": ("trainers", trainers, "trainers.py"),
     "scaling": ("scaling", scaling, "scaling.py"),
     "sharded-scores": ("scaling", sharded_scores, "scaling.py"),

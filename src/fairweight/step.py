@@ -63,14 +63,16 @@ def backward_together(
     with gathered(method.model, optimizer), nullcontext() if (ranks := method.ranks) is None else ranks.together():
         if scaler is not None and (ranks is not None or len(batches) > 1):
             scale, scaler = partial(scaled_by, scaler, scale), None  # the real loss alone
-        own = batches[0] if len(batches) == 1 else labels_side_by_side(batches)
+        several = len(batches) > 1  # on every rank, though some of its parts may be empty
+        batches = [batch for batch in batches if len(batch)] or batches[:1]
+        own = batches[0] if not several else labels_side_by_side(batches)
         everyone = None if ranks is None else Everyone.of(ranks, own, exemplar)
         if everyone is None:
             method.check(own, exemplar, values=check)
         else:
             method.check(everyone.batch, everyone.exemplar, values=check)
         runs = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
-        done = runs[0]() if len(runs) == 1 else AccumulatedPass.of(runs)
+        done = AccumulatedPass.of(runs) if several else runs[0]()
         if isinstance(done, AccumulatedPass):
             done.graphs = method.takes_graphs  # known from the first pass on
         done = done if everyone is None else GlobalPass.of(done, everyone, method.model)

@@ -319,18 +319,31 @@ def small_batches() -> Numbers:
         batch, chosen = batches(step, train, exemplar)
         return (batch.take(torch.arange(1)) if step % 3 == 2 else batch), chosen
 
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE), drawn=thin)
+    return trained(lambda m: fw.FORML(m, N, OBJECTIVE), drawn=thin, wrap=True)
 
 
 @case
 def micro_batches() -> Numbers:
-    """Two micro-batches on every rank make one step."""
+    """Two micro-batches on every rank make one step; in the last, some of them are empty."""
+    return _micro_batches("auto")
+
+
+@case
+def micro_batches_forward() -> Numbers:
+    return _micro_batches("forward")
+
+
+def _micro_batches(gradient: str) -> Numbers:
     model = net()
     train, exemplar = data()
     shown = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
     forml, optimizer = fw.FORML(shown, N, OBJECTIVE), torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):
-        batch, chosen = (part(b) for b in batches(step, train, exemplar))
+        batch, chosen = batches(step, train, exemplar)
+        batch, chosen = (
+            part(batch if step < 3 else batch.take(torch.arange(3))),
+            part(chosen),
+        )  # the last leaves some empty
         optimizer.zero_grad()
         with forml.accumulating(2):
             for rows in torch.arange(len(batch)).tensor_split(2):

@@ -28,7 +28,6 @@ class AccumulatedPass(ForwardPass):
     graphs: bool = False  # whether a tangent takes the graph of its part
 
     whole: ClassVar[bool] = False
-    by_wrapper: ClassVar[bool] = False  # a wrapper would sum gradients once for every part
 
     @classmethod
     def of(cls, passes: Sequence[Callable[[], ForwardPass]]) -> AccumulatedPass:
@@ -43,6 +42,7 @@ class AccumulatedPass(ForwardPass):
             losses = first.loss(logits.requires_grad_(), batch.labels)
         kept = {f.name: getattr(first, f.name) for f in fields(ForwardPass)}
         kept |= {"batch": batch, "logits": logits, "losses": losses}
+        kept["by_wrapper"] = False  # a wrapper would sum gradients once for every part
         return cls(**kept, parts=parts)
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:

@@ -140,11 +140,11 @@ class ForwardPass:
     buffers: Parameters | None = None  # as they were before the pass; None: as they are
     solution: Solution | None = None  # where the pass has found it already
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
+    by_wrapper: bool = False  # the model was called through DistributedDataParallel, which sums gradients
     loss_scale: Tensor | None = None  # [] what losses are multiplied by on their way back, against float16's underflow
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
     whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead can be differentiated by it
-    by_wrapper: ClassVar[bool] = True  # the model was called as it is given, with what a wrapper does around it
 
     @property
     def ran_as(self) -> str | None:
@@ -289,7 +289,10 @@ def forward(
         if check:
             check_labels(logits, batch.labels, "train")
         losses = losses_with_graph(loss, logits, batch.labels)
-    return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check)
+    wrapped = data_parallel(model) is not None
+    return ForwardPass(
+        inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check, by_wrapper=wrapped
+    )
 
 
 def virtual_forward(

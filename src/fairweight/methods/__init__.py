@@ -300,9 +300,17 @@ class ExemplarMethod(Reweighter):
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
     ) -> ForwardPass:
         mode = self.settled(batch)
-        if mode.name in ("per-layer", "per-layer-frozen") and len(batch):  # a rank may have no part in a small batch
+        layers = mode.name in ("per-layer", "per-layer-frozen")
+        if layers and len(batch):  # a rank may have no part in a small batch
             return layer_forward(self._tried, batch, self.loss, mode, check=check)
-        return forward(self.model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
+        return forward(
+            self._tried if layers else self.model,
+            batch,
+            self.loss,
+            plain_kernels=mode.plain_kernels,
+            twice=True,
+            check=check,
+        )
 
     def settled(self, batch: Batch) -> Mode:
         """The gradient mode, tried on this batch if it is the first."""

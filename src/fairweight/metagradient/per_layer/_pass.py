@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -35,8 +35,6 @@ class LayerPass(ForwardPass):
     seen: Observer | None = None
     graph: ForwardPass | None = None  # the pass with its graph, until the record is made
     record: Record | ByGraph | None = None
-
-    by_wrapper: ClassVar[bool] = False  # it writes gradients itself
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         (weights,) = torch.autograd.grad(total, self.losses)
