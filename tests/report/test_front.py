@@ -50,7 +50,11 @@ def test_a_comparison_has_means_standard_errors_seeds_and_commands():
     assert NASTY in front.sentence
     assert of_comparison(record(1)).dots[0].gap_span is None
     assert "One seed" in of_comparison(record(1)).spread
-    assert "(one seed)" in of_comparison(record(1)).sentence
+    assert "One seed: it could be chance" in of_comparison(record(1)).sentence
+    tested = record()
+    for p, says in ((0.4, "could be chance (p = 0.4)"), (0.001, "is beyond chance (p = 0.001)")):
+        tested["rows"][1]["compared"] = {"uniform": {"tprd": {"p": p}}}
+        assert says in of_comparison(tested).sentence
 
 
 def test_dots_stand_where_their_numbers_say():

@@ -132,8 +132,9 @@ def _best_of(dots: Sequence[Dot]) -> str:
     said = (
         f"{best.title} has the smallest gap: {best.gap:.1f} points beside plain training's {plain.gap:.1f}; it {paid}."
     )
-    sure = "is beyond chance" if chance and float(chance) < 0.05 else "could be chance"
-    return f"{said} The smaller gap {sure} ({f'p = {chance}, over seeds' if chance else 'one seed'})."
+    if not chance:
+        return f"{said} One seed: it could be chance." if best.row["seeds"] == "1" else said
+    return f"{said} The smaller gap {'is beyond' if float(chance) < 0.05 else 'could be'} chance (p = {chance})."
 
 
 def _error(values: Sequence[float]) -> tuple[float, float] | None:
