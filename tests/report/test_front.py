@@ -93,3 +93,13 @@ def test_an_audit_of_a_search_shows_its_candidates():
     assert front.dots[1].command.endswith("--label income --group sex --learner mlp --candidates reweighing")
     assert 'id="front"' in html(made)
     assert of_search(audits.audit()) is None
+    pair = [
+        one | {"learner": "network", "name": name} for one, name in zip(candidates, ("plain", "forml"), strict=True)
+    ]
+    images = {"candidates": pair, "reference": "plain", "chosen": "forml", "rows": 90}
+    front = of_search(audits.audit({**audits.table([0.6, 0.9]).to_dict(), "judged": images}))
+    assert [(dot.title, dot.plain, dot.chosen) for dot in front.dots] == [
+        ("plain", True, False),
+        ("forml", False, True),
+    ]
+    assert front.dots[1].command == "fairweight train people.csv --label income --group sex"
