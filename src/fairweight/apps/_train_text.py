@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from fairweight import catalog
-from fairweight.apps._ending import ending, next_steps, verdict_sentences
+from fairweight.apps._ending import ending, next_steps
 from fairweight.data import Dataset
+from fairweight.errors import option
 from fairweight.methods import Reweighter
 from fairweight.runs.spec import Spec
 from fairweight.types import Cells
@@ -17,6 +18,7 @@ from fairweight.types import Cells
 if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff
     from fairweight.apps.train import Prepared, Trained
+    from fairweight.apps.verdict import Verdict
 
 
 Spelling = Callable[[str], str]  # how a sentence spells the options that it names
@@ -54,7 +56,7 @@ def _search_in_words(prepared: Prepared, device: str) -> dict[str, str]:
 
 def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     """The last screen: the table by group, plain training beside it, and what changed in words."""
-    parts = ["\n".join(_wrapped(spelled(text)) for text in verdict_sentences(done))]
+    parts = [_verdict(done.verdict, done.result.spec.method, spelled)]
     parts += ["\n".join(_wrapped(f"{name:9s} {text}", "  ", hang=10) for name, text in ending(done))]
     title = done.result.spec.title if done.verdict is None else done.verdict.chosen
     parts += [f"{title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
@@ -65,12 +67,22 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
         parts.append("\n".join(_wrapped(spelled(sentence)) for sentence in sentences))
     folder = done.result.folder.path
     found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
-    reused = f" ({' and '.join(found)} found finished)" if found else ""
+    reused = f" ({' and '.join(dict.fromkeys(found))} found finished)" if found else ""
     parts.append(f"Run folder: {folder}{reused}. Trained in {seconds:.0f} seconds.")
     width = max(len(command) for command, _ in next_steps(done))
     steps = [f"  {command:{width}s}  {what}" for command, what in next_steps(done)]
     parts.append("\n".join(["Look next:", *steps]))
     return "\n" + "\n\n".join(parts)
+
+
+def _verdict(found: Verdict | None, method: str, spelled: Spelling) -> str:
+    if found is None and method == "uniform":
+        return "No verdict: this is plain training, and nothing stands beside it."
+    if found is None:
+        why = f"no plain training stands beside this run; leave out {option('no_baseline')} to get one."
+        return _wrapped(spelled(f"No verdict: {why}"))
+    lines = [found.sentence(), *(line for line in (found.together(),) if line), *found.notes]
+    return "\n".join(_wrapped(line) for line in lines)
 
 
 def front(found: TradeOff) -> str:

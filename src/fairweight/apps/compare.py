@@ -27,7 +27,6 @@ from fairweight.runs.run_search import search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.runs.statistics import ACCURACY, MAX_FNR, PAIRED_TEST, TPRD, mean_text, numbers_of, with_means
-from fairweight.training.state import write_atomically
 
 BASELINE = "uniform"
 WITH_EXEMPLARS = "uniform-all"
@@ -178,16 +177,6 @@ def compare(
     }
 
 
-def write_page(record: Mapping[str, Any], out: str | Path) -> Path | None:
-    """Write the page that shows the methods side by side; None where no run has a gap."""
-    front = of_comparison(record)
-    if front is None:
-        return None
-    page = Path(out) / "compare.html"
-    write_atomically(page, front_html(front).encode())
-    return page
-
-
 def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     became = {str(seed): outcomes[spec.with_(seed=seed).fingerprint] for seed in seeds}
     return {
@@ -283,3 +272,15 @@ def _apart(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         p = "" if entry["p"] is None else f" ({entry['p']:.2g})"
         cells.append("–" if entry["mean"] is None else f"{entry['mean']:+.2f}{p}")
     return ", ".join(cells)
+
+
+def write_page(record: Mapping[str, Any], out: str | Path) -> Path | None:
+    """Write the page that shows the methods side by side; None where no run has a gap."""
+    from fairweight.training.state import write_atomically
+
+    front = of_comparison(record)
+    if front is None:
+        return None
+    page = Path(out) / "compare.html"
+    write_atomically(page, front_html(front).encode())
+    return page

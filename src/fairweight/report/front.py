@@ -72,8 +72,7 @@ def of_search(audit: Audit) -> Front | None:
     found = [one for one in judged.get("candidates", ()) if known(one.get("gap")) and known(one.get("accuracy"))]
     if len(found) < 2:
         return None
-    nets = [one["learner"] == "network" for one in found]  # of images: two trainings, no learners to name
-    titles = [one["name"] if net else f"{one['name']} ({one['learner']})" for one, net in zip(found, nets, strict=True)]
+    titles = [o["name"] if o["learner"] == "network" else f"{o['name']} ({o['learner']})" for o in found]
     plain = next((one for one, title in zip(found, titles, strict=True) if title == judged["reference"]), None)
     known_facts = [w for key in ("label", "group") if key in audit.facts for w in (f"--{key}", audit.facts[key])]
     dots = []
@@ -81,8 +80,7 @@ def of_search(audit: Audit) -> Front | None:
         between = None
         if plain is not None and one is not plain and known(one.get("low")):
             between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
-        name = one["name"].split(" ")[0]
-        family = name.rpartition("-")[0] if name[-1:].isdigit() else name
+        family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
         tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
         tried += [] if family == "plain" or not tried else ["--candidates", family]
         words = ["fairweight", "train", audit.facts.get("source", "SOURCE"), *known_facts]

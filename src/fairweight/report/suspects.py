@@ -1,9 +1,11 @@
 """Labels that are probably wrong, where no row is trusted (apps/_wrong_labels.py has the rule where some are).
 
-Labels are ranked by the average margin over training, in probabilities: each visit is judged before the step that
-learns from it. Ties go to the higher average loss, then to the lower row. A score's rank takes no part: on tables it is
-mostly the weight of a cell. A sample is suspected where its average margin is below 0; where classes overlap, such
-samples are hard cases as well as wrong labels, and nothing here tells them apart.
+Labels are ranked by the margin, in probabilities: that of models which were not trained on the row, where it is given,
+or else the average over training. There each visit is judged before the step that learns from it, so early visits are
+opinions of a model that has not seen the label, and no visit of a sure network outweighs the others. Ties go to the
+higher average loss, then to the lower row. A score's rank takes no part: on MNIST it adds nothing, and on tables it is
+mostly the weight of a cell. A sample is suspected where its margin is below 0: the model prefers another label. Where
+classes overlap, such samples are hard cases as well as wrong labels, and nothing here tells them apart.
 """
 
 from __future__ import annotations
