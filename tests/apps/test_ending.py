@@ -7,10 +7,11 @@ from tests import audits
 
 from fairweight.apps._ending import ending, next_steps
 from fairweight.apps._train_text import closing
+from fairweight.cli import in_flags
 
 
 @pytest.mark.parametrize(
-    ("method", "says"), [("uniform", "this is plain training"), ("forml", "leave out no_baseline")]
+    ("method", "says"), [("uniform", "this is plain training"), ("forml", "leave out --no-baseline")]
 )
 def test_without_plain_training_beside_it_there_is_no_verdict_and_the_rest_is_said(method, says):
     table = audits.table([0.6, 0.9])
@@ -24,7 +25,7 @@ def test_without_plain_training_beside_it_there_is_no_verdict_and_the_rest_is_sa
     assert lines["Gap"] == f"30.00 points [{low:.1f}, {high:.1f}] in true positive rate"
     assert lines["Kept"] == f"{method}, epoch 4 of 9"
     assert lines["How sure"].startswith("one seed, 800 test rows")
-    screen = closing(done, 3.0)
+    screen = closing(done, 3.0, in_flags)
     assert screen.lstrip().startswith("No verdict: ")
     assert says in screen
     assert all(command in screen for command, _ in next_steps(done))
