@@ -27,7 +27,7 @@ from newest_record import newest, placed
 from sklearn.metrics import roc_auc_score
 
 from fairweight import FitOptions, Uniform, fit
-from fairweight.apps.audit import ranked_of
+from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.data import Dataset
 from fairweight.paper.records import keep
 from fairweight.runs.build import network_for, optimizer_for
@@ -101,7 +101,9 @@ def one_run(spec: Spec, folder: Path, data_dir: str | None, folds: int) -> dict[
     result = run(spec, folder, data_dir=data_dir, dataset=dataset)
     weights = result.folder.read_weights()
     wrong = (weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy()
-    found = {"fairweight": measured(wrong, -ranked_of(result.folder, weights)["rank"].to_numpy().astype(float))}
+    found = {
+        "fairweight": measured(wrong, -ranked_labels(result.folder, weights).table["rank"].to_numpy().astype(float))
+    }
     for name, sign in (("score", -1), ("ema_loss", 1), ("mean_margin", -1), ("mean_probability_margin", -1)):
         values = weights[name].to_numpy(dtype=float)
         if not np.isnan(values).any():

@@ -23,7 +23,7 @@ def main() -> None:
             if image.width > width:
                 image = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
             place = folder / path.name.removeprefix(start)
-            image.quantize(64).save(place, optimize=True)
+            image.quantize(128, Image.Quantize.MAXCOVERAGE).save(place, optimize=True)
             print(f"{place.relative_to(ROOT)}: {place.stat().st_size / 1000:.0f} kB")
 
 

@@ -49,7 +49,8 @@ def front_page(tmp_path_factory):
             str(seed): {"tprd": gap + random.normal(0, 1.2), "accuracy": accuracy + random.normal(0, 0.25)}
             for seed in range(5)
         }
-        rows.append({"key": key, "title": key, "spec": {"method": key}, "seeds": seeds})
+        tested = {} if key == "uniform" else {"uniform": {"tprd": {"p": 0.002 + 0.1 * (place - 1)}}}
+        rows.append({"key": key, "title": key, "spec": {"method": key}, "seeds": seeds, "compared": tested})
     record = {
         "rows": rows,
         "numbers": [{"key": "tprd", "title": "TPRD", "better": "lower"}],

@@ -94,7 +94,7 @@ def test_a_finished_one_is_found_another_seed_is_another_run_and_an_audit_reads_
     assert "those of weights.parquet" in page
     assert "Weights are fixed before training." in page
     assert "starts with weight 1" not in page
-    assert "Weights are fixed: samples of group" in page
+    assert "Weights are fixed before training: samples of" in page  # the mark of a word follows
     assert "those of weights.parquet" in (desk / "run" / "refit" / "MODEL_CARD.md").read_text()
 
 

@@ -50,7 +50,11 @@ def test_a_comparison_has_means_standard_errors_seeds_and_commands():
     assert NASTY in front.sentence
     assert of_comparison(record(1)).dots[0].gap_span is None
     assert "One seed" in of_comparison(record(1)).spread
-    assert "(one seed)" in of_comparison(record(1)).sentence
+    assert "One seed: it could be chance" in of_comparison(record(1)).sentence
+    tested = record()
+    for p, says in ((0.4, "could be chance (p = 0.4)"), (0.001, "is beyond chance (p = 0.001)")):
+        tested["rows"][1]["compared"] = {"uniform": {"tprd": {"p": p}}}
+        assert says in of_comparison(tested).sentence
 
 
 def test_dots_stand_where_their_numbers_say():
@@ -89,3 +93,13 @@ def test_an_audit_of_a_search_shows_its_candidates():
     assert front.dots[1].command.endswith("--label income --group sex --learner mlp --candidates reweighing")
     assert 'id="front"' in html(made)
     assert of_search(audits.audit()) is None
+    pair = [
+        one | {"learner": "network", "name": name} for one, name in zip(candidates, ("plain", "forml"), strict=True)
+    ]
+    images = {"candidates": pair, "reference": "plain", "chosen": "forml", "rows": 90}
+    front = of_search(audits.audit({**audits.table([0.6, 0.9]).to_dict(), "judged": images}))
+    assert [(dot.title, dot.plain, dot.chosen) for dot in front.dots] == [
+        ("plain", True, False),
+        ("forml", False, True),
+    ]
+    assert front.dots[1].command == "fairweight train people.csv --label income --group sex"

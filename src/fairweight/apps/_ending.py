@@ -6,22 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fairweight.errors import option
-
 if TYPE_CHECKING:
     from fairweight.apps.train import Trained
     from fairweight.apps.verdict import Verdict
     from fairweight.metrics import GroupTable
-
-
-def verdict_sentences(done: Trained) -> list[str]:
-    """The verdict, and what should be known beside it."""
-    found = done.verdict
-    if found is not None:
-        return [text for text in (found.sentence(), found.together(), *found.notes) if text]
-    if done.result.spec.method == "uniform":
-        return ["No verdict: this is plain training, and nothing stands beside it."]
-    return [f"No verdict: no plain training stands beside this run; leave out {option('no_baseline')} to get one."]
 
 
 def ending(done: Trained) -> list[tuple[str, str]]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from fairweight import catalog
-from fairweight.apps._ending import ending, next_steps, verdict_sentences
+from fairweight.apps._ending import ending, next_steps
 from fairweight.data import Dataset
+from fairweight.errors import option
 from fairweight.methods import Reweighter
 from fairweight.runs.spec import Spec
 from fairweight.types import Cells
@@ -55,7 +56,7 @@ def _search_in_words(prepared: Prepared, device: str) -> dict[str, str]:
 
 def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     """The last screen: the table by group, plain training beside it, and what changed in words."""
-    parts = ["\n".join(_wrapped(spelled(text)) for text in verdict_sentences(done))]
+    parts = [_verdict(done.verdict, done.result.spec.method, spelled)]
     parts += ["\n".join(_wrapped(f"{name:9s} {text}", "  ", hang=10) for name, text in ending(done))]
     title = done.result.spec.title if done.verdict is None else done.verdict.chosen
     parts += [f"{title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
@@ -71,6 +72,16 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     steps = [f"  {command:{width}s}  {what}" for command, what in next_steps(done)]
     parts.append("\n".join(["Look next:", *steps]))
     return "\n" + "\n\n".join(parts)
+
+
+def _verdict(found: Verdict | None, method: str, spelled: Spelling) -> str:
+    if found is None and method == "uniform":
+        return "No verdict: this is plain training, and nothing stands beside it."
+    if found is None:
+        why = f"no plain training stands beside this run; leave out {option('no_baseline')} to get one."
+        return _wrapped(spelled(f"No verdict: {why}"))
+    lines = [found.sentence(), *(line for line in (found.together(),) if line), *found.notes]
+    return "\n".join(_wrapped(line) for line in lines)
 
 
 def _calibration(found: Verdict) -> str:

@@ -27,8 +27,7 @@ from fairweight.training.state import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-IMAGES = 600  # pictures that a page carries
-PAGE, CARD = "report.html", "MODEL_CARD.md"
+PAGE, CARD, IMAGES = "report.html", "MODEL_CARD.md", 600  # the last: pictures that a page carries
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,9 @@ class Audited:
         """The verdict and the findings for a terminal; spelled: how a sentence spells the options that it names."""
         top = headline(self.audit)
         lines = [f"{top.sentence} Do next: {top.action}"]
-        for found in (one for one in self.findings if one.kind not in ("verdict", "beside the baseline")):
-            lines.append(f"{found.level:5s} {found.sentence}" + f" Do next: {found.action}" * (found.level != "note"))
+        for found in self.findings:
+            said = found.level == "note" or found.action == top.action
+            lines.append(f"{found.level:5s} {found.sentence}" + ("" if said else f" Do next: {found.action}"))
         lines += [f"      {spelled(note)}" for note in self.audit.missing]
         places = {"Page": self.page, "Model card": self.card, "To share": self.shared}
         where = "   ".join(f"{name}: {path}" for name, path in places.items() if path is not None)

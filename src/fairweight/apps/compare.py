@@ -32,7 +32,6 @@ from fairweight.runs.run_search import search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.runs.statistics import ACCURACY, MAX_FNR, PAIRED_TEST, TPRD, Number, mean_text, numbers_of, with_means
-from fairweight.training.state import write_atomically
 
 BASELINE = "uniform"
 WITH_EXEMPLARS = "uniform-all"
@@ -196,16 +195,6 @@ def compare(
     }
 
 
-def write_page(record: Mapping[str, Any], out: str | Path) -> Path | None:
-    """Write the page that shows the methods side by side; None where no run has a gap."""
-    front = of_comparison(record)
-    if front is None:
-        return None
-    page = Path(out) / "compare.html"
-    write_atomically(page, front_html(front).encode())
-    return page
-
-
 def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> str | None:
     """What the seeds say of a method beside plain training: helps, no-effect or worse; None of plain training itself.
 
@@ -327,3 +316,15 @@ def _apart(row: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         p = "" if entry["p"] is None else f" ({entry['p']:.2g})"
         cells.append("–" if entry["mean"] is None else f"{entry['mean']:+.2f}{p}")
     return ", ".join(cells)
+
+
+def write_page(record: Mapping[str, Any], out: str | Path) -> Path | None:
+    """Write the page that shows the methods side by side; None where no run has a gap."""
+    from fairweight.training.state import write_atomically
+
+    front = of_comparison(record)
+    if front is None:
+        return None
+    page = Path(out) / "compare.html"
+    write_atomically(page, front_html(front).encode())
+    return page

@@ -132,7 +132,7 @@ def trade_off(
         points.append(Point(strength, done, table_of(done.folder, dataset, "validation")))
     chosen = choose(points, give_up)
     found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, prepared), folder / PICTURE)
-    state.write_atomically(found.picture, page(found).encode())
+    draw(found)
     whole.write(SWEEP, {"of": prepared.spec.fingerprint, **found.to_dict()})
     whole.seal(SWEEP, PICTURE)
     return found
@@ -209,8 +209,8 @@ def _finished(plain: Point, chosen: Point, folder: Path, prepared: Prepared) -> 
     return Trained(done, table, plain.result, verdict)
 
 
-def page(found: TradeOff) -> str:
-    """The page that shows every strength on validation, with its row and the command that trains it."""
+def draw(found: TradeOff) -> None:
+    """Write the page that shows every strength on validation, with its row and the command that trains it."""
     spec = found.chosen_run.result.spec
     source = ["fairweight", "train", spec.source, *_flagged("label", spec.label), *_flagged("group", spec.group)]
     dots = []
@@ -238,7 +238,8 @@ def page(found: TradeOff) -> str:
     where = f"{found.points[0].table.n:,} validation rows"
     spread = "Bars: 95 % interval, chance in these rows. One seed: nothing here tells chance in training."
     title = f"Trade-off: {Path(spec.source).name or spec.source}"
-    return front_html(Front(title, dots, "gap in true positive rate (TPRD)", where, spread, found.rule, facts))
+    made = Front(title, dots, "gap in true positive rate (TPRD)", where, spread, found.rule, facts)
+    state.write_atomically(found.picture, front_html(made).encode())
 
 
 def _flagged(name: str, value: Any) -> list[str]:

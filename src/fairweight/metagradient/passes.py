@@ -16,6 +16,7 @@ from fairweight.metagradient.model import (
     Parameters,
     RandomState,
     call_arguments,
+    data_parallel,
     exchanged,
     kernels,
     logits_of,

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairweight.report._format import known, short
 from fairweight.report.audit import Audit
+from fairweight.report.headline import gap_name
 from fairweight.report.plots import HEIGHT, WIDTH, Axes, ticks
 
 
@@ -71,7 +72,7 @@ def of_search(audit: Audit) -> Front | None:
     found = [one for one in judged.get("candidates", ()) if known(one.get("gap")) and known(one.get("accuracy"))]
     if len(found) < 2:
         return None
-    titles = [f"{one['name']} ({one['learner']})" for one in found]
+    titles = [o["name"] if o["learner"] == "network" else f"{o['name']} ({o['learner']})" for o in found]
     plain = next((one for one, title in zip(found, titles, strict=True) if title == judged["reference"]), None)
     known_facts = [w for key in ("label", "group") if key in audit.facts for w in (f"--{key}", audit.facts[key])]
     dots = []
@@ -79,19 +80,19 @@ def of_search(audit: Audit) -> Front | None:
         between = None
         if plain is not None and one is not plain and known(one.get("low")):
             between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
-        family = one["name"].rpartition("-")[0] if one["name"][-1:].isdigit() else one["name"]
-        tried = [] if family == "plain" else ["--candidates", family]
-        words = ["fairweight", "train", audit.facts.get("source", "SOURCE"), *known_facts, "--learner", one["learner"]]
+        family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
+        tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
+        tried += [] if family == "plain" or not tried else ["--candidates", family]
+        words = ["fairweight", "train", audit.facts.get("source", "SOURCE"), *known_facts]
         within = "yes" if one.get("allowed", True) else "no"
         row = {"kept epoch": str(one.get("epoch", "")), "within the budget": within}
         place = short(title), 100 * one["gap"], 100 * one["accuracy"], between
         marks = {"chosen": title == judged["chosen"], "plain": one is plain}
         dots.append(Dot(*place, row=row, command=shlex.join([*words, *tried]), **marks))
-    name = f"{audit.metrics.get('criterion', '')} gap".strip()
-    where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on (5 folds)"
+    where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on"
     spread = "Bars: 95 % interval of the gap's change from plain training."
     said = f"Chosen: {judged['chosen']}. Plain training: {judged['reference']}."
-    return Front("What a smaller gap costs", dots, name, where, spread, said)
+    return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, said)
 
 
 def of_comparison(record: Mapping[str, Any]) -> Front | None:
@@ -132,8 +133,9 @@ def _best_of(dots: Sequence[Dot]) -> str:
     said = (
         f"{best.title} has the smallest gap: {best.gap:.1f} points beside plain training's {plain.gap:.1f}; it {paid}."
     )
-    sure = "is beyond chance" if chance and float(chance) < 0.05 else "could be chance"
-    return f"{said} The smaller gap {sure} ({f'p = {chance}, over seeds' if chance else 'one seed'})."
+    if not chance:
+        return f"{said} One seed: it could be chance." if best.row["seeds"] == "1" else said
+    return f"{said} The smaller gap {'is beyond' if float(chance) < 0.05 else 'could be'} chance (p = {chance})."
 
 
 def _error(values: Sequence[float]) -> tuple[float, float] | None:
