@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight.errors import FairweightError, MissingData
@@ -148,7 +149,9 @@ def trusts_exemplars(folder: RunFolder) -> bool:
     return not any(str(note).startswith(DRAWN) for note in data.get("notes", ()))
 
 
-def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | None = None) -> Ranked:
+def ranked_labels(
+    folder: RunFolder, weights: pd.DataFrame, *, trust: bool | None = None, data_dir: str | Path | None = None
+) -> Ranked:
     """Rank a finished run's labels; trust: whether its exemplars' labels are right, None decides by how they came."""
     import numpy as np
 
@@ -159,7 +162,7 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
     if trust is None:
         trust = trusts_exemplars(folder)
     codes = weights["label"].astype(str).map({name: k for k, name in enumerate(names)}).to_numpy()
-    dataset = _table_again(folder, weights)
+    dataset = _table_again(folder, weights, data_dir)
     held_out = None if dataset is None else _held_out(dataset, with_exemplars=trust)
     chances = None if held_out is None else np.exp(held_out.train)
     opinion = (held_out or _finished(folder, len(weights))) if trust else None
@@ -175,13 +178,13 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
     return Ranked(table.assign(code=codes), rule, noise, names, groups, chances)
 
 
-def _table_again(folder: RunFolder, weights: pd.DataFrame) -> Any:
+def _table_again(folder: RunFolder, weights: pd.DataFrame, data_dir: str | Path | None) -> Any:
     """The run's data, if it is a table and still what the run was trained on; None elsewhere."""
     from fairweight.runs.cross_fit import all_rows
     from fairweight.types import Batch
 
     try:
-        dataset = dataset_for(folder.read_spec(), beside=folder.beside)
+        dataset = dataset_for(folder.read_spec(), data_dir, beside=folder.beside)
         if dataset.kind != "table" or not isinstance(dataset.train, Batch):
             return None
         wanted, given = weights["row"].tolist(), weights["label"].astype(str).tolist()
