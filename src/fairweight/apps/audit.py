@@ -93,7 +93,7 @@ def audit_of(
     folder = finished(run)
     about, metrics, spec = folder.read(RUN), folder.read(METRICS), folder.read_spec()
     missing: list[str] = []
-    trained = _with_inputs(_trained(folder, spec, metrics, data_dir), folder, spec, data_dir, images, missing)
+    trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
     beside = baseline_of(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
     return Audit(
         title=f"Audit: {_source_name(spec)}, {trained.method}",
@@ -128,11 +128,11 @@ def ranked_of(folder: RunFolder, weights: pd.DataFrame) -> pd.DataFrame:
     return ranked_labels(folder, weights).table
 
 
-def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any], data_dir: str | Path | None) -> Trained:
+def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
     """What training left of every sample, without inputs."""
     weights = folder.read_weights()
     scores, path = folder.read_paths("scores"), folder.read_paths("weights")
-    ranked = ranked_labels(folder, weights, data_dir=data_dir)
+    ranked = ranked_labels(folder, weights)
     record = metrics.get("run", {})
     kept = scores or path
     return Trained(

@@ -156,7 +156,7 @@ def clean(
     that it is right; at least half of every cell stays.
     """
     folder = finished(run)
-    found = suspects_of(run, trust=trust, data_dir=data_dir)
+    found = suspects_of(run, trust=trust)
     if not found.chances:
         raise BadInput(
             f"labels are mended beside trusted rows, and the run in {folder.path} has none: give exemplars whose "

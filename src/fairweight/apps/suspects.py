@@ -169,13 +169,13 @@ def write_table(table: pd.DataFrame, path: str | Path) -> Path:
     return where
 
 
-def suspects_of(run: str | Path, *, trust: bool | None = None, data_dir: str | Path | None = None) -> Suspects:
+def suspects_of(run: str | Path, *, trust: bool | None = None) -> Suspects:
     """The labels of a finished run, ranked; trust: whether its exemplars are right, None decides by how they came."""
     import pandas as pd
 
     folder = finished(run)
     weights = folder.read_weights()
-    ranked = ranked_labels(folder, weights, trust=trust, data_dir=data_dir)
+    ranked = ranked_labels(folder, weights, trust=trust)
     noise, table = ranked.noise, ranked.table.copy()
     weights = weights.assign(given=weights["label"])
     if noise is not None:  # empty where the label stands

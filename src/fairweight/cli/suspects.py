@@ -25,7 +25,7 @@ def suspects(
     from fairweight.cli import in_flags
 
     file = check_name(run / "suspects.csv" if out is None else out)
-    opt.introduce(run, source=True)
+    opt.introduce(run)
     found = suspects_of(run, trust=trust)
     sets = {} if relabel is None else {"relabelled": found.relabelled(relabel)}
     sets |= {"kept": found.kept()} if drop else {}
