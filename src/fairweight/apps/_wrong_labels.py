@@ -5,9 +5,8 @@
 | trusted exemplars | the posterior that the label is wrong: metrics/label_noise.py |
 | no trusted exemplars | the margin: the label's probability minus the best other label's |
 
-The opinion behind both is held out where the data is a table and can be read again: that of a random forest's trees
-that did not draw the row, and of a logistic regression that was fitted on other rows, in the geometric mean. Elsewhere
-it is the run's own: its finished model's beside trusted exemplars, its average over training without them.
+The opinion behind both is held out where the run keeps such a one (runs/held_out.py: tables with trusted exemplars).
+Elsewhere it is the run's own: its finished model's beside trusted exemplars, its average over training without them.
 Where that finished model is right on 95 % of the trusted rows, the mean of the ranks by posterior and by the average
 margin over training decides.
 
@@ -17,16 +16,16 @@ train were made wrong on purpose and theirs were not. Those drawn from train car
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairweight.errors import FairweightError, MissingData
+from fairweight.errors import MissingData
 from fairweight.metrics.intervals import Estimate
 from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.report.suspects import HELD_OUT, RULE, margin_of, suspicion
 from fairweight.runs.folder import METRICS, RUN, RunFolder
-from fairweight.runs.spec_data import dataset_for
+from fairweight.runs.held_out import PARTS as HELD_OUT_PARTS
+from fairweight.runs.held_out import trusts_exemplars
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,53 +38,6 @@ RATES = "the posterior that the label is wrong: flip rates per label and group, 
 POSTERIOR = f"{RATES} from opinions of models that were not trained on the row"
 FINISHED = f"{RATES} from the finished model's opinion"
 BOTH = f"the mean of two ranks: by {FINISHED}; and by the average probability margin over training"
-DRAWN = "Exemplar set:"  # how the data says that exemplars were drawn, and not given
-FOLDS = 3
-TREES, LEAF = 100, 10  # of the forest; rows in a leaf
-MANY = 20_000  # rows from which half the trees are enough
-FITTED = 10_000  # rows that a tree or a regression is fitted on, at most
-WIDEST = 600  # inputs that the regression is quick with
-
-
-def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:
-    """Chances of every label for each row, by models that were not trained on the row."""  # [N, K]
-    import numpy as np
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-
-    x, y = np.ascontiguousarray(inputs.reshape(len(inputs), -1), dtype=np.float32), np.asarray(labels)
-    n, random = len(y), np.random.default_rng(seed)
-    if len(np.unique(y)) < 2:
-        alone: Array = np.eye(classes)[y]
-        return alone
-    total = np.zeros((n, classes))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a row that every tree drew, a regression that stopped early: both are fine
-        forest = RandomForestClassifier(
-            TREES if n <= MANY else TREES // 2, min_samples_leaf=min(LEAF, max(1, n // 50)),
-            max_samples=min(n, FITTED), oob_score=True, random_state=seed,
-        ).fit(x, y)  # fmt: skip
-        found = np.full((n, classes), 0.0)
-        found[:, forest.classes_] = np.nan_to_num(forest.oob_decision_function_, nan=1 / len(forest.classes_))
-        total += np.log(np.maximum(found, 0.003))  # no tree of so few is surer than that
-        if x.shape[1] > WIDEST:
-            return _normalised(total)
-        fold = random.permutation(n) % FOLDS
-        for part in range(FOLDS):
-            rest = random.permutation(np.flatnonzero(fold != part))[:FITTED]
-            fitted = LogisticRegression(C=0.1, max_iter=200).fit(x[rest], y[rest])
-            found = np.zeros(((fold == part).sum(), classes))
-            found[:, fitted.classes_] = fitted.predict_proba(x[fold == part])
-            total[fold == part] += np.log(np.maximum(found, 1e-6))
-    return _normalised(total / 2)
-
-
-def _normalised(logs: Array) -> Array:
-    import numpy as np
-
-    chances: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
-    found: Array = chances / chances.sum(axis=1, keepdims=True)
-    return found
 
 
 @dataclass(frozen=True)
@@ -137,17 +89,6 @@ def _row(by: str, name: str, found: Estimate) -> dict[str, Any]:
     return {"by": by, "name": name, "n": found.n, "wrong": found.value, "low": found.low, "high": found.high}
 
 
-def trusts_exemplars(folder: RunFolder) -> bool:
-    """True if the run's exemplars were given for the purpose, or are known to be right."""
-    data = folder.read(RUN).get("data", {})
-    options = data.get("options", {})
-    if data.get("corruptions"):
-        return "exemplar" not in options.get("corrupt_parts", ())
-    if (options.get("exemplar") or {}).get("source", "train") not in ("train", "validation"):
-        return True
-    return not any(str(note).startswith(DRAWN) for note in data.get("notes", ()))
-
-
 def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | None = None) -> Ranked:
     """Rank a finished run's labels; trust: whether its exemplars' labels are right, None decides by how they came."""
     import numpy as np
@@ -157,12 +98,11 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
     grouped = metrics["by"] != "label"
     groups = tuple(str(name) for name in weights["group"].cat.categories) if grouped else ()
     if trust is None:
-        trust = trusts_exemplars(folder)
+        trust = trusts_exemplars(folder.read(RUN).get("data", {}))
     codes = weights["label"].astype(str).map({name: k for k, name in enumerate(names)}).to_numpy()
-    dataset = _table_again(folder, weights)
-    held_out = None if dataset is None else _held_out(dataset, with_exemplars=trust)
+    held_out = _opinion(folder, len(weights), *HELD_OUT_PARTS)
     chances = None if held_out is None else np.exp(held_out.train)
-    opinion = (held_out or _finished(folder, len(weights))) if trust else None
+    opinion = (held_out or _opinion(folder, len(weights), "train", "exemplar")) if trust else None
     if opinion is None:
         ranked = suspicion(weights) if chances is None else suspicion(weights, _margins(chances, codes))
         return Ranked(ranked.assign(code=codes), RULE if chances is None else HELD_OUT, None, names, groups, chances)
@@ -175,50 +115,12 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
     return Ranked(table.assign(code=codes), rule, noise, names, groups, chances)
 
 
-def _table_again(folder: RunFolder, weights: pd.DataFrame) -> Any:
-    """The run's data, if it is a table and still what the run was trained on; None elsewhere."""
-    from fairweight.runs.cross_fit import all_rows
-    from fairweight.types import Batch
-
-    try:
-        dataset = dataset_for(folder.read_spec(), beside=folder.beside)
-        if dataset.kind != "table" or not isinstance(dataset.train, Batch):
-            return None
-        wanted, given = weights["row"].tolist(), weights["label"].astype(str).tolist()
-        found = dataset if dataset.rows["train"].tolist() == wanted else all_rows(dataset)
-        labels = [found.label_names[k] for k in found.train.labels.tolist()]
-        return found if found.rows["train"].tolist() == wanted and labels == given else None
-    except (FairweightError, OSError):
-        return None  # a file that is gone or has changed: the run's own opinion is left
-
-
-def _held_out(dataset: Any, *, with_exemplars: bool) -> Opinion:
-    """Opinions of models that were not trained on the row; exemplars that are trusted are trained on, too."""
-    import numpy as np
-
-    train, exemplar = dataset.train, dataset.exemplar
-    options = dataset.spec.get("options", {}).get("exemplar") or {}
-    apart = with_exemplars and exemplar is not train and not options.get("inside", False)
-    parts = [train, exemplar] if apart else [train]
-    inputs = np.concatenate([part.inputs.flatten(1).numpy() for part in parts])
-    labels = np.concatenate([part.labels.numpy() for part in parts])
-    said = np.log(held_out_chances(inputs, labels, len(dataset.label_names)))
-    if apart or exemplar is train:
-        beside = said[len(train) :] if apart else said
-    else:  # exemplars that are training rows as well have their row's opinion
-        place = {row: k for k, row in enumerate(dataset.rows["train"].tolist())}
-        known = [place.get(row, 0) for row in dataset.rows["exemplar"].tolist()] if with_exemplars else []
-        beside = said[known]
-    groups = [None if part.groups is None else part.groups.numpy() for part in (train, exemplar)]
-    return Opinion(said[: len(train)], beside, groups[0], exemplar.labels.numpy(), groups[1])
-
-
-def _finished(folder: RunFolder, n: int) -> Opinion | None:
-    """The finished model's opinion; None where it was not kept."""
+def _opinion(folder: RunFolder, n: int, train: str, exemplar: str) -> Opinion | None:
+    """What the run keeps of these two names; None where it keeps nothing, or of other rows."""
     import numpy as np
 
     try:
-        (trusted, ty, tg), (logits, y, g) = folder.read_logits("exemplar"), folder.read_logits("train")
+        (trusted, ty, tg), (logits, y, g) = folder.read_logits(exemplar), folder.read_logits(train)
     except MissingData:
         return None
     both = [part.reshape(len(part), -1).double().cpu().numpy() for part in (logits, trusted)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight.apps._drop_rules import random_like
 from fairweight.apps.audit import finished
+from fairweight.apps.condense import train_all, write_named, write_rows
 from fairweight.apps.suspects import Suspects, stays, suspects_of, write_table
-from fairweight.errors import BadInput, RunsFailed, option
+from fairweight.errors import BadInput, option
 from fairweight.runs._job import Watcher
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.pool import run_all
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean, numbers_of, paired
-from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,7 +177,7 @@ def clean(
         specs[method] = {arm: [] for arm in ARMS if arm != "weighted" or method == PLAIN}
         for seed in range(first_seed, first_seed + seeds):
             like = random_like(ranked, kept, seed, within="cell")
-            drawn = _list(where / f"random_seed{seed}.txt", ranked.loc[like, "row"].tolist())
+            drawn = write_rows(where / f"random_seed{seed}.txt", ranked.loc[like, "row"])
             each: dict[str, dict[str, Any]] = {
                 "as-given": {},
                 "relabelled": {"rows": {**base.rows, "labels": rules["labels"]}},
@@ -189,25 +187,15 @@ def clean(
             }
             for arm in specs[method]:
                 specs[method][arm].append(spec.with_(seed=seed, **each[arm]))
-    flat = [s for arms in specs.values() for every in arms.values() for s in every]
-    names = {
-        s.fingerprint: f"{method}, {ARMS[arm]}, seed {s.seed}"
+    named = {
+        f"{method}, {ARMS[arm]}, seed {s.seed}": s
         for method, arms in specs.items()
         for arm, every in arms.items()
         for s in every
     }
-    outcomes = run_all(
-        flat, where, jobs=jobs, device=device, data_dir=data_dir,
-        watcher=None if watching is None else watching(names),
-    )  # fmt: skip
-    failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
-    if failed is not None:
-        raise RunsFailed(f"the run {failed.folder} failed: {failed.error}")
+    done = train_all(named, where, watching, jobs=jobs, device=device, data_dir=data_dir)
     numbers = {
-        method: {
-            arm: {str(s.seed): _numbers(RunFolder(outcomes[s.fingerprint].folder)) for s in every}
-            for arm, every in arms.items()
-        }
+        method: {arm: {str(s.seed): _numbers(done[s.fingerprint]) for s in every} for arm, every in arms.items()}
         for method, arms in specs.items()
     }
     relabelled = int(ranked["suggested"].notna().sum())
@@ -249,26 +237,12 @@ def _cells(ranked: pd.DataFrame, kept: Any) -> list[dict[str, Any]]:
 
 def _written(where: Path, found: Suspects, kept: Any) -> dict[str, dict[str, str]]:
     """Write the cleaned sets; what a Spec says of each."""
-    import numpy as np
-
-    ranked = found.ranked
+    content = io.BytesIO()
+    weights = _cleaned(found, kept, "weighted")
+    weights.assign(weight=weights["weight"].clip(lower=1e-6)).to_parquet(content, index=False)
     labels = found.relabelled()[["row", "label"]].to_csv(index=False).encode()
-    write_atomically(where / LABELS, labels)
-    weights, content = ranked[["row"]].assign(label=ranked["given"].astype(str)), io.BytesIO()
-    weights.assign(weight=np.maximum(1.0 - ranked["posterior"].to_numpy(), 1e-6)).to_parquet(content, index=False)
-    write_atomically(where / WEIGHTS, content.getvalue())
     return {
-        "labels": _named(where / LABELS, labels),
-        "weights": _named(where / WEIGHTS, content.getvalue()),
-        "kept": _list(where / KEPT, ranked.loc[kept, "row"].tolist()),
+        "labels": write_named(where / LABELS, labels),
+        "weights": write_named(where / WEIGHTS, content.getvalue()),
+        "kept": write_rows(where / KEPT, found.ranked.loc[kept, "row"]),
     }
-
-
-def _list(path: Path, rows: Sequence[int]) -> dict[str, str]:
-    content = "".join(f"{row}\n" for row in sorted(rows)).encode()
-    write_atomically(path, content)
-    return _named(path, content)
-
-
-def _named(path: Path, content: bytes) -> dict[str, str]:
-    return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}

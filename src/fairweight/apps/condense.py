@@ -113,7 +113,7 @@ def condense_run(
     with claimed(where):
         RunFolder(where).tidy(KEPT, KEPT_LIST, SUMMARY)
         write_atomically(where / KEPT, content.getvalue())
-        _write_list(where / KEPT_LIST, weights, condensed.kept)
+        write_rows(where / KEPT_LIST, weights.loc[condensed.kept, "row"])
         RunFolder(where).write(SUMMARY, written.to_dict())
     return written
 
@@ -131,11 +131,30 @@ def _held_out_recall(folder: RunFolder) -> tuple[dict[str, float], str]:
     return recall, f"Recall by label is that on {len(labels):,} {part}; the rarest label has {min(counts.values())}."
 
 
-def _write_list(path: Path, weights: pd.DataFrame, kept: Array) -> dict[str, str]:
-    """One source row per line; what a Spec says of such a file."""
-    content = "".join(f"{row}\n" for row in sorted(weights["row"].to_numpy()[kept].tolist())).encode()
+def write_rows(path: Path, rows: pd.Series[int]) -> dict[str, str]:
+    """Write one source row per line; what a Spec says of such a file."""
+    return write_named(path, "".join(f"{row}\n" for row in sorted(rows.tolist())).encode())
+
+
+def write_named(path: Path, content: bytes) -> dict[str, str]:
+    """Write a file that a Spec names with its checksum."""
     write_atomically(path, content)
     return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def train_all(
+    specs: Mapping[str, Spec],
+    where: Path,
+    watching: Callable[[dict[str, str]], Watcher] | None,
+    **options: Any,
+) -> dict[str, RunFolder]:
+    """Train what each name stands for; the finished runs by fingerprint."""
+    told = None if watching is None else watching({spec.fingerprint: name for name, spec in specs.items()})
+    outcomes = run_all(list(specs.values()), where, watcher=told, **options)
+    failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
+    if failed is not None:
+        raise RunsFailed(f"the run {failed.folder} failed: {failed.error}")
+    return {fingerprint: RunFolder(outcome.folder) for fingerprint, outcome in outcomes.items()}
 
 
 @dataclass(frozen=True)
@@ -197,57 +216,30 @@ def retrain(
     repeated; without it, or trust_code, a model that is code is not imported.
     """
     with claimed(written.out):
-        return _retrain(written, seeds, first_seed, jobs, device, data_dir, network, trust_code, watching)
-
-
-def _retrain(
-    written: Written,
-    seeds: int,
-    first_seed: int,
-    jobs: int | None,
-    device: str,
-    data_dir: str | Path | None,
-    network: str | None,
-    trust_code: bool,
-    watching: Callable[[dict[str, str]], Watcher] | None,
-) -> Retrained:
-    weights = written.run.read_weights()
-    chooser = with_trusted_network(written.run, network, trust_code)
-    base = chooser.with_(
-        method="uniform",
-        method_options={},
-        search={},
-        weights={},
-        data_seed=chooser.seed if chooser.data_seed is None else chooser.data_seed,
-    )
-    chosen = _write_list(written.out / KEPT_LIST, weights, written.condensed.kept)
-    every: dict[str, list[Spec]] = {arm: [] for arm in ARMS}
-    for seed in range(first_seed, first_seed + seeds):
-        rules: dict[str, dict[str, str] | None] = {"full": None, "kept": chosen}
-        for arm, within in (("random", "all"), ("random-by-class", "label")):
-            mask = random_like(weights, written.condensed.kept, seed, within=within)
-            rules[arm] = _write_list(written.out / f"{arm}_seed{seed}.txt", weights, mask)
-        for arm, rule in rules.items():
-            rows = base.rows if rule is None else {**base.rows, "train": rule}
-            every[arm].append(base.with_(seed=seed, rows=rows))
-    names = {spec.fingerprint: f"{ARMS[arm]}, seed {spec.seed}" for arm, specs in every.items() for spec in specs}
-    outcomes = run_all(
-        [spec for specs in every.values() for spec in specs],
-        written.out,
-        jobs=jobs,
-        device=device,
-        data_dir=data_dir,
-        watcher=None if watching is None else watching(names),
-    )
-    failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
-    if failed is not None:
-        raise RunsFailed(f"the run {failed.folder} failed: {failed.error}")
-    arms = {
-        arm: [RunFolder(outcomes[spec.fingerprint].folder).read(METRICS) for spec in specs]
-        for arm, specs in every.items()
-    }
-    kept = int(written.condensed.kept.sum())
-    sizes = {arm: len(weights) if arm == "full" else kept for arm in ARMS}
-    found = Retrained(arms, sizes)
-    RunFolder(written.out).write(SUMMARY, {**written.to_dict(), "retrained": found.to_dict(), "seeds": seeds})
-    return found
+        weights = written.run.read_weights()
+        chooser = with_trusted_network(written.run, network, trust_code)
+        base = chooser.with_(
+            method="uniform",
+            method_options={},
+            search={},
+            weights={},
+            data_seed=chooser.seed if chooser.data_seed is None else chooser.data_seed,
+        )
+        chosen = write_rows(written.out / KEPT_LIST, weights.loc[written.condensed.kept, "row"])
+        every: dict[str, list[Spec]] = {arm: [] for arm in ARMS}
+        for seed in range(first_seed, first_seed + seeds):
+            rules: dict[str, dict[str, str] | None] = {"full": None, "kept": chosen}
+            for arm, within in (("random", "all"), ("random-by-class", "label")):
+                mask = random_like(weights, written.condensed.kept, seed, within=within)
+                rules[arm] = write_rows(written.out / f"{arm}_seed{seed}.txt", weights.loc[mask, "row"])
+            for arm, rule in rules.items():
+                rows = base.rows if rule is None else {**base.rows, "train": rule}
+                every[arm].append(base.with_(seed=seed, rows=rows))
+        specs = {f"{ARMS[arm]}, seed {spec.seed}": spec for arm, found in every.items() for spec in found}
+        done = train_all(specs, written.out, watching, jobs=jobs, device=device, data_dir=data_dir)
+        arms = {arm: [done[spec.fingerprint].read(METRICS) for spec in found] for arm, found in every.items()}
+        kept = int(written.condensed.kept.sum())
+        sizes = {arm: len(weights) if arm == "full" else kept for arm in ARMS}
+        found = Retrained(arms, sizes)
+        RunFolder(written.out).write(SUMMARY, {**written.to_dict(), "retrained": found.to_dict(), "seeds": seeds})
+        return found

@@ -22,6 +22,7 @@ from fairweight.metrics import GroupTable
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows, folds_for
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
+from fairweight.runs.held_out import held_out_parts
 from fairweight.runs.learners import LEARNERS, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import VERSION as MANIFEST_VERSION
@@ -243,7 +244,8 @@ def _written(
     folder.write_model(fitted.model)
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
     found_logits = {n: (part, logits(fitted.model, part)) for n, part in parts.items() if part is not None}
-    folder.write_logits({n: (part, shifted(out, part.groups, fitted.shift)) for n, (part, out) in found_logits.items()})
+    kept = {n: (part, shifted(out, part.groups, fitted.shift)) for n, (part, out) in found_logits.items()}
+    folder.write_logits({**kept, **held_out_parts(whole, data)})
     said = {**final_predictions(fitted.model, whole.train, fitted.shift), **_held_out(found, fitted)}
     folder.write_weights(whole, fitted.reweighter, fitted.dynamics, said)
     folder.write_predictions(dataset, final_predictions(fitted.model, dataset.test, fitted.shift))

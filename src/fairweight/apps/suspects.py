@@ -141,15 +141,21 @@ def stays(ranked: pd.DataFrame, floor: int = FLOOR) -> Any:
     return ~(ranked["suspected"].to_numpy() & (turn <= most))
 
 
+def check_name(path: str | Path) -> Path:
+    """The file's path, refused where its name says no format that is written."""
+    where = Path(path)
+    if where.suffix not in (".csv", ".parquet"):
+        raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
+    return where
+
+
 def write_table(table: pd.DataFrame, path: str | Path) -> Path:
     """Write a table as .csv or .parquet, by the file's name."""
-    where, content = Path(path), io.BytesIO()
+    where, content = check_name(path), io.BytesIO()
     if where.suffix == ".parquet":
         table.to_parquet(content, index=False, write_page_checksum=True)
-    elif where.suffix == ".csv":
-        write_csv(table, content)
     else:
-        raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
+        write_csv(table, content)
     try:
         if where.name in SEALED and (where.parent / MANIFEST).is_file():
             with claimed(where.parent):

@@ -20,6 +20,7 @@ from fairweight.metrics import group_table
 from fairweight.runs.build import TREES, Built, build, compiles
 from fairweight.runs.fixed_weights import learned_weights
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
+from fairweight.runs.held_out import held_out_parts
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.plain_exemplars import begin_from
 from fairweight.runs.provenance import provenance
@@ -128,7 +129,7 @@ def _run(
     if len(train) * len(dataset.label_names) <= TRAIN_LOGITS:
         found["train"] = (train, logits(model, train))  # what wrong labels are found by
     folder.write_model(model)
-    folder.write_logits(found)
+    folder.write_logits({**found, **held_out_parts(dataset, folder.read(RUN).get("data", {}))})
     at_end = final_predictions(model, train)
     if spec.network.get("name") == TREES:  # no history: the loss of the trained trees stands in
         at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()

@@ -1,0 +1,97 @@
+"""What models that were not trained on a row say of its label: a run on a table keeps it, to find wrong labels by.
+
+A model that was trained on a label tends to repeat it. The trees of a random forest that did not draw the row, and a
+logistic regression that was fitted on other rows, do not; kept is the geometric mean of their chances.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fairweight.data import Dataset
+from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+PARTS = ("train, held out", "exemplar, held out")  # names beside the finished model's logits
+DRAWN = "Exemplar set:"  # how the data says that exemplars were drawn, and not given
+FOLDS = 3
+TREES, LEAF = 100, 10  # of the forest; rows in a leaf
+MANY, FEWER = 20_000, 50  # rows from which fewer trees are enough
+FITTED = 8_000  # rows that a tree or a regression is fitted on, at most
+WIDEST = 600  # inputs that the regression is quick with
+
+
+def trusts_exemplars(data: Mapping[str, Any]) -> bool:
+    """True if the exemplars were given for the purpose, or are known to be right, by what a run says of its data."""
+    options = data.get("options", {})
+    if data.get("corruptions"):
+        return "exemplar" not in options.get("corrupt_parts", ())
+    if (options.get("exemplar") or {}).get("source", "train") not in ("train", "validation"):
+        return True
+    return not any(str(note).startswith(DRAWN) for note in data.get("notes", ()))
+
+
+def held_out_parts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, tuple[Batch, Tensor]]:
+    """Logs of held-out chances for train and exemplars, where the data is a table and exemplars are trusted."""
+    import numpy as np
+
+    train, exemplar = dataset.train, dataset.exemplar
+    inside = (data.get("options", {}).get("exemplar") or {}).get("inside", False)
+    if dataset.kind != "table" or inside or exemplar is train or not trusts_exemplars(data):
+        return {}
+    if not (isinstance(train, Batch) and isinstance(exemplar, Batch)):
+        return {}
+    inputs = np.concatenate([torch.as_tensor(part.inputs).flatten(1).numpy() for part in (train, exemplar)])
+    labels = np.concatenate([part.labels.numpy() for part in (train, exemplar)])
+    said = torch.from_numpy(np.log(held_out_chances(inputs, labels, len(dataset.label_names))))
+    return {PARTS[0]: (train, said[: len(train)]), PARTS[1]: (exemplar, said[len(train) :])}
+
+
+def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:
+    """Chances of every label for each row, by models that were not trained on the row."""  # [N, K]
+    import numpy as np
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = np.ascontiguousarray(inputs.reshape(len(inputs), -1), dtype=np.float32), np.asarray(labels)
+    n, random = len(y), np.random.default_rng(seed)
+    if len(np.unique(y)) < 2:
+        alone: Array = np.eye(classes)[y]
+        return alone
+    total = np.zeros((n, classes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a row that every tree drew, a regression that stopped early: both are fine
+        forest = RandomForestClassifier(
+            TREES if n <= MANY else FEWER, min_samples_leaf=min(LEAF, max(1, n // 50)),
+            max_samples=min(n, FITTED), oob_score=True, random_state=seed,
+        ).fit(x, y)  # fmt: skip
+        found = np.full((n, classes), 0.0)
+        found[:, forest.classes_] = np.nan_to_num(forest.oob_decision_function_, nan=1 / len(forest.classes_))
+        total += np.log(np.maximum(found, 0.003))  # no tree of so few is surer than that
+        if x.shape[1] > WIDEST:
+            return _normalised(total)
+        fold = random.permutation(n) % FOLDS
+        for part in range(FOLDS):
+            rest = random.permutation(np.flatnonzero(fold != part))[:FITTED]
+            fitted = LogisticRegression(C=0.1, max_iter=200).fit(x[rest], y[rest])
+            found = np.zeros(((fold == part).sum(), classes))
+            found[:, fitted.classes_] = fitted.predict_proba(x[fold == part])
+            total[fold == part] += np.log(np.maximum(found, 1e-6))
+    return _normalised(total / 2)
+
+
+def _normalised(logs: Array) -> Array:
+    import numpy as np
+
+    chances: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
+    found: Array = chances / chances.sum(axis=1, keepdims=True)
+    return found
