@@ -137,13 +137,13 @@ class _StderrNow(logging.Handler):
         print(printable_lines(self.format(record)), file=sys.stderr, flush=True)
 
 
-def show_log() -> None:
+def show_log(*, only_errors: bool = False) -> None:
     """Print the library's messages on stderr, one line each."""
     handler = _StderrNow()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("fairweight")
     logger.handlers = [handler]
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.ERROR if only_errors else logging.INFO)
 
 
 def quiet() -> None:

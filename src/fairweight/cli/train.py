@@ -96,6 +96,8 @@ def train(
         if sweep is not None:
             strength_specs(prepared, sweep)  # refuse now what cannot be swept
         opt.spare_threads(prepared.parameters, where)
+        if prepared.asked is not None:
+            opt.show_log(only_errors=True)  # of many trainings
         if not json:
             print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
         if sweep is None:
