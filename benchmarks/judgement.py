@@ -24,13 +24,14 @@ from typing import Any
 
 import judgement_peers as peers
 from judgement_numbers import CRITERIA, counts_of, numbers_of
-from judgement_page import write_pictures, write_table
+from judgement_page import docs_page, write_pictures, write_table
 from judgement_record import record_of, restore
 from judgement_sets import ROWS, SETS, Task, task
 
 from fairweight.runs.provenance import commit
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "judgement.md"
 
 
 def names_of(asked: list[str]) -> list[str]:
@@ -99,11 +100,14 @@ def write_record(runs: Path, records: Path) -> Path:
     """Write the record, its table and its pictures."""
     found = [json.loads(path.read_text()) for path in sorted(runs.glob("*/*.json"))]
     record = record_of(found)
-    folder = records / f"{record['date'][:10]}_judgement"
-    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{record['date'][:10]}_judgement"
+    taken = [path.name for path in records.glob(f"{name}*")]
+    folder = records / (name if not taken else f"{name}-{len(taken) + 1}")  # a record is never written over
+    folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(record, indent=None, separators=(",", ":")) + "\n")
     write_table(record, folder / "table.md")
     write_pictures(record, folder)
+    PAGE.write_text(docs_page(record, f"../records/{folder.name}"), encoding="utf-8")
     return folder
 
 
