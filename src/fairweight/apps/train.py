@@ -72,6 +72,12 @@ class Prepared:
         """Number of the network's parameters."""
         return self.built.parameters
 
+    def within(self, spent: float) -> Prepared:
+        """The same with less time to search, where a time was given: so much of it is spent."""
+        if self.asked is None or self.asked.seconds is None:
+            return self
+        return replace(self, asked=replace(self.asked, seconds=max(1.0, self.asked.seconds - spent)))
+
     @property
     def baseline(self) -> Spec:
         """Plain training, in every other respect the same."""

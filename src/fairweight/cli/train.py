@@ -47,6 +47,7 @@ def train(
     **said: Any,
 ) -> None:
     """Train on a file, a folder or a named set: the best model beside plain training, and a weight for every sample."""
+    started = time.monotonic()
     wanted_data, wanted_training = options_said(DATA_FLAGS, said), options_said(TRAINING_FLAGS, said)
     if not 0 <= give_up <= 100:
         raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
@@ -60,7 +61,6 @@ def train(
     from fairweight.cli import in_flags
     from fairweight.runs.run_place import check_folder
 
-    started = time.monotonic()
     where = ranks.device_of_rank(opt.device_of(device))
     if method is None and (sweep is not None or no_baseline or ranks.started_by_torchrun()):
         # a sweep is of one method, without plain training there is nothing to judge by, and ranks train one model
@@ -103,6 +103,7 @@ def train(
         if sweep is None:
             shown = opt.epochs_shown(json)
             tell = None if json else opt.candidate_shown
+            prepared = prepared.within(time.monotonic() - started)
             done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
             values = done.to_dict()
         else:
