@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Wanted:
     bound: float | None = None  # largest gap, in points
     budget: float | None = None  # largest loss of accuracy, in points
     learner: str | None = None
-    candidates: tuple[str, ...] | None = None
+    candidates: Sequence[str] | None = None
     seconds: float | None = None
     groups_at_prediction: bool = False
     seeds: int = 1  # cross-fits of every candidate

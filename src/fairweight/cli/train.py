@@ -9,26 +9,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, TRAINING_FLAGS, options_said, takes
-from fairweight.cli._parse import duration, listed, numbers
+from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, SEARCH_FLAGS, TRAINING_FLAGS, options_said, takes
+from fairweight.cli._parse import numbers
 from fairweight.errors import BadInput
 
 
-@takes([*DATA_FLAGS, *TRAINING_FLAGS])
+@takes([*DATA_FLAGS, *SEARCH_FLAGS, *TRAINING_FLAGS])
 def train(
     source: opt.Source,
     label: opt.Label = None,
     group: opt.Group = None,
     data_dir: opt.DataDir = None,
     download: opt.Download = False,
-    criterion: opt.Criterion = None,
-    bound: opt.Bound = None,
-    budget: opt.Budget = None,
-    each: opt.Each = False,
-    learner: opt.Learner = None,
-    candidates: opt.Candidates = None,
-    seconds: opt.Time = None,
-    seeds: opt.Seeds = 1,
     groups_at_prediction: Annotated[
         bool, opt.flag("Allow thresholds by group, which new rows must name.", "--groups-at-prediction", panel=FAIRNESS)
     ] = False,
@@ -73,15 +65,8 @@ def train(
         seed,
         wanted_data,
         wanted_training,
-        criterion=criterion,
-        bound=bound,
-        budget=budget,
-        learner=learner,
-        candidates=None if candidates is None else tuple(listed(candidates)),
         groups_at_prediction=groups_at_prediction,
-        seconds=None if seconds is None else duration(seconds, "--time"),
-        seeds=seeds,
-        each=each,
+        **options_said(SEARCH_FLAGS, said),
     )
     opt.show_log()
     with ExitStack() as stack:
