@@ -24,13 +24,14 @@ from typing import Any
 
 import judgement_peers as peers
 from judgement_numbers import CRITERIA, counts_of, numbers_of
-from judgement_page import write_pictures, write_table
+from judgement_page import docs_page, write_pictures, write_table
 from judgement_record import record_of, restore
 from judgement_sets import ROWS, SETS, Task, task
 
 from fairweight.runs.provenance import commit
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "judgement.md"
 
 
 def names_of(asked: list[str]) -> list[str]:
@@ -95,15 +96,18 @@ def run_all(given: argparse.Namespace) -> None:
                 print(f"{name} seed {seed} {method}: {told} ({run.get('seconds', '–')} s)", flush=True)
 
 
-def write_record(runs: Path, records: Path) -> Path:
+def write_record(runs: Path, records: Path, device: str | None = None) -> Path:
     """Write the record, its table and its pictures."""
     found = [json.loads(path.read_text()) for path in sorted(runs.glob("*/*.json"))]
-    record = record_of(found)
-    folder = records / f"{record['date'][:10]}_judgement"
-    folder.mkdir(parents=True, exist_ok=True)
+    record = record_of(found) | ({} if device is None else {"device": device})
+    name = f"{record['date'][:10]}_judgement"
+    taken = [path.name for path in records.glob(f"{name}*")]
+    folder = records / (name if not taken else f"{name}-{len(taken) + 1}")  # a record is never written over
+    folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(record, indent=None, separators=(",", ":")) + "\n")
     write_table(record, folder / "table.md")
     write_pictures(record, folder)
+    PAGE.write_text(docs_page(record, f"../records/{folder.name}"), encoding="utf-8")
     return folder
 
 
@@ -119,12 +123,13 @@ def main() -> None:
     words.add_argument("--minutes", type=float, default=1e6, help="Begin no run after so many.")
     words.add_argument("--record", action="store_true", help="Only write the record from the finished runs.")
     words.add_argument("--records", type=Path, default=ROOT / "records")
+    words.add_argument("--device", help="What the runs were made on, where that was not this machine.")
     words.add_argument("--restore", type=Path, help="A record.json whose runs are written into --runs.")
     given = words.parse_args()
     if given.restore:
         restore(json.loads(given.restore.read_text()), lambda *key: path_of(given.runs, *key))
     if given.record:
-        print(write_record(given.runs, given.records))
+        print(write_record(given.runs, given.records, given.device))
     elif given.data:
         run_all(given)
     elif not given.restore:

@@ -75,6 +75,55 @@ def _promises(record: Mapping[str, Any], criterion: str) -> str:
     return "\n".join(lines)
 
 
+def docs_page(record: Mapping[str, Any], folder: str) -> str:
+    """The page of the documentation: the promises, what was chosen, and a picture per set."""
+    seeds = sorted({int(s) for f in record["sets"].values() for row in f["rows"].values() for s in row["seeds"]})
+    parts = [
+        "# What `fairweight train` delivers",
+        f"Made from [the record]({folder}/table.md) by `benchmarks/judgement.py`: {len(record['sets'])} tables, seeds "
+        f"{seeds[0]} to {seeds[-1]}, every method on the same rows; {record['device']}. The rule was written first: "
+        "[choices](choices.md#the-rule-that-chooses-among-models). A star is what is delivered, squares are plain "
+        "models, hollow marks need the group at prediction.",
+        *(_promises(record, criterion) for criterion in record["checks"]),
+        _changes(record),
+    ]
+    parts += [f"## {name}\n\n![{found['about']}]({folder}/front_{name}.png)" for name, found in record["sets"].items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _changes(record: Mapping[str, Any]) -> str:
+    """By set: how often plain training was left, and what that changed on test beside it."""
+    lines = [
+        "| | plain training left | accuracy | gap | gap of plain training | gap larger |",
+        "|---|---|---|---|---|---|",
+    ]
+    whole: list[tuple[float, float, float, bool]] = []
+    for name, found in record["sets"].items():
+        told = [run["verdict"] for run in found["rows"].get("ours", {}).get("seeds", {}).values() if "verdict" in run]
+        rows = [
+            (
+                100 * (v["accuracy_after"] - v["accuracy_before"]),
+                100 * (v["gap_after"]["value"] - v["gap_before"]["value"]),
+                100 * v["gap_before"]["value"],
+                v["gap_after"] != v["gap_before"] or v["accuracy_after"] != v["accuracy_before"],
+            )
+            for v in told
+            if v["gap_before"]["value"] is not None and v["gap_after"]["value"] is not None
+        ]
+        lines.append(_change(name, rows))
+        whole += rows
+    return "\n".join([*lines, _change("all", whole)])
+
+
+def _change(name: str, rows: list[tuple[float, float, float, bool]]) -> str:
+    if not rows:
+        return f"| {name} | – | – | – | – | – |"
+    n = len(rows)
+    accuracy, gap, before = (sum(row[k] for row in rows) / n for k in range(3))
+    left, larger = sum(row[3] for row in rows), sum(row[1] > 0 for row in rows)
+    return f"| {name} | {left} of {n} | {accuracy:+.2f} | {gap:+.2f} | {before:.2f} | {larger} of {n} |"
+
+
 def write_table(record: Mapping[str, Any], path: Path) -> None:
     """Write the table as a page."""
     path.write_text(table(record), encoding="utf-8")

@@ -82,7 +82,7 @@ def test_the_last_screen(desk):
     assert re.search(
         r"(Helps|No clear effect|Worse): equal-opportunity gap .* by forml beside plain training", sentence
     )
-    assert re.search(r"(no )?more than chance explains\)", sentence)
+    assert re.search(r"95 % interval [+-]\S+ to [+-]\S+\), accuracy", sentence)
 
 
 def test_the_same_command_again_trains_nothing(desk):

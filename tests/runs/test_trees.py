@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from tests.tables import people
 
@@ -23,18 +24,32 @@ from fairweight.training.predict import logits
 def test_the_module_equals_scikit_learn(label, tmp_path, monkeypatch):
     monkeypatch.setattr(trees, "installed_library", lambda: "scikit-learn")
     data = load(people(600), label=label, group="sex")
-    weights = torch.rand(len(data.train), generator=torch.Generator().manual_seed(0)) + 0.5
-    fitted = fit_trees(data.train.inputs, data.train.labels, weights, columns_of(data), len(data.label_names), 30)
+    fitted = fit_trees(data.train.inputs, data.train.labels, None, columns_of(data), len(data.label_names), 30)
     module, options = fitted.module()
-    columns = data.test.inputs.double().numpy() @ module.mix.numpy()
-    grown = list(fitted.boosted.staged_predict_proba(columns))
+    train, test = (part.inputs.double().numpy() @ module.mix.numpy() for part in (data.train, data.test))
+    assert max(len(np.unique(column)) for column in train.T) > 255, "some columns have more values than bins"
+    theirs = HistGradientBoostingClassifier(
+        max_iter=30, max_leaf_nodes=15, early_stopping=False, random_state=0
+    )  # fmt: skip
+    grown = np.stack(list(theirs.fit(train, data.train.labels.numpy()).staged_predict_proba(test)))
     np.testing.assert_allclose(fitted.chances(data.test.inputs), grown[-1], atol=1e-12)
-    np.testing.assert_allclose(fitted.staged(data.test.inputs), np.stack(grown), atol=1e-12)
+    np.testing.assert_allclose(fitted.staged(data.test.inputs), grown, atol=1e-12)
     folder = RunFolder(tmp_path)
     folder.write_model(module)
     again = network_for(data.preprocessing, options)
     folder.read_model(again)
     torch.testing.assert_close(again(data.test.inputs), module(data.test.inputs), rtol=0, atol=0)
+
+
+def test_with_weights_the_bins_stay_those_of_rows_that_count_alike(monkeypatch):
+    monkeypatch.setattr(trees, "installed_library", lambda: "scikit-learn")
+    data = load(people(600), label="income", group="sex")
+    weights = torch.rand(len(data.train), generator=torch.Generator().manual_seed(0)) + 0.5
+    fitted = fit_trees(data.train.inputs, data.train.labels, weights, columns_of(data), 2, 30)
+    train, test = (part.inputs.double().numpy() @ fitted.model.mix.numpy() for part in (data.train, data.test))
+    edges = [trees._edges(column) for column in train.T]
+    theirs = fitted.boosted.predict_proba(trees.binned(test, edges))
+    np.testing.assert_allclose(fitted.chances(data.test.inputs), theirs, atol=1e-12)
 
 
 @pytest.mark.parametrize("label", ["income", "job"])

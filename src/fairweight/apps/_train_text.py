@@ -45,11 +45,11 @@ def _search_in_words(prepared: Prepared, device: str) -> dict[str, str]:
     limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
     limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
     return {
-        "criterion": f"{wish.criterion.name}: {wish.criterion.sentence}",
+        "criterion": f"{wish.criterion.title}: {wish.criterion.sentence}",
         "within": ", ".join(limits),
         "candidates": ", ".join(asked.families) + f", by {asked.learner or 'trees, linear and mlp'}",
         "judged": "on rows that they were not trained on (5 folds), then trained on all rows that are not for test",
-        "seed": str(prepared.spec.seed),
+        "seed": str(prepared.spec.seed) + (f", and {asked.seeds - 1} more to judge by" if asked.seeds > 1 else ""),
         "device": device,
     }
 

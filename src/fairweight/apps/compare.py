@@ -288,10 +288,12 @@ def text_of(record: Mapping[str, Any]) -> str:
     """The record for a terminal: mean ± standard error, the paired test against Uniform, and the cost."""
     rows, numbers = record["rows"], record["numbers"]
     width = max(len(title) for title in ("method", *(row["title"] for row in rows))) + 2
-    titles = "".join(f"{n['title']} {'↓' if n['better'] == 'lower' else '↑'}".rjust(17) for n in numbers)
+    wide = [max(17, len(n["title"]) + 4) for n in numbers]
+    heads = [f"{n['title']} {'↓' if n['better'] == 'lower' else '↑'}" for n in numbers]
+    titles = "".join(head.rjust(w) for head, w in zip(heads, wide, strict=True))
     table = [f"{'method':{width}s}{titles}{'time':>8s}   from uniform (p): {', '.join(n['title'] for n in numbers)}"]
     for row in rows:
-        cells = "".join(f"{mean_text(row['means'][n['key']]):>17s}" for n in numbers)
+        cells = "".join(f"{mean_text(row['means'][n['key']]):>{w}s}" for n, w in zip(numbers, wide, strict=True))
         cost = record["cost"].get(row["key"])
         took = "–" if cost is None else f"× {cost:.1f}"
         said = "" if row.get("verdict") is None else f"; {row['verdict']}"

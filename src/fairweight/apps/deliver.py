@@ -13,7 +13,19 @@ import torch
 from torch import Tensor
 
 from fairweight.apps.candidates import Candidate, Candidates, Tell, together
-from fairweight.apps.judge import BUDGET, Asked, Clock, Judgement, Rows, Score, Wish, choose, judged, near_constant
+from fairweight.apps.judge import (
+    BUDGET,
+    SURE,
+    Asked,
+    Clock,
+    Judgement,
+    Rows,
+    Score,
+    Wish,
+    choose,
+    judged,
+    near_constant,
+)
 from fairweight.apps.verdict import Verdict, by_group, calibration_of
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
@@ -112,10 +124,31 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
         if gone_wrong(fitted, fitted_plain, whole, then, before):
             notes.append(f"{chosen.title} was chosen, and its training on all rows came out close to constant.")
             chosen, fitted = plain, fitted_plain
+    if place is None and (near := closest(found, judgements, plain)):
+        notes.append(near)
     took = time.monotonic() - clock.start
     return Search(
         whole, rows, asked.wish, plain, found, judgements, chosen, fitted, fitted_plain, tuple(notes), took
     )  # fmt: skip
+
+
+def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], plain: Candidate) -> str:
+    """Say what came closest to beating plain training, and what it lacked; nothing where no gap was smaller."""
+    before = judgements[found.index(plain)].score
+    near = [(c, j) for c, j in zip(found, judgements, strict=True) if j.change[0] < 0 and not j.constant]
+    if not near:
+        return ""
+    one, best = min(near, key=lambda pair: (not pair[1].within, pair[1].score.gap))
+    moved = f"gap {100 * before.gap:.1f} → {100 * best.score.gap:.1f} points, accuracy {_signed(best, before)}"
+    if not best.within:
+        return f"Closest on the judged rows: {one.title}, {moved}, which costs more than the budget."
+    low, high = (100 * bound for bound in best.change[1:])
+    why = "which chance may explain" if high >= 0 else "which keeps no bound"
+    return f"Closest on the judged rows: {one.title}, {moved} ({SURE:.0%} interval {low:+.1f} to {high:+.1f}), {why}."
+
+
+def _signed(one: Judgement, before: Score) -> str:
+    return f"{100 * (one.score.accuracy - before.accuracy):+.2f}"
 
 
 def gone_wrong(fitted: Fitted, plain: Fitted, whole: Dataset, then: Judgement, before: Judgement) -> bool:

@@ -103,7 +103,7 @@ class Clock:
             return
         kept = max(self.took.values()) * 0.6  # two trainings on all rows
         expected = self.took.get(learner, 0.15 * self.limit if learner == "mlp" else 0.0)
-        if time.monotonic() - self.start + expected + kept > 0.9 * self.limit:
+        if time.monotonic() - self.start + expected + kept > 0.85 * self.limit:
             raise OutOfTime
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Wanted:
     bound: float | None = None  # largest gap, in points
     budget: float | None = None  # largest loss of accuracy, in points
     learner: str | None = None
-    candidates: tuple[str, ...] | None = None
+    candidates: Sequence[str] | None = None
     seconds: float | None = None
     groups_at_prediction: bool = False
     seeds: int = 1  # cross-fits of every candidate
@@ -71,6 +71,12 @@ class Prepared:
     def parameters(self) -> int:
         """Number of the network's parameters."""
         return self.built.parameters
+
+    def within(self, spent: float) -> Prepared:
+        """The same with less time to search, where a time was given: so much of it is spent."""
+        if self.asked is None or self.asked.seconds is None:
+            return self
+        return replace(self, asked=replace(self.asked, seconds=max(1.0, self.asked.seconds - spent)))
 
     @property
     def baseline(self) -> Spec:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fairweight.cli._parse import assigned, delimiter, listed, share_or_file, stopping, whole_numbers
+from fairweight.cli._parse import assigned, delimiter, duration, listed, share_or_file, stopping, whole_numbers
 
 DATA, MODEL, FAIRNESS, TRAINING, OUTPUT = PANELS = ("Data", "Model", "Fairness", "Training", "Output")
 Verb = TypeVar("Verb", bound=Callable[..., None])
@@ -114,6 +114,21 @@ DATA_FLAGS = (
     Flag("exemplar.inside", "Train on the exemplars, too.", bool, "exemplar-inside", compare=False),
     Flag("corruptions", "Corrupt training rows: 'one-class:label=2,fraction=0.2'; repeatable.", list[str], "corrupt"),
     Flag("limit", "Use at most this many rows of each part, for a quick look.", int),
+)  # fmt: skip
+WISH_FLAGS = (
+    Flag("criterion", "What is fair; see `fairweight list criteria`.", panel=FAIRNESS),
+    Flag("bound", "Largest gap, in points.", float, panel=FAIRNESS),
+    Flag("budget", "Largest loss of accuracy, in points; default 0.3.", float, panel=FAIRNESS),
+    Flag("each", "Several sensitive columns side by side, not crossed: the worst counts.", bool, panel=FAIRNESS),
+)
+SEARCH_FLAGS = (
+    *WISH_FLAGS,
+    Flag("learner", "trees, linear, mlp or MODULE:MODEL; default: all.", panel=MODEL),
+    Flag("candidates", "Of reweighing, positives, multipliers, forml-rates, forml-cells, forml.", read=listed,
+         panel=FAIRNESS),
+    Flag("seconds", "Time to search, such as 90s or 5m.", name="time", read=duration, panel=TRAINING),
+    Flag("seeds", "Judge each candidate by so many cross-fits, with a seed each; default 1.", int, panel=TRAINING,
+         minimum=1),
 )  # fmt: skip
 TRAINING_FLAGS = (
     Flag("network.name", "mlp, resnet18, or your own as MODULE:MODEL.", name="network", panel=MODEL, compare=False),

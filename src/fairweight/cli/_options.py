@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from fairweight.cli._flags import DATA, FAIRNESS, MODEL, OUTPUT, TRAINING
+from fairweight.cli._flags import DATA, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
 
 if TYPE_CHECKING:
@@ -33,20 +33,6 @@ Run = Annotated[Path, typer.Argument(help="Folder of a finished run.")]
 Source = Annotated[str, typer.Argument(help="A CSV, TSV or parquet file, a glob, a folder of images, or a named set.")]
 Label = Annotated[str | None, flag("Label column, or a threshold such as age>=30.", panel=DATA)]
 Group = Annotated[str | None, flag("Sensitive column, or several to cross: sex,race; default: the label.", panel=DATA)]
-Criterion = Annotated[str | None, flag("What is fair; see `fairweight list criteria`.", panel=FAIRNESS)]
-Bound = Annotated[float | None, flag("Largest gap, in points.", panel=FAIRNESS)]
-Budget = Annotated[float | None, flag("Largest loss of accuracy, in points; default 0.3.", panel=FAIRNESS)]
-Each = Annotated[
-    bool, flag("Several sensitive columns side by side, not crossed: the worst counts.", "--each", panel=FAIRNESS)
-]
-Learner = Annotated[str | None, flag("trees, linear, mlp or MODULE:MODEL; default: all.", panel=MODEL)]
-Time = Annotated[str | None, flag("Time to search, such as 90s or 5m.", "--time", panel=TRAINING)]
-Seeds = Annotated[
-    int, flag("Judge every candidate by so many cross-fits, each with a seed of its own.", panel=TRAINING, at_least=1)
-]
-Candidates = Annotated[
-    str | None, flag("Of reweighing, positives, multipliers, forml-rates, forml-cells, forml.", panel=FAIRNESS)
-]
 Out = Annotated[Path, flag("Output folder.", panel=OUTPUT)]
 Seed = Annotated[int, flag("Random seed.", panel=TRAINING)]
 Device = Annotated[str, flag("cpu, cuda, cuda:1 ..., or auto.", panel=TRAINING)]
@@ -137,13 +123,13 @@ class _StderrNow(logging.Handler):
         print(printable_lines(self.format(record)), file=sys.stderr, flush=True)
 
 
-def show_log() -> None:
+def show_log(*, only_errors: bool = False) -> None:
     """Print the library's messages on stderr, one line each."""
     handler = _StderrNow()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("fairweight")
     logger.handlers = [handler]
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.ERROR if only_errors else logging.INFO)
 
 
 def quiet() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, TRAINING, TRAINING_FLAGS, options_said, takes
+from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, TRAINING, TRAINING_FLAGS, WISH_FLAGS, options_said, takes
 from fairweight.cli._parse import listed
 from fairweight.errors import BadInput, MissingGroups
 
@@ -18,17 +18,13 @@ _DATA, _TRAINING = (
 )
 
 
-@takes([*_DATA, *_TRAINING])
+@takes([*_DATA, *WISH_FLAGS, *_TRAINING])
 def compare(
     source: opt.Source,
     label: opt.Label = None,
     group: opt.Group = None,
     data_dir: opt.DataDir = None,
     download: opt.Download = False,
-    criterion: opt.Criterion = None,
-    bound: opt.Bound = None,
-    budget: opt.Budget = None,
-    each: opt.Each = False,
     methods: Annotated[str, opt.flag("A,B,... or all; uniform is always among them.", panel=FAIRNESS)] = "all",
     seeds: Annotated[int, opt.flag("Runs per method.", panel=TRAINING, at_least=1)] = 5,
     seed: opt.Seed = 0,
@@ -56,19 +52,8 @@ def compare(
     opt.quiet()
     if records is not None:
         check_place(records, "records")  # now, and not after hours of training
-    protocol = Protocol(
-        source,
-        label,
-        group,
-        options_said(_DATA, said),
-        options_said(_TRAINING, said),
-        select,
-        split_seed,
-        criterion,
-        bound,
-        budget,
-        each,
-    )
+    data, training, wish = (options_said(entries, said) for entries in (_DATA, _TRAINING, WISH_FLAGS))
+    protocol = Protocol(source, label, group, data, training, select, split_seed, **wish)
     where = opt.device_of(device)
     prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)
     if names is not None and prepared.left_out:  # asked for by name; "all" takes what there is

@@ -9,26 +9,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, TRAINING_FLAGS, options_said, takes
-from fairweight.cli._parse import duration, listed, numbers
+from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, SEARCH_FLAGS, TRAINING_FLAGS, options_said, takes
+from fairweight.cli._parse import numbers
 from fairweight.errors import BadInput
 
 
-@takes([*DATA_FLAGS, *TRAINING_FLAGS])
+@takes([*DATA_FLAGS, *SEARCH_FLAGS, *TRAINING_FLAGS])
 def train(
     source: opt.Source,
     label: opt.Label = None,
     group: opt.Group = None,
     data_dir: opt.DataDir = None,
     download: opt.Download = False,
-    criterion: opt.Criterion = None,
-    bound: opt.Bound = None,
-    budget: opt.Budget = None,
-    each: opt.Each = False,
-    learner: opt.Learner = None,
-    candidates: opt.Candidates = None,
-    seconds: opt.Time = None,
-    seeds: opt.Seeds = 1,
     groups_at_prediction: Annotated[
         bool, opt.flag("Allow thresholds by group, which new rows must name.", "--groups-at-prediction", panel=FAIRNESS)
     ] = False,
@@ -47,6 +39,7 @@ def train(
     **said: Any,
 ) -> None:
     """Train on a file, a folder or a named set: the best model beside plain training, and a weight for every sample."""
+    started = time.monotonic()
     wanted_data, wanted_training = options_said(DATA_FLAGS, said), options_said(TRAINING_FLAGS, said)
     if not 0 <= give_up <= 100:
         raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
@@ -60,7 +53,6 @@ def train(
     from fairweight.cli import in_flags
     from fairweight.runs.run_place import check_folder
 
-    started = time.monotonic()
     where = ranks.device_of_rank(opt.device_of(device))
     if method is None and (sweep is not None or no_baseline or ranks.started_by_torchrun()):
         # a sweep is of one method, without plain training there is nothing to judge by, and ranks train one model
@@ -73,15 +65,8 @@ def train(
         seed,
         wanted_data,
         wanted_training,
-        criterion=criterion,
-        bound=bound,
-        budget=budget,
-        learner=learner,
-        candidates=None if candidates is None else tuple(listed(candidates)),
         groups_at_prediction=groups_at_prediction,
-        seconds=None if seconds is None else duration(seconds, "--time"),
-        seeds=seeds,
-        each=each,
+        **options_said(SEARCH_FLAGS, said),
     )
     opt.show_log()
     with ExitStack() as stack:
@@ -96,11 +81,14 @@ def train(
         if sweep is not None:
             strength_specs(prepared, sweep)  # refuse now what cannot be swept
         opt.spare_threads(prepared.parameters, where)
+        if prepared.asked is not None:
+            opt.show_log(only_errors=True)  # of many trainings
         if not json:
             print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
         if sweep is None:
             shown = opt.epochs_shown(json)
             tell = None if json else opt.candidate_shown
+            prepared = prepared.within(time.monotonic() - started)
             done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
             values = done.to_dict()
         else:

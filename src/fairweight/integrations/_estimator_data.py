@@ -116,7 +116,7 @@ def _frame(one: Given) -> pd.DataFrame:
     frame = pd.DataFrame({ROW: range(len(one.labels))}) if array else one.inputs.reset_index(drop=True)
     beside: dict[str, Any] = {LABEL: one.labels.numpy(), PART: one.part}
     if one.groups is not None:
-        beside |= {name: column.to_numpy() for name, column in group_columns(one.groups).items()}
+        beside |= {str(name): column.to_numpy() for name, column in group_columns(one.groups).items()}
     return frame.assign(**beside)
 
 

@@ -56,7 +56,7 @@ class TreeEnsemble(nn.Module):
 
     def staged(self, x: Tensor) -> Tensor:
         """Logits after every iteration, each of which grew one tree per output."""  # [I, B, K]
-        values = self.leaves(x).T.unflatten(0, (-1, len(self.output.unique())))  # [I, O, B]
+        values = self.leaves(x).T.reshape(-1, len(set(self.output.tolist())), len(x))  # [I, O, B]
         raw = torch.zeros(len(values), len(self.start), len(x), dtype=torch.float64, device=x.device)
         raw[:, self.output[: values.shape[1]]] = values
         return self.logits_of(self.start + raw.cumsum(dim=0).transpose(1, 2))

@@ -20,6 +20,7 @@ from fairweight.models.trees import TreeEnsemble
 
 ITERATIONS = 100
 LEAVES, LEAST, RATE = 15, 20, 0.1  # leaves of a tree, rows of a leaf, learning rate
+BINS = 255  # of a column
 NEVER = -30.0  # logit of a class that no training row has
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -151,17 +152,38 @@ def _scikit_learn(x: Floats, y: Ints, weights: Floats | None, classes: int, iter
         max_iter=iterations, early_stopping=False, random_state=seed, max_leaf_nodes=LEAVES, min_samples_leaf=LEAST,
         learning_rate=RATE,
     )  # fmt: skip
+    edges = [_edges(column) for column in x.T]
     with threadpool_limits(1):  # its threads wait by spinning: on a busy machine two are ten times slower than one
-        boosted.fit(x, y, sample_weight=weights)
+        boosted.fit(binned(x, edges), y, sample_weight=weights)
     # scikit-learn has no public view of the nodes; the test of equal predictions guards this one
     names = {"leaf": "is_leaf", "feature": "feature_idx", "threshold": "num_threshold", "left": "left",
              "right": "right", "value": "value", "depth": "depth"}  # fmt: skip
-    trees = [
-        (k, {key: one.nodes[name] for key, name in names.items()})
-        for step in boosted._predictors
-        for k, one in enumerate(step)
-    ]
+    trees = []
+    for k, one in ((k, one) for step in boosted._predictors for k, one in enumerate(step)):
+        nodes = {key: one.nodes[name] for key, name in names.items()}
+        within = [edges[column] for column in nodes["feature"]]  # from the number of a bin to where it ends
+        ends = [
+            e[int(t)] if not end else 0.0 for e, t, end in zip(within, nodes["threshold"], nodes["leaf"], strict=True)
+        ]
+        trees.append((k, {**nodes, "threshold": np.array(ends)}))
     return boosted, np.asarray(boosted._baseline_prediction, dtype=np.float64).ravel(), trees
+
+
+def _edges(column: Floats) -> Floats:
+    """Where a column's bins end: between its values, or at quantiles where there are more than bins.
+
+    The same as scikit-learn's for rows that count alike; with weights it takes weighted ones, a hundred times slower.
+    """
+    values = np.unique(column)
+    if len(values) <= BINS:
+        return np.asarray((values[1:] + values[:-1]) / 2)
+    parts = np.linspace(0, 100, BINS + 1)[1:-1]
+    return np.unique(np.percentile(column, parts, method="averaged_inverted_cdf"))
+
+
+def binned(x: Floats, edges: list[Floats]) -> Floats:
+    """Number of each value's bin; an end belongs to the bin before it."""  # [N, C]
+    return np.stack([np.searchsorted(e, column) for e, column in zip(edges, x.T, strict=True)], axis=1).astype(float)
 
 
 def _lightgbm(x: Floats, y: Ints, weights: Floats | None, classes: int, iterations: int, seed: int) -> Grown:
