@@ -35,8 +35,11 @@ from fairweight.cli import app
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 
+JUDGED = (*OF, "--learner", "linear", "--candidates", "reweighing", "--budget", "20", "--out", "judged")
 VERBS: dict[str, tuple[str, ...]] = {
     "predict": ("predict", "first", "people.csv", "--out", "said.csv"),
+    "judged": ("audit", "judged", "--out", "page"),
+    "judged again": ("train", *JUDGED),
     "verify": ("verify", "first"),
     "suspects": ("suspects", "first", "--out", "suspects.csv"),
     "condense": ("condense", "first", "--out", "kept"),
@@ -57,7 +60,7 @@ ODD = (
 )  # fmt: skip
 _SLOW = ("demo", "bench", "reproduce")  # they need no source and take minutes; their options are read before that
 _BASE: dict[str, tuple[str, ...]] = {
-    **{name: words for name, words in VERBS.items() if name != "train"},
+    **{name: words for name, words in VERBS.items() if name == words[0] != "train"},
     "train": ("train", *SMALL, "--epochs", "1", "--method", "uniform", "--no-baseline", "--out", "out"),
     "compare": ("compare", *OF, "--epochs", "1", "--methods", "uniform", "--seeds", "1", "--jobs", "1", "--out", "out"),
     "weights": ("weights", *OF[:5], "--out", "weights.csv"),
@@ -74,6 +77,7 @@ def fresh(at: Path) -> Path:
     (at / "evil.py").write_text(EVIL)
     with contextlib.chdir(at), quiet():
         command(*FIRST)
+        command("train", *JUDGED)
         for words in VERBS.values():  # what the processes below would each have to import is there
             with contextlib.suppress(SystemExit):
                 command(*words)
@@ -98,7 +102,9 @@ def _untold(status: int, said: str) -> str | None:
 
 def flips(desk: Path, work: Path, numbers: range) -> Iterator[tuple[str, str | None]]:
     """Turn one bit each."""
-    files = sorted(path.relative_to(desk) for path in (desk / "first").rglob("*") if path.is_file())
+    files = sorted(
+        path.relative_to(desk) for run in ("first", "judged") for path in (desk / run).rglob("*") if path.is_file()
+    )
     sizes = [(desk / path).stat().st_size for path in files]
     good = {}
     for verb, words in VERBS.items():
@@ -111,7 +117,8 @@ def flips(desk: Path, work: Path, numbers: range) -> Iterator[tuple[str, str | N
         path = draw.choices(files, sizes)[0] if number % 2 else draw.choice(files)
         content = bytearray((desk / path).read_bytes())
         content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-        verb = draw.choice(list(VERBS))
+        judged = path.parts[0] == "judged"
+        verb = draw.choice([verb for verb in VERBS if verb.startswith("judged") == judged])
         shutil.copytree(desk, work)
         (work / path).write_bytes(content)
         status, said, after = _outcome(work, VERBS[verb], str(path))
@@ -139,17 +146,19 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def altered(desk: Path, work: Path, numbers: range) -> Iterator[tuple[str, str | None]]:
     """Change one place of one file each, seal the folder again, and read it."""
-    read = {name: json.loads((desk / "first" / name).read_text()) for name in (RUN, METRICS, PREPROCESSING)}
+    files = [f"{run}/{name}" for run in ("first", "judged") for name in (RUN, METRICS, PREPROCESSING)]
+    read = {name: json.loads((desk / name).read_text()) for name in files}
     every = [(name, way, value) for name in read for way in places(read[name]) for value in STRANGE]
     random.Random(0).shuffle(every)  # noqa: S311
     for number in numbers:
         if number >= len(every):
             return
         name, way, value = every[number]
-        verb = list(VERBS)[number % len(VERBS)]
+        ours = [verb for verb in VERBS if verb.startswith("judged") == name.startswith("judged")]
+        verb = ours[number % len(ours)]
         shutil.copytree(desk, work)
-        (work / "first" / name).write_text(json.dumps(_changed(read[name], way, value)))
-        RunFolder(work / "first").seal()
+        (work / name).write_text(json.dumps(_changed(read[name], way, value)))
+        RunFolder((work / name).parent).seal()
         before = {path.name for path in work.iterdir()}
         done = forked(lambda verb=verb: command(*VERBS[verb]), work)  # type: ignore[misc]
         status, said = done.status, done.said

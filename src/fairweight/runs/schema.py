@@ -129,6 +129,7 @@ SPEC = {
     "rows?": By(By(ANYTHING)),
     "weights?": {"file?": str, "sha256?": str, "runs?": Each(By(ANYTHING))},
 }
+_PARTS = ("labels", "groups", "table", "image", "split")
 RUN = {
     "spec": SPEC,
     "fingerprint?": str,
@@ -138,7 +139,7 @@ RUN = {
         "label?": Maybe(str),
         "group?": Maybe(Each(str)),
         "content?": ANYTHING,
-        "options?": By(ANYTHING),
+        "options?": {**{f"{part}?": Maybe(By(ANYTHING)) for part in _PARTS}, "exemplar?": Maybe({"source?": str})},
     },
     "versions?": By(Maybe(str)),
     "commit?": Maybe(str),
@@ -163,6 +164,7 @@ METRICS = {
     "worst_group_accuracy": NUMBER,
     **{f"{name}?": NUMBER for name in _SCALARS},
     "intervals": By(Each(NUMBER, 2)),
+    "interval": {"level": float, "method": str, "draws?": Whole(), "seed?": int},
     "by": Either(OneOf(("label",)), Each(str)),
     "labels": Each(SCALAR),
     "positive": Maybe(SCALAR),
@@ -180,6 +182,9 @@ METRICS = {
     },
     "scores?": By(NUMBER),
     "search?": {"trainings": Whole(), "chosen": str},
+    **{f"{name}?": str for name in ("verdict", "chosen", "criterion", "sentence")},
+    "kept_epoch?": Maybe(Whole()),
+    "judged?": {"reference": str, "chosen": str, "rows": Whole(), "candidates": Each(By(ANYTHING)), "notes": Each(str)},
 }
 _MEANING = {"label": str, "label_names": Each(str), "group": Each(str), "group_names": Each(str)}
 _COLUMN = {
