@@ -102,4 +102,5 @@ class _FullHead(TorchFunctionMode):
         if func is not F.linear or len(given["weight"]) != self.columns:
             return func(*args, **kwargs)
         with torch.autocast(given["input"].device.type, enabled=False):
-            return func(**{name: None if t is None else in_full(t) for name, t in given.items()})
+            full: dict[str, Any] = {name: None if t is None else in_full(t) for name, t in given.items()}
+            return func(**full)
