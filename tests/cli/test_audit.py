@@ -100,6 +100,7 @@ def test_a_table_shows_its_columns_and_odd_names_do_no_harm(people):
     assert '"tabular-classification"' in (people / "run" / "MODEL_CARD.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_page_to_share_has_no_rows_and_columns_that_were_no_inputs_are_nowhere(people):
     done = fairweight(people, "audit", "run", "--share", "shared.html", "--json")
     assert done.returncode == 0, done.stderr
