@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -256,3 +258,17 @@ def _unpacked(packed: Tensor, shapes: Sequence[tuple[int, ...]], like: Sequence[
 
 def _local_gpu() -> int:
     return torch.cuda.current_device() if torch.cuda.is_available() else 0
+
+
+def join(backend: str, seconds: float = 1800) -> None:
+    """Join the processes that torchrun has started; seconds: that they wait for each other.
+
+    As init_process_group does, but ranks that were started again must not find the addresses of those before them.
+    """
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    wait = timedelta(seconds=seconds)
+    store, rank, size = next(rendezvous("env://", timeout=wait))
+    store = PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=wait)

@@ -1,6 +1,6 @@
 """A run whose last rank is killed once, in the middle of its second epoch; torchrun starts the ranks again.
 
-torchrun --standalone --nproc-per-node 2 --max-restarts 1 -m tests.distributed.killed FOLDER
+torchrun --nproc-per-node 2 --max-restarts 1 -m tests.distributed.killed FOLDER
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch.distributed as dist
 from tests.distributed.cases import OBJECTIVE, N, Numbers, data, net, numbers
 
 import fairweight as fw
+from fairweight.ranks import join
 
 
 class Killed(fw.Observer):
@@ -38,7 +39,7 @@ def trained(folder: Path, observers: list[fw.Observer]) -> Numbers:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    join("gloo", 60)
     found = {"killed": trained(folder / "killed", [Killed()]), "whole": trained(folder / "whole", [])}
     if dist.get_rank() == 0:
         torch.save(found, folder / "found.pt")

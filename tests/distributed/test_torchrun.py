@@ -67,7 +67,7 @@ def test_what_cannot_be_is_said_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_rank_is_started_again_and_the_run_ends_bit_for_bit(tmp_path: Path) -> None:
-    done = _run(["tests.distributed.killed", str(tmp_path)], *TWO, "--standalone", "--max-restarts", "1")
+    done = _run(["tests.distributed.killed", str(tmp_path)], *TWO, "--max-restarts", "1")
     assert done.returncode == 0, done.stderr[-2000:]
     found = torch.load(tmp_path / "found.pt", weights_only=True)
     assert all(torch.equal(found["killed"][key], value) for key, value in found["whole"].items())

@@ -35,23 +35,15 @@ def together(device: str) -> Iterator[Ranks | None]:
     if not started_by_torchrun():
         yield None
         return
-    from datetime import timedelta
-
     import torch
     import torch.distributed as dist
-    from torch.distributed.distributed_c10d import PrefixStore
-    from torch.distributed.rendezvous import rendezvous
 
-    from fairweight.ranks import Ranks
+    from fairweight.ranks import Ranks, join
 
     gpu = device.startswith("cuda")
     if gpu:
         torch.cuda.set_device(device)
-    wait = timedelta(seconds=SECONDS)
-    store, rank, size = next(rendezvous("env://", timeout=wait))
-    # ranks that were started again must not find the addresses of those before them
-    store = PrefixStore(f"attempt_{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-    dist.init_process_group("nccl" if gpu else "gloo", store=store, rank=rank, world_size=size, timeout=wait)
+    join("nccl" if gpu else "gloo", SECONDS)
     try:
         ranks = Ranks.find("auto", device)
         assert ranks is not None

@@ -141,8 +141,8 @@ class ForwardPass:
     buffers: Parameters | None = None  # as they were before the pass; None: as they are
     solution: Solution | None = None  # where the pass has found it already
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
-    by_wrapper: bool = False  # the model was called through DistributedDataParallel, which sums gradients
     loss_scale: Tensor | None = None  # [] what losses are multiplied by on their way back, against float16's underflow
+    by_wrapper: bool = False  # the model was called through DistributedDataParallel, which sums gradients
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
     whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead can be differentiated by it
