@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, text_of
+from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, text_of, verdict_on
+from fairweight.apps.judge import Wish
 from fairweight.errors import BadInput, UnknownName
+from fairweight.metrics.criterion import criterion
 from fairweight.paper.methods_page import method_lines, methods_text
 from fairweight.runs.spec_data import dataset_for
 
@@ -154,3 +156,22 @@ def test_a_busy_moment_does_not_change_the_cost():
     rows = [{"key": "uniform", "seeds": plain}, {"key": "forml", "seeds": twice}]
     assert costs(rows) == {"uniform": 1.0, "forml": 2.0}
     assert costs(rows[1:]) == {}
+
+
+@pytest.mark.parametrize(
+    ("gap", "p", "accuracy", "bound", "word"),
+    [
+        (-3.0, 0.01, -0.2, None, "helps"),
+        (-3.0, 0.20, -0.2, None, "no-effect"),
+        (-3.0, 0.01, -0.9, None, "no-effect"),  # too dear
+        (-3.0, 0.20, -0.9, None, "worse"),
+        (3.0, 0.01, 0.5, None, "worse"),
+        (-3.0, 0.01, -5.0, 2.0, "helps"),  # a bound alone says nothing of accuracy
+        (-3.0, 0.01, -5.0, 0.5, "no-effect"),
+    ],
+)
+def test_the_verdict_on_a_row_is_the_rule_of_train_over_seeds(gap, p, accuracy, bound, word):
+    found = {"tprd": {"mean": gap, "p": p}, "accuracy": {"mean": accuracy, "p": None}}
+    row = {"compared": {"uniform": found}, "means": {"tprd": {"mean": 1.0}}}
+    assert verdict_on(row, Wish(criterion("equal-opportunity"), bound=bound), "tprd") == word
+    assert verdict_on({**row, "compared": {}}, Wish(criterion("equal-opportunity")), "tprd") is None

@@ -139,3 +139,21 @@ def test_unknown_names_are_refused_in_one_sentence(words, desk):
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (desk / "bad").exists()
+
+
+@pytest.mark.slow
+def test_images_are_judged_by_two_trainings_that_are_never_repeated(tmp_path):
+    words = ("train", "digits", "--epochs", "1", "--out", "run")
+    first = fairweight(tmp_path, *words)
+    assert first.returncode == 0, first.stderr
+    metrics = RunFolder(tmp_path / "run").read("metrics.json")
+    names = [one["name"] for one in metrics["judged"]["candidates"]]
+    assert {"plain training", "forml", "plain training + bias-0.25", "forml + bias-1"} <= set(names)
+    assert metrics["chosen"] in names
+    assert metrics["calibration"]["after"]["all"]["n"] == metrics["n"]
+    again = fairweight(tmp_path, *words)
+    assert again.returncode == 0, again.stderr
+    assert "found finished" in again.stdout
+    assert "epoch 1/1" not in again.stderr
+    assert first.stdout.split("\n\n")[0] == again.stdout.split("\n\n")[0]
+    assert fairweight(tmp_path, "verify", "run").returncode == 0
