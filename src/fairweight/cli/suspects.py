@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 from fairweight.cli import _options as opt
-from fairweight.errors import printable_lines
 
 
 def suspects(

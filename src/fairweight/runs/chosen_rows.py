@@ -24,7 +24,8 @@ from torch import Tensor
 
 from fairweight.data import Dataset, Part
 from fairweight.errors import BadInput, MissingData
-from fairweight.runs.folder import RunFolder, read_planned
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.manifest import read_planned
 from fairweight.runs.spec import Spec
 from fairweight.sampling import generator
 from fairweight.types import Batch

@@ -61,7 +61,9 @@ class Progress(Observer):
 
             texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
             columns = texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeRemainingColumn()
-            self._bar = Progress(*columns, console=Console(file=getattr(self.stream, "unfiltered", self.stream)), transient=True)
+            self._bar = Progress(
+                *columns, console=Console(file=getattr(self.stream, "unfiltered", self.stream)), transient=True
+            )
             self._task = self._bar.add_task(self.title, total=epochs * steps_per_epoch, completed=step, note="")
             self._bar.start()
 
