@@ -97,10 +97,11 @@ def main() -> None:
     if given.one:
         one(given.one[0], Path(given.one[1]))
         return
+    measured = reading()
     attacks: dict[str, Any] = {}
     for file in given.files:
         attacks |= json.loads(file.read_text())
-    made = {"kind": "trust", "name": "trust", "attacks": attacks, "reading": reading(), **provenance("cpu")}
+    made = {"kind": "trust", "name": "trust", "attacks": attacks, "reading": measured, **provenance("cpu")}
     made["command"] = (
         "python benchmarks/fault_injection.py --out faults.json; "
         "python benchmarks/hostile_input.py --out hostile.json; "
