@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -153,3 +154,26 @@ def test_only_a_regular_file_is_replaced(made, tmp_path, kind, words):
     assert (out.lstat().st_ino, out.lstat().st_mode) == (before.st_ino, before.st_mode)
     assert (tmp_path / "dear").read_text() == "kept"
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("verb", ["verify", "audit", "suspects"])
+def test_control_characters_of_paths_never_reach_the_terminal(made, tmp_path, verb):
+    name = "r\x1b[31m\u202e"
+    folder = copied(made, tmp_path / "desk")
+    (folder / "run").rename(folder / name)
+    words = [name if word == "run" else word for word in hostile.VERBS[verb]]
+    done = fairweight(folder, *words)
+    assert done.returncode == 0, done.stderr
+    assert not {"\x1b", "\u202e"} & set(done.stdout + done.stderr)
+    assert "r\\x1b[31m\\u202e" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("inner", ["uniform", "refit", "candidates", "strength_3"])
+def test_a_training_is_not_led_out_of_its_folder(made, tmp_path, inner):
+    folder, elsewhere = copied(made, tmp_path / "desk"), tmp_path / "elsewhere"
+    shutil.copytree(folder / "run", elsewhere)
+    (folder / "run" / inner).symlink_to(elsewhere)
+    done = fairweight(folder, "train", *hostile.TABLE, "--out", "run", "--fresh")
+    assert is_one_sentence(done), done.stderr
+    assert f"{inner} is a link" in done.stderr
+    assert (elsewhere / "metrics.json").is_file()

@@ -12,8 +12,9 @@ from tests.runs import hostile
 from tests.runs.hostile import JSON, ask, copied, is_one_sentence, places, with_changed
 
 from fairweight.errors import Damaged, FairweightError
-from fairweight.runs.folder import LOG, MODEL, RUN, SEALED, WEIGHTS, RunFolder
+from fairweight.runs.folder import LOG, METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.runs.manifest import Manifest
 from fairweight.runs.verify import verify
 
 STRANGE = [None, True, -1, 0, 10**30, 1e308, float("nan"), "", "x", "os:abort", [], [[]], {}, {"": None}]
@@ -164,3 +165,64 @@ def test_a_log_that_is_no_log_does_not_stop_a_training(made, tmp_path):
     (folder / "run" / LOG).write_bytes(b'[1]\n"x"\n\xff\n{"step": 0}\n')
     done = ask(folder, "train")
     assert is_one_sentence(done)
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../people.csv", "a/b", "..", ".", "", "a\0b", "x" * 3000])
+def test_a_manifest_that_names_what_is_outside_is_refused(made, tmp_path, name):
+    run = copied(made / "run", tmp_path / "run")
+    Manifest({**Manifest.read(run).files, name: {"sha256": "0" * 64, "bytes": 1}}).write(run)
+    assert "names what is no file of a run" in refusal(run)
+    with pytest.raises(Damaged):
+        RunFolder(run).verify_all()
+    assert not verify(run)[0].fine
+
+
+def test_a_manifest_that_leaves_a_file_out_is_not_whole(made, tmp_path):
+    run = copied(made / "run", tmp_path / "run")
+    files = {name: entry for name, entry in Manifest.read(run).files.items() if name != MODEL}
+    Manifest(files).write(run)
+    assert verify(run)[0].problems == {MODEL: "the manifest does not know it"}
+    with pytest.raises(Damaged, match="does not know it"):
+        RunFolder(run).verify_all()
+
+
+@pytest.mark.parametrize("name", [RUN, MODEL, WEIGHTS, MANIFEST])
+def test_a_link_out_of_the_folder_is_not_followed(made, tmp_path, name):
+    run = copied(made / "run", tmp_path / "run")
+    shutil.move(run / name, tmp_path / "outside")
+    (run / name).symlink_to(tmp_path / "outside")
+    assert "a link that leads out" in refusal(run)
+    assert not verify(run)[0].fine
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda frame: frame.assign(row=-1 - frame["row"]),
+        lambda frame: frame.assign(weight=float("inf")),
+        lambda frame: frame[["row"]],
+    ],
+)
+def test_a_table_that_no_run_writes_is_refused(made, tmp_path, change):
+    import pandas as pd
+
+    run = copied(made / "run", tmp_path / "run")
+    change(pd.read_parquet(run / WEIGHTS)).to_parquet(run / WEIGHTS)
+    RunFolder(run).seal()
+    assert "is not as a run writes it" in refusal(run)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_numbers_that_were_being_replaced_are_whole_and_settled_later(made, tmp_path, moment):
+    run = RunFolder(copied(made / "run", tmp_path / "run"))
+    new = (run.path / METRICS).read_bytes() + b"\n"
+    Manifest.read(run.path).while_replaced({METRICS: new, "new.txt": b"x"}).write(run.path)
+    if moment == "after":
+        (run.path / METRICS).write_bytes(new)
+    assert RunFolder(run.path).read(METRICS)
+    assert all(one.fine for one in verify(run.path))
+    run.verify_all()
+    assert Manifest.read(run.path).unsettled == []
+    (run.path / METRICS).write_bytes(new + b" ")
+    with pytest.raises(Damaged):
+        RunFolder(run.path).read(METRICS)

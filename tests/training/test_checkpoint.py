@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import fairweight as fw
-from fairweight.errors import NoSpace
+from fairweight.errors import BadCheckpoint, NoSpace
 from fairweight.training import checkpoint as module
 from fairweight.training import state
 from fairweight.training.checkpoint import Checkpoint
 from fairweight.training.loop import Training
+from fairweight.training.standing import put_back, standing
 
 
 @pytest.fixture
@@ -137,10 +138,13 @@ def test_momentum_comes_back_in_the_order_of_its_parameter(tmp_path):
 
     first, second = training(), training()
     first.go()
-    state.save(first.state_dict(), tmp_path / "kept")
-    second.load_state_dict(state.load(tmp_path / "kept"))
+    state.save(standing(first), tmp_path / "kept")
+    put_back(second, state.load(tmp_path / "kept"))
     assert second.step == 2
     parameter, again = first.model[0].weight, second.model[0].weight
     found = second.optimizer.state[again]["momentum_buffer"]
     assert found.stride() == again.stride() != found.contiguous().stride()
     assert torch.equal(found, first.optimizer.state[parameter]["momentum_buffer"])
+    for key in ("model", "random", "observers", "batches"):  # whole by its checksum, and yet of no run
+        with pytest.raises(BadCheckpoint, match="does not fit"):
+            put_back(training(), {**standing(first), key: 7})

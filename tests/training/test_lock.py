@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import fairweight as fw
-from fairweight.errors import FolderBusy
+from fairweight.errors import FolderBusy, FolderRefused
 from fairweight.training import lock
 from fairweight.training.lock import claimed, owner
 
@@ -99,3 +99,16 @@ def test_fit_takes_the_lock(tmp_path):
         process.wait()
     fw.fit(model, optimizer, fw.Uniform(model, 8), batch, epochs=1, out=tmp_path)
     assert not (tmp_path / lock.FILE).exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_lock_that_is_no_file_is_refused_and_nothing_is_emptied_through_it(tmp_path, kind):
+    folder, dear = tmp_path / "run", tmp_path / "dear"
+    folder.mkdir()
+    dear.write_text("kept")
+    place = folder / ".lock"
+    {"link": lambda: place.symlink_to(dear), "pipe": lambda: os.mkfifo(place), "folder": place.mkdir}[kind]()
+    with pytest.raises(FolderRefused, match="no regular file"), claimed(folder):
+        pass
+    assert dear.read_text() == "kept"
+    assert place.is_symlink() or not place.is_file()

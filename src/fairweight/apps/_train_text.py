@@ -153,7 +153,7 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
     return {
         "method": ", ".join([*method, *_listed(options)]),
         **({"search": ", ".join(searched)} if searched else {}),
-        "network": ", ".join([str(spec.network["name"]), *_listed(spec.network)]),
+        "network": ", ".join([str(spec.network.get("name") or "as the data has it"), *_listed(spec.network)]),
         "optimizer": ", ".join(optimizer),
         "epochs": epochs,
         "batch": batch + "; flips and shifts" * spec.augment,

@@ -45,7 +45,8 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     values = _only(values, keep, title, options, notes)
     names: list[str] = []
     for part in sorted(values, key=lambda part: part != "train"):
-        names += in_order(set(compress(values[part], keep[part].tolist())) - {None, *names})
+        stays = set(compress(values[part], keep[part].tolist()))
+        names += in_order({text for text in stays if text is not None} - set(names))
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
     if not names:

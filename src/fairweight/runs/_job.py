@@ -19,7 +19,7 @@ from fairweight.runs.run_search import search_for, searched
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
-from fairweight.training.lock import claimed
+from fairweight.training.state import write_atomically
 
 ERROR = "error.txt"  # in a run's folder: the trace of an unforeseen failure
 NO_CONTEXT = ".*no current CUDA context"  # a warning of torch about its own threads, which it then mends itself
@@ -113,8 +113,7 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | 
     warnings.filterwarnings("ignore", message=NO_CONTEXT)
     try:
         dataset = (memory or DatasetMemory()).get(spec, settings)  # first: missing data leaves no folder behind
-        RunFolder(place).make()
-        with claimed(place):
+        with RunFolder(place).claimed():
             observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total if spec.search else 1)
             options: dict[str, Any] = {"device": settings.device, "observers": [observer], "dataset": dataset}
             if spec.search:
@@ -125,8 +124,7 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | 
     except FairweightError as found:
         error, cause = found.sentence, type(found).__name__
     except Exception as found:  # of any kind: the others go on, and the trace is kept
-        place.mkdir(parents=True, exist_ok=True)
-        (place / ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+        write_atomically(place / ERROR, traceback.format_exc().encode(errors="replace"))
         cause = type(found).__name__
         error = Sentence(f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})")
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)

@@ -25,7 +25,8 @@ from torch import Tensor
 
 from fairweight.data import Dataset, Part
 from fairweight.errors import BadInput, MissingData
-from fairweight.runs.folder import RunFolder, read_planned
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.manifest import read_planned
 from fairweight.runs.plain_exemplars import with_exemplars
 from fairweight.runs.spec import Spec
 from fairweight.sampling import generator

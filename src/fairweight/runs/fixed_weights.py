@@ -19,7 +19,8 @@ from torch import Tensor
 
 from fairweight.data import Dataset
 from fairweight.errors import BadInput
-from fairweight.runs.folder import RunFolder, read_planned
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.manifest import read_planned
 from fairweight.runs.spec import Spec
 
 if TYPE_CHECKING:

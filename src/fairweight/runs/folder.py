@@ -1,26 +1,33 @@
-"""Read and write a run's folder: what determines it, its log, its numbers, a row per sample, and the model."""
+"""Read and write what is in a run's folder: what determines it, its numbers, a row per sample, and the model."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.data import Dataset, Preprocessing, preprocessing_from
-from fairweight.errors import BadCheckpoint, BadInput, Damaged, FolderRefused, MissingData, option
+from fairweight.errors import BadCheckpoint, BadInput, MissingData
 from fairweight.metagradient.model import unwrap
 from fairweight.methods import Reweighter
-from fairweight.runs import frames, schema
-from fairweight.runs.manifest import AGAIN, Manifest, leads_out
-from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.runs import frames
+from fairweight.runs.manifest import AGAIN
 from fairweight.runs.manifest import VERSION as MANIFEST_VERSION
+from fairweight.runs.sealed import (
+    LOGITS,
+    METRICS,
+    MODEL,
+    PATHS,
+    PREDICTIONS,
+    PREPROCESSING,
+    READ,
+    RUN,
+    SEALED,
+    WEIGHTS,
+    SealedFolder,
+)  # fmt: skip
 from fairweight.runs.spec import Spec
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
@@ -31,141 +38,23 @@ from fairweight.types import Samples
 if TYPE_CHECKING:
     import pandas as pd
 
-RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING = (
-    "run.json",
-    "metrics.json",
-    "weights.parquet",
-    "model.safetensors",
-    "paths.safetensors",
-    "logits.safetensors",
-    "predictions.parquet",
-    "preprocessing.json",
-)
-AUDIT = ("report.html", "MODEL_CARD.md")
-SUSPECTS = "suspects.csv"
-# In the order in which they are deleted: what says that the run is finished first, what says that it is one last.
-FILES = (
-    *(MANIFEST, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING, CHECKPOINT, LOG, *AUDIT, SUSPECTS),
-    RUN,
-)
-SEALED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # what a manifest holds
-READ = tuple(name for name in SEALED if name not in (*AUDIT, SUSPECTS))  # what readers rely on
-MOST_JSON = 2**28  # bytes: a larger file was not written by a run
+__all__ = [
+    "LOG",
+    "LOGITS",
+    "METRICS",
+    "MODEL",
+    "PREDICTIONS",
+    "PREPROCESSING",
+    "READ",
+    "RUN",
+    "SEALED",
+    "WEIGHTS",
+    "RunFolder",
+]
 
 
-class RunFolder:
-    """Reads and writes the files of one run; each appears whole or not at all, and is verified when it is read."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._whole: dict[str, tuple[int, int, int]] = {}  # by file: what it looked like when it was verified
-
-    @property
-    def beside(self) -> Path:
-        """The folder that it lies in, with the runs beside it."""
-        # "." and ".." have it in no name
-        return self.path.resolve().parent if self.path.name in ("", "..") else self.path.parent
-
-    @property
-    def finished(self) -> bool:
-        """True if the run came to its end: its manifest is written last; of runs from before, its numbers."""
-        if not (self.path / METRICS).is_file():
-            return False
-        return (self.path / MANIFEST).is_file() or not self._promised()
-
-    @property
-    def started(self) -> bool:
-        return (self.path / RUN).is_file()
-
-    @property
-    def resumable(self) -> bool:
-        """True if there is a checkpoint or a finished run."""
-        return self.finished or (self.path / CHECKPOINT).is_file()
-
-    @property
-    def verified(self) -> bool:
-        """True if there is a manifest, so that every file is checked when it is read; runs from before have none."""
-        return (self.path / MANIFEST).is_file()
-
-    def _promised(self) -> bool:
-        """Whether run.json says that a manifest belongs to the run."""
-        try:
-            about = json.loads((self.path / RUN).read_bytes()) if self.started else None
-        except (OSError, ValueError, RecursionError):
-            return False
-        return isinstance(about, dict) and bool(about.get("manifest"))
-
-    def clear(self) -> None:
-        """Delete what a run writes, and nothing else."""
-        for name in FILES:
-            (self.path / name).unlink(missing_ok=True)
-
-    def tidy(self, *names: str) -> None:
-        """Delete what killed writers left half-written of the run's files, and of these."""
-        if self.path.is_dir():
-            for name in (*FILES, *names):
-                state.clear(self.path / name)
-
-    def seal(self, *names: str) -> None:
-        """Write the manifest of all files of the run, and of these: from now on they are verified."""
-        Manifest.of(self.path, [*SEALED, *names]).write(self.path)
-
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Add files to a finished run, or replace them; whenever this is killed, the run is whole."""
-        sealed = Manifest.read(self.path)
-        if sealed is not None:
-            sealed.while_replaced(files).write(self.path)
-        for name, content in files.items():
-            state.write_atomically(self.path / name, content)
-        if sealed is not None:
-            sealed.with_(self.path, files).write(self.path)
-
-    def copy(self, other: RunFolder, names: Iterable[str]) -> None:
-        """Take these files of another run as they are, and delete those that it lacks."""
-        for name in names:
-            if (other.path / name).is_file():
-                state.write_atomically(self.path / name, other.checked(name).read_bytes())
-            else:
-                (self.path / name).unlink(missing_ok=True)
-
-    def checked(self, name: str) -> Path:
-        """Where a file of the run is, once it has been seen to be a regular file and as the manifest has it."""
-        path = self.path / name
-        try:
-            about = path.stat()
-            if not path.is_file():
-                raise Damaged(f"{path} is no regular file; {AGAIN}.")
-            if leads_out(path):
-                raise Damaged(f"{path} is a link that leads out of the run's folder; put the file itself there.")
-            looks = (about.st_mtime_ns, about.st_size, about.st_ino)
-            if self._whole.get(name) != looks:
-                self._verify(path)
-                self._whole[name] = looks
-        except FileNotFoundError:
-            raise MissingData(f"{path} is not there; {self.path} is no finished run, give the folder of one.") from None
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read ({error.strerror}); {AGAIN}.") from error
-        return path
-
-    def _verify(self, path: Path) -> None:
-        manifest = Manifest.read(self.path)
-        if manifest is None:
-            if path.name in SEALED and path.name != RUN and (self.path / METRICS).is_file() and self._promised():
-                raise Damaged(
-                    f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
-                    "start the same training again."
-                )
-        elif (path.name in manifest.files or path.name in SEALED) and (found := manifest.problem(path)):
-            raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
-
-    def verify_all(self) -> None:
-        """Refuse a finished run of which any file is not as it was written; end what a kill left between two."""
-        manifest = Manifest.read(self.path)
-        if manifest is not None:
-            for name in {**manifest.files, **dict.fromkeys(name for name in READ if (self.path / name).exists())}:
-                self.checked(name)
-        if manifest is not None and manifest.unsettled:
-            manifest.with_(self.path, manifest.unsettled).write(self.path)
+class RunFolder(SealedFolder):
+    """The folder of one run."""
 
     def holds(self, spec: Spec, dataset: Dataset | None = None) -> bool:
         """True if the run that stands here, finished or not, is the Spec's, and of the same data if given."""
@@ -176,35 +65,8 @@ class RunFolder:
             return False
         return dataset is None or found.get("data", {}).get("fingerprint") == dataset.fingerprint
 
-    def make(self) -> None:
-        """Create the folder, or refuse one that takes no files."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FolderRefused(
-                f"{self.path} cannot be made ({error.strerror}); choose another folder with {option('out')}."
-            ) from error
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise FolderRefused(f"{self.path} cannot be written to; choose another folder with {option('out')}.")
-
-    def read(self, name: str) -> dict[str, Any]:
-        path = self.checked(name)
-        try:
-            if path.stat().st_size > MOST_JSON:
-                raise ValueError("it is far too large")
-            values = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError) as error:
-            raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
-        found = schema.problem_of(name, values)
-        if found is not None:
-            raise BadInput(f"{path} is not as a run writes it: {found}; {AGAIN}.")
-        return dict(values)
-
     def read_spec(self) -> Spec:
         return Spec.from_dict(self.read(RUN)["spec"])
-
-    def write(self, name: str, values: dict[str, Any]) -> None:
-        self.put({name: (json.dumps(values, indent=2) + "\n").encode()})
 
     def write_run(self, spec: Spec, dataset: Dataset, about: Mapping[str, Any]) -> None:
         """Write what determines the run, the data that was found, and where it is trained."""
@@ -303,17 +165,7 @@ class RunFolder:
         self._write_frame(PREDICTIONS, columns, dataset)
 
     def _write_frame(self, name: str, tensors: dict[str, Tensor], dataset: Dataset) -> None:
-        import pandas as pd
-
-        columns = {key: t.detach().cpu().numpy() for key, t in tensors.items()}
-        frame = pd.DataFrame(columns)
-        named = dict.fromkeys(("label", "true_label", "predicted", "suggested"), dataset.label_names)
-        for key, names in {**named, "group": dataset.group_names or dataset.label_names}.items():
-            if key in columns:  # a code of -1, a group that is not known, becomes a missing value
-                frame[key] = pd.Categorical.from_codes(columns[key].astype("int64"), pd.Index(list(names)))
-        out = io.BytesIO()
-        frame.to_parquet(out, index=False, write_page_checksum=True)
-        state.write_atomically(self.path / name, out.getvalue())
+        state.write_atomically(self.path / name, frames.to_parquet(tensors, dataset))
 
     def read_weights(self) -> pd.DataFrame:
         found = self._read_frame(WEIGHTS)
@@ -326,25 +178,7 @@ class RunFolder:
         return self._read_frame(PREDICTIONS)
 
     def _read_frame(self, name: str) -> pd.DataFrame | None:
-        import pandas as pd
-
-        if not (self.path / name).exists():
-            return None
-        path = self.checked(name)
-        try:
-            frame = pd.read_parquet(path, page_checksum_verification=True)
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            KeyError,
-            NotImplementedError,
-        ) as error:  # pyarrow's own are ValueErrors
-            what = str(error).strip().split("\n")[0]
-            raise BadInput(f"{path} cannot be read ({what}); {AGAIN}.") from error
-        if found := frames.problem(frame, name):
-            raise BadInput(f"{path} is not as a run writes it: {found}; {AGAIN}.")
-        return frame
+        return frames.read(self.checked(name), AGAIN) if (self.path / name).exists() else None
 
     def read_paths(self, name: str = "scores") -> tuple[Tensor, Tensor] | None:
         """Read rows [P] and their scores (or weights) after each epoch [epochs, P], where the method moves any."""
@@ -367,16 +201,3 @@ def _whole(values: Any, length: int | None = None) -> TypeGuard[Tensor]:
     """Whether this is a list of whole numbers, of that length if given."""
     fits = isinstance(values, Tensor) and values.ndim == 1 and not values.is_floating_point()
     return fits and (length is None or len(values) == length)
-
-
-def read_planned(path: Path, sha256: str, what: str) -> bytes:
-    """Read a file that a Spec names; refuse one that has changed since."""
-    try:
-        if path.exists() and not path.is_file():
-            raise BadInput(f"{path}, which {what}, is no regular file; plan the run again.")
-        content = path.read_bytes()
-    except OSError as error:
-        raise MissingData(f"{path}, which {what}, cannot be read ({error.strerror}).") from error
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise BadInput(f"{path} has changed since the run was planned; plan it again.")
-    return content

@@ -1,8 +1,16 @@
-"""The form of the parquet files in a run's folder: which columns they have, and of what kind."""
+"""The parquet files of a run's folder: a row per sample, columns of a fixed kind."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from fairweight.data import Dataset
+from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,3 +50,32 @@ def problem(frame: pd.DataFrame, file: str) -> str | None:
         if name not in _NAMES and values.isin([float("inf"), -float("inf")]).any():
             return f"its column {name!r} holds a number without end"
     return None
+
+
+def to_parquet(tensors: Mapping[str, Tensor], dataset: Dataset) -> bytes:
+    """Columns by name, with the names of labels and groups for their codes."""
+    import pandas as pd
+
+    columns = {key: t.detach().cpu().numpy() for key, t in tensors.items()}
+    frame = pd.DataFrame(columns)
+    named = dict.fromkeys(("label", "true_label", "predicted", "suggested"), dataset.label_names)
+    for key, names in {**named, "group": dataset.group_names or dataset.label_names}.items():
+        if key in columns:  # a code of -1, a group that is not known, becomes a missing value
+            frame[key] = pd.Categorical.from_codes(columns[key].astype("int64"), pd.Index(list(names)))
+    out = io.BytesIO()
+    frame.to_parquet(out, index=False, write_page_checksum=True)
+    return out.getvalue()
+
+
+def read(path: Path, way_out: str) -> pd.DataFrame:
+    """Read such a file, or refuse it with a way out."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path, page_checksum_verification=True)
+    except (OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:  # pyarrow's own are ValueErrors
+        what = str(error).strip().split("\n")[0]
+        raise BadInput(f"{path} cannot be read ({what}); {way_out}.") from error
+    if found := problem(frame, path.name):
+        raise BadInput(f"{path} is not as a run writes it: {found}; {way_out}.")
+    return frame

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import Damaged
+from fairweight.errors import BadInput, Damaged, MissingData
 from fairweight.runs.schema import MANIFEST as FORM
 from fairweight.runs.schema import problem
 from fairweight.training.state import write_atomically
@@ -97,6 +97,19 @@ class Manifest:
 def leads_out(path: Path) -> bool:
     """True for a link to a file in another folder: a stranger's run may show nothing that is not its own."""
     return path.is_symlink() and path.resolve().parent != path.parent.resolve()
+
+
+def read_planned(path: Path, sha256: str, what: str) -> bytes:
+    """Read a file that a Spec names; refuse one that has changed since."""
+    try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path}, which {what}, is no regular file; plan the run again.")
+        content = path.read_bytes()
+    except OSError as error:
+        raise MissingData(f"{path}, which {what}, cannot be read ({error.strerror}).") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise BadInput(f"{path} has changed since the run was planned; plan it again.")
+    return content
 
 
 def digest(path: Path) -> str:

@@ -31,7 +31,6 @@ from fairweight.runs.trees import columns_of, fit_trees, network_of
 from fairweight.training.callbacks import EarlyStopping, Observer
 from fairweight.training.fit import fit
 from fairweight.training.history import Dynamics
-from fairweight.training.lock import claimed
 from fairweight.training.options import FitOptions
 from fairweight.training.predict import logits
 from fairweight.types import Batch, RunRecord, Samples
@@ -66,9 +65,7 @@ def run(
 
     dataset, built: what the Spec names, where the caller has made it already.
     """
-    folder = RunFolder(out)
-    folder.make()
-    with claimed(folder.path):
+    with (folder := RunFolder(out)).claimed():
         return _run(spec, folder, device, data_dir, download, observers, dataset, built)
 
 
@@ -82,7 +79,6 @@ def _run(
     dataset: Dataset | None,
     built: Built | None,
 ) -> Result:
-    folder.tidy()
     same = folder.holds(spec, dataset)
     if folder.finished and same:
         folder.verify_all()

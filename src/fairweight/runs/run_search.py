@@ -38,8 +38,8 @@ from fairweight.runs.run import Result, run
 from fairweight.runs.search import Candidate, Finished, Search, drive
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
+from fairweight.training import state
 from fairweight.training.callbacks import Observer
-from fairweight.training.lock import claimed
 
 STATE, CANDIDATES = "search.json", "candidates"
 LOSSES = ("max_fnr", "tprd")  # what a candidate's loss may be, the usual one first
@@ -58,9 +58,7 @@ def searched(
     report: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Train every candidate of the Spec's search; the folder becomes that of the one that the search chose."""
-    folder = RunFolder(out)
-    folder.make()
-    with claimed(folder.path):
+    with (folder := RunFolder(out)).claimed():
         return _searched(spec, folder, device, data_dir, download, observers, dataset, report)
 
 
@@ -74,7 +72,7 @@ def _searched(
     dataset: Dataset | None,
     report: Callable[[int, int], None] | None,
 ) -> Result:
-    folder.tidy(STATE)
+    state.clear(folder.path / STATE)
     if folder.finished and folder.holds(spec, dataset):
         folder.verify_all()
         shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)  # a kill after the manifest has left them

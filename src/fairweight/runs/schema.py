@@ -121,15 +121,17 @@ def _spec_form() -> dict[str, Any]:
     return forms
 
 
+_PARTS = ("labels", "groups", "table", "image", "split", "exemplar")  # of the options of data
+_DATA = {f"{part}?": Maybe(By(ANYTHING)) for part in _PARTS}
 SPEC = {
     **_spec_form(),
+    "data?": _DATA,
     "network?": {"name?": Maybe(str), "hidden?": Each(Whole(1)), "dropout?": float, "stem?": str, "width?": Whole(1)},
     "schedule?": {"name?": str, "at?": Each(Whole()), "factor?": float, "warm_up?": Whole()},
     "early_stopping?": {"metric?": str, "patience?": Whole()},
     "rows?": By(By(ANYTHING)),
     "weights?": {"file?": str, "sha256?": str, "runs?": Each(By(ANYTHING))},
 }
-_PARTS = ("labels", "groups", "table", "image", "split")
 RUN = {
     "spec": SPEC,
     "fingerprint?": str,
@@ -139,7 +141,7 @@ RUN = {
         "label?": Maybe(str),
         "group?": Maybe(Each(str)),
         "content?": ANYTHING,
-        "options?": {**{f"{part}?": Maybe(By(ANYTHING)) for part in _PARTS}, "exemplar?": Maybe({"source?": str})},
+        "options?": {**_DATA, "exemplar?": Maybe({"source?": str})},
     },
     "versions?": By(Maybe(str)),
     "commit?": Maybe(str),

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from fairweight.metagradient.model import unwrap
 from fairweight.training._step_buffer import StepBuffer, Steps
 from fairweight.types import Batch, StepRecord, sent
 
@@ -108,3 +109,9 @@ class EpochSums:
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         self._steps.clear()
         self._sums, self._by_group, self._bad = saved["sums"], saved["by_group"].clone(), saved["bad_step"]
+
+
+def finite(model: nn.Module) -> bool:
+    """True if every parameter is a number: the update of an epoch's last step shows in no loss of it."""
+    learned = [p.detach() for p in unwrap(model).parameters() if p.requires_grad and p.is_floating_point()]
+    return not learned or bool(torch.stack([p.isfinite().all() for p in learned]).all())

@@ -16,20 +16,21 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from fairweight import signals
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.fast.cuda_graph import CapturedStep
-from fairweight.metagradient.model import RandomState, trainable, unwrap
+from fairweight.metagradient.model import trainable, unwrap
 from fairweight.methods import Reweighter, current_lr
 from fairweight.sampling import generator
 from fairweight.step import update
 from fairweight.training import state
 from fairweight.training.batches import Batches
 from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
-from fairweight.training.checkpoint import Checkpoint, match_strides
-from fairweight.training.epoch_sums import EpochSums
+from fairweight.training.checkpoint import Checkpoint
+from fairweight.training.epoch_sums import EpochSums, finite
 from fairweight.training.history import Dynamics
 from fairweight.training.loader import LoaderBatches, LoaderSamples
 from fairweight.training.log import Log
 from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.training.predict import predict
+from fairweight.training.standing import put_back, standing
 from fairweight.training.validation import validation_numbers
 from fairweight.types import Batch, RunRecord, Samples, StepRecord
 
@@ -155,7 +156,7 @@ class Training:
         self.reweighter.begin(self.train, self.exemplar)
         saved = self.checkpoint.load() if self.resume and self.checkpoint is not None else None
         if saved is not None:
-            self.load_state_dict(saved)
+            put_back(self, saved)
             self._logged_warnings = len(self.watch.warnings)
         if self.log is not None:
             self.log.start(self.step)
@@ -230,7 +231,7 @@ class Training:
         bad = self.sums.bad_step()
         if bad is not None:
             raise self._not_finite(bad, "The loss is not finite. Lower the learning rate or clip the gradient.")
-        if not self._finite():
+        if not finite(self.model):
             what = "The model is not finite after this step's update. Lower the learning rate or clip the gradient."
             raise self._not_finite(self.step - 1, what)
         self._share_buffers()
@@ -257,11 +258,6 @@ class Training:
                 self.log.add("warning", self.step, text=warning)
             self._logged_warnings = len(self.watch.warnings)
         self._save()
-
-    def _finite(self) -> bool:
-        """True if every parameter is a number: the update of an epoch's last step shows in no loss of it."""
-        learned = [p.detach() for p in unwrap(self.model).parameters() if p.requires_grad and p.is_floating_point()]
-        return not learned or bool(torch.stack([p.isfinite().all() for p in learned]).all())
 
     def _summary(self, epoch: int) -> dict[str, Any]:
         summary = {"epoch": epoch, "lr": current_lr(self.optimizer), **self.sums.summary()}
@@ -301,7 +297,7 @@ class Training:
         if self.checkpoint is None:
             return
         self._share_buffers()
-        kept = self.state_dict()
+        kept = standing(self)
         if self._first:
             self.checkpoint.save(self.step, kept)
 
@@ -310,64 +306,3 @@ class Training:
         buffers = [b for b in unwrap(self.model).buffers() if b.numel()]
         if self.ranks is not None and buffers:
             self.ranks.from_first(buffers)
-
-    def _random_of_ranks(self, random: RandomState) -> list[list[Tensor]]:
-        if self.ranks is None:
-            return []
-        return self.ranks.gather([random.cpu, *([] if random.cuda is None else [random.cuda])])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on, not copied."""
-        random = RandomState.now(self.device)
-        assert random is not None
-        mid_update = self.options.accumulate > 1 and self.step % len(self.batches) > 0
-        parameters = unwrap(self.model).named_parameters()
-        return {
-            "step": self.step,
-            "model": unwrap(self.model).state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
-            "gradients": {name: p.grad for name, p in parameters if p.grad is not None} if mid_update else {},
-            "reweighter": self.reweighter.state_dict(),
-            "random": [random.cpu, random.cuda],
-            "sums": self.sums.state_dict(),
-            "dynamics": None if self.dynamics is None else self.dynamics.state_dict(),
-            "observers": [observer.state_dict() for observer in self.observers],
-            "batches": self.batches.state_dict(),
-            **({} if self.ranks is None else {"random_of_ranks": self._random_of_ranks(random)}),
-            "best": self.best,
-            "best_method": self.best_method,
-            "history": self.history,
-            "stopped": self.stopped,
-            "seconds": self.seconds,
-        }
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Put the run back where it stood."""
-        cpu, cuda = saved["random"]
-        others = saved.get("random_of_ranks", [])
-        if self.ranks is not None and len(others) == self.ranks.size:
-            cpu, cuda = (*others[self.ranks.rank], None)[:2]
-        saved = {
-            key: value if key.startswith("random") else state.move(value, self.device) for key, value in saved.items()
-        }
-        model = unwrap(self.model)
-        model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        match_strides(self.optimizer)
-        if self.scheduler is not None and saved["scheduler"] is not None:
-            self.scheduler.load_state_dict(saved["scheduler"])
-        for name, p in model.named_parameters():
-            p.grad = saved["gradients"].get(name)
-        self.reweighter.load_state_dict(saved["reweighter"])
-        self.sums.load_state_dict(saved["sums"])
-        if self.dynamics is not None and saved["dynamics"] is not None:
-            self.dynamics.load_state_dict(saved["dynamics"])
-        if len(saved["observers"]) == len(self.observers):
-            for observer, kept in zip(self.observers, saved["observers"], strict=True):
-                observer.load_state_dict(kept)
-        self.batches.load_state_dict(saved["batches"])
-        self.step, self.best, self.history = int(saved["step"]), saved["best"], saved["history"]
-        self.best_method = saved.get("best_method")
-        self.stopped, self.seconds = saved["stopped"], float(saved["seconds"])
-        RandomState(cpu, cuda, self.device).restore()

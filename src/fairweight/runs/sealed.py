@@ -1,0 +1,190 @@
+"""The door to a run's folder: every file is verified when it is read, and appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fairweight.errors import BadInput, Damaged, FolderRefused, MissingData, option
+from fairweight.runs import schema
+from fairweight.runs.manifest import AGAIN, Manifest, leads_out
+from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.training import state
+from fairweight.training.checkpoint import FILE as CHECKPOINT
+from fairweight.training.lock import claimed
+from fairweight.training.log import FILE as LOG
+
+RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING = (
+    "run.json",
+    "metrics.json",
+    "weights.parquet",
+    "model.safetensors",
+    "paths.safetensors",
+    "logits.safetensors",
+    "predictions.parquet",
+    "preprocessing.json",
+)
+AUDIT = ("report.html", "MODEL_CARD.md")
+SUSPECTS = "suspects.csv"
+# In the order in which they are deleted: what says that the run is finished first, what says that it is one last.
+FILES = (
+    *(MANIFEST, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING, CHECKPOINT, LOG, *AUDIT, SUSPECTS),
+    RUN,
+)
+SEALED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # what a manifest holds
+READ = tuple(name for name in SEALED if name not in (*AUDIT, SUSPECTS))  # what readers rely on
+MOST_JSON = 2**28  # bytes: a larger file was not written by a run
+
+
+class SealedFolder:
+    """Reads and writes files of one run, whatever is in them."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._whole: dict[str, tuple[int, int, int]] = {}  # by file: what it looked like when it was verified
+
+    @property
+    def beside(self) -> Path:
+        """The folder that it lies in, with the runs beside it."""
+        # "." and ".." have it in no name
+        return self.path.resolve().parent if self.path.name in ("", "..") else self.path.parent
+
+    @property
+    def finished(self) -> bool:
+        """True if the run came to its end: its manifest is written last; of runs from before, its numbers."""
+        if not (self.path / METRICS).is_file():
+            return False
+        return (self.path / MANIFEST).is_file() or not self._promised()
+
+    @property
+    def started(self) -> bool:
+        return (self.path / RUN).is_file()
+
+    @property
+    def resumable(self) -> bool:
+        """True if there is a checkpoint or a finished run."""
+        return self.finished or (self.path / CHECKPOINT).is_file()
+
+    @property
+    def verified(self) -> bool:
+        """True if there is a manifest, so that every file is checked when it is read; runs from before have none."""
+        return (self.path / MANIFEST).is_file()
+
+    def _promised(self) -> bool:
+        """Whether run.json says that a manifest belongs to the run."""
+        try:
+            about = json.loads((self.path / RUN).read_bytes()) if self.started else None
+        except (OSError, ValueError, RecursionError):
+            return False
+        return isinstance(about, dict) and bool(about.get("manifest"))
+
+    def clear(self) -> None:
+        """Delete what a run writes, and nothing else."""
+        for name in FILES:
+            (self.path / name).unlink(missing_ok=True)
+
+    def tidy(self, *names: str) -> None:
+        """Delete what killed writers left half-written of the run's files, and of these."""
+        if self.path.is_dir():
+            for name in (*FILES, *names):
+                state.clear(self.path / name)
+
+    def seal(self, *names: str) -> None:
+        """Write the manifest of all files of the run, and of these: from now on they are verified."""
+        Manifest.of(self.path, [*SEALED, *names]).write(self.path)
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Add files to a finished run, or replace them; whenever this is killed, the run is whole."""
+        sealed = Manifest.read(self.path)
+        if sealed is not None:
+            sealed.while_replaced(files).write(self.path)
+        for name, content in files.items():
+            state.write_atomically(self.path / name, content)
+        if sealed is not None:
+            sealed.with_(self.path, files).write(self.path)
+
+    def copy(self, other: SealedFolder, names: Iterable[str]) -> None:
+        """Take these files of another run as they are, and delete those that it lacks."""
+        for name in names:
+            if (other.path / name).is_file():
+                state.write_atomically(self.path / name, other.checked(name).read_bytes())
+            else:
+                (self.path / name).unlink(missing_ok=True)
+
+    def checked(self, name: str) -> Path:
+        """Where a file of the run is, once it has been seen to be a regular file and as the manifest has it."""
+        path = self.path / name
+        try:
+            about = path.stat()
+            if not path.is_file():
+                raise Damaged(f"{path} is no regular file; {AGAIN}.")
+            if leads_out(path):
+                raise Damaged(f"{path} is a link that leads out of the run's folder; put the file itself there.")
+            looks = (about.st_mtime_ns, about.st_size, about.st_ino)
+            if self._whole.get(name) != looks:
+                self._verify(path)
+                self._whole[name] = looks
+        except FileNotFoundError:
+            raise MissingData(f"{path} is not there; {self.path} is no finished run, give the folder of one.") from None
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read ({error.strerror}); {AGAIN}.") from error
+        return path
+
+    def _verify(self, path: Path) -> None:
+        manifest = Manifest.read(self.path)
+        if manifest is None:
+            if path.name in SEALED and path.name != RUN and (self.path / METRICS).is_file() and self._promised():
+                raise Damaged(
+                    f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
+                    "start the same training again."
+                )
+        elif (path.name in manifest.files or path.name in SEALED) and (found := manifest.problem(path)):
+            raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
+
+    def verify_all(self) -> None:
+        """Refuse a finished run of which any file is not as it was written; end what a kill left between two."""
+        manifest = Manifest.read(self.path)
+        if manifest is not None:
+            for name in {**manifest.files, **dict.fromkeys(name for name in READ if (self.path / name).exists())}:
+                self.checked(name)
+        if manifest is not None and manifest.unsettled:
+            manifest.with_(self.path, manifest.unsettled).write(self.path)
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Make the folder, keep other writers out of it, and clear away what killed ones left."""
+        self.make()
+        with claimed(self.path):
+            self.tidy()
+            yield
+
+    def make(self) -> None:
+        """Create the folder, or refuse one that takes no files."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FolderRefused(
+                f"{self.path} cannot be made ({error.strerror}); choose another folder with {option('out')}."
+            ) from error
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise FolderRefused(f"{self.path} cannot be written to; choose another folder with {option('out')}.")
+
+    def read(self, name: str) -> dict[str, Any]:
+        path = self.checked(name)
+        try:
+            if path.stat().st_size > MOST_JSON:
+                raise ValueError("it is far too large")
+            values = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError) as error:
+            raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
+        found = schema.problem_of(name, values)
+        if found is not None:
+            raise BadInput(f"{path} is not as a run writes it: {found}; {AGAIN}.")
+        return dict(values)
+
+    def write(self, name: str, values: dict[str, Any]) -> None:
+        self.put({name: (json.dumps(values, indent=2) + "\n").encode()})
