@@ -12,6 +12,7 @@ from typing import Any
 from fairweight.paper._table_text import markdown, seeds_text
 from fairweight.paper.pages import filled
 from fairweight.paper.records import read_all
+from fairweight.runs.statistics import mean_text
 
 ROOT = Path(__file__).parents[1]
 Record = Mapping[str, Any]
@@ -37,6 +38,17 @@ def history_cost(record: Record) -> str:
             shares.append(f"{100 * row[key]:.2f} % ({100 * low:.2f} to {100 * high:.2f})")
         rows.append([name, f"{row['epoch_ms_per_step']:.3g}", f"{row['history_ms']:.4f}", *shares, row["n"]])
     told = f"Medians (quartiles), processor time; {record['device']}; `{record['command']}`; commit {record['commit']}."
+    return f"{markdown(titles, rows)}\n\n{told}"
+
+
+def image_default(record: Record) -> str:
+    """Uniform and FORML on clean images: test numbers, and differences by seed."""
+    titles = ["set", "row", "n", "accuracy, %", "beside Uniform", "TPRD, %", "beside Uniform"]
+    rows = []
+    for row in record["rows"]:
+        cells = [mean_text(row[where][measure]) for measure in ("accuracy", "tprd") for where in ("means", "beside")]
+        rows.append([row["set"], row["name"], row["n"], *cells])
+    told = f"Mean ± standard error; {', '.join(record['devices'])}; `{record['command']}`."
     return f"{markdown(titles, rows)}\n\n{told}"
 
 

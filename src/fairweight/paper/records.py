@@ -64,7 +64,11 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
     if values.get("kind") == "reproduce":  # an option that the table has got since was at its default then
-        usual = planned(values["table"]).plan.options  # an option that the table no longer has was at its default
+        today = planned(values["table"])
+        usual = today.plan.options  # an option that the table no longer has was at its default
+        titles = {row.key: row.title for row in today.every}  # what a row is, not what the product called it then
+        for row in values["rows"]:
+            row["title"] = titles.get(row["key"], row["title"])
         values["options"] = {key: values["options"].get(key, value) for key, value in usual.items()}
     return values
 

@@ -1,4 +1,4 @@
-"""Choose what a user left open by what the data looks like; measured by benchmarks/tabular.py, tabular_choice.py."""
+"""Choose what a user left open by the data; measured by benchmarks/tabular_choice.py and image_default.py."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from fairweight.types import Cells, Samples
 STEPS = 3_000  # of a small network: as many epochs as make up so many steps, within bounds
 EXEMPLARS = 128  # in a batch, shared out evenly over the cells, within bounds
 STRENGTH = 0.3  # of the term that compares groups, beside the mean loss
+HEEDING: dict[str, Any] = {"heed": 1.0}  # of the score step on images, where exemplars may say nothing
+LOOKS_EVERY = 20  # steps between looks at how far exemplars agree, where that is heeded
 TIED_RATE = 0.03  # of the score step where cells share scores: a shared score moves at every step, a sample's own once
 
 
@@ -24,26 +26,35 @@ def with_defaults(spec: Spec, dataset: Dataset, asked: Mapping[str, Any], device
     usual = _training(dataset, asked, device)
     chosen = {**usual, **asked, "network": usual["network"]}
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
-    options = method_defaults(spec.method, classes, groups=groups, train_groups=knows_groups(dataset.train))
+    known, images = knows_groups(dataset.train), len(dataset.input_shape) == 3
+    options = method_defaults(spec.method, classes, groups=groups, train_groups=known, images=images)
     chosen["method_options"] = _over(options, asked.get("method_options", {}))
     if dataset.validation is None:
         chosen["early_stopping"] = {}
     return spec.with_(**chosen)
 
 
-def method_defaults(method: str, classes: int, *, groups: bool, train_groups: bool = True) -> dict[str, Any]:
+def method_defaults(
+    method: str, classes: int, *, groups: bool, train_groups: bool = True, images: bool = False
+) -> dict[str, Any]:
     """Objective, ties and score step as plain values; none for methods without scores, which have their paper's.
 
     Where groups stand beside the label, the objective is the mean loss at natural shares, so that a gap is not closed
     by giving up accuracy everywhere, plus a term that compares groups; samples of a cell share a score besides their
-    own. Where the label stands for the group, the method's own defaults are the ones that were chosen for it.
+    own. Where the label stands for the group, the method's own defaults are the ones that were chosen for it. On images
+    scores move the less, the less exemplars agree: clean images leave little to learn, and much to spoil.
     """
     known = inspect.signature(catalog.load("methods", method)).parameters
-    if not {"objective", "tie", "score_step"} <= set(known) or not groups:
+    if not {"objective", "tie", "score_step"} <= set(known):
         return {}
-    chosen: dict[str, Any] = {"objective": f"mean + {STRENGTH:g} * {comparing_term(classes, groups=True)}"}
-    if train_groups:
+    chosen: dict[str, Any] = {}
+    if groups:
+        chosen["objective"] = f"mean + {STRENGTH:g} * {comparing_term(classes, groups=True)}"
+    if groups and train_groups:
         chosen |= {"tie": "cell", "score_step": {"name": "adaptive", "rate": TIED_RATE}}
+    if images:
+        step = {"name": "adaptive", **chosen.get("score_step", {}), **HEEDING}
+        chosen |= {"score_step": step, "agreement_every": LOOKS_EVERY}
     return chosen
 
 

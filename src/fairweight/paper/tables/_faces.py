@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from fairweight.paper.tables import Moved, Option, Plan, Row, Size, Table
-from fairweight.paper.tables._forml import GUESSES, as_printed, as_product, three_rows
+from fairweight.paper.tables._forml import GUESSES, as_printed, as_product, heeding, three_rows
 from fairweight.runs.spec import Spec
 
 OPTIONS = {
@@ -81,6 +81,7 @@ class FaceTable(Table):
         return (
             *rows,
             *three_rows(algorithm_1, default, key=forml, title=f"{title}FORML", against=(plain,)),
+            heeding(default, (plain,), key=forml, title=f"{title}FORML"),
             *same_rate(plain, forml, f"{title}Uniform"),
         )
 
@@ -126,7 +127,7 @@ class CelebaTable(FaceTable):
         """The product's default and Uniform, beside the rows of an ablation."""
         base = self.base(plan)
         return (
-            Row("forml-default", "FORML, product default", self.default_forml(plan, base), None, "forml"),
+            Row("forml-default", "FORML, default of 0.1", self.default_forml(plan, base), None, "forml"),
             Row("uniform", "Uniform", base, None, "control", against=()),
         )
 

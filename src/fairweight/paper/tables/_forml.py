@@ -7,7 +7,7 @@ from typing import Any
 
 from fairweight.paper.moved_decisions import BUDGET
 from fairweight.paper.tables import Moved, Option, Plan, Row
-from fairweight.runs.defaults import EXEMPLARS, method_defaults
+from fairweight.runs.defaults import EXEMPLARS, HEEDING, LOOKS_EVERY, method_defaults
 from fairweight.runs.spec import Spec
 
 CLASS_BIAS, TUNED = "class-bias", "fine-tuned"  # keys of rows
@@ -36,17 +36,17 @@ def as_printed(plan: Plan, base: Spec, objective: Any, **options: Any) -> Spec:
 
 
 def as_product(base: Spec, classes: int, groups: int = 0) -> Spec:
-    """What `fairweight train` does by default, with so many classes and groups."""
+    """What `fairweight train` did by default in 0.1, with so many classes and groups; `heeding` is today's."""
     options = method_defaults("forml", classes, groups=groups > 0, train_groups=groups > 0)
     per_cell = min(32, max(3, EXEMPLARS // (classes * max(1, groups))))
     return base.with_(method="forml", method_options=options, per_cell=per_cell)
 
 
-def heeding(spec: Spec, against: tuple[str, ...] = ("uniform",)) -> Row:
-    """The product's default with scores that move the less, the less exemplars agree."""
-    options = {"score_step": {"name": "adaptive", "heed": 1.0}, "agreement_every": 20}
-    heeded = spec.with_(method_options={**spec.method_options, **options})
-    return Row("forml-heeding", "FORML, heeding agreement", heeded, None, "extra", against=against)
+def heeding(spec: Spec, against: tuple[str, ...] = ("uniform",), *, key: str = "forml", title: str = "FORML") -> Row:
+    """The product's default on images: scores move the less, the less exemplars agree."""
+    step = {"name": "adaptive", **spec.method_options.get("score_step", {}), **HEEDING}
+    heeded = spec.with_(method_options={**spec.method_options, "score_step": step, "agreement_every": LOOKS_EVERY})
+    return Row(f"{key}-heeding", f"{title}, product default (heeds agreement)", heeded, None, "extra", against=against)
 
 
 def class_biases(of: str, against: tuple[str, ...] = ("uniform",)) -> list[Row]:
@@ -103,12 +103,12 @@ def three_rows(
     against: tuple[str, ...] = ("uniform",),
     plain: tuple[str, ...] = (),
 ) -> list[Row]:
-    """As printed and with the reverse look-ahead, beside the printed row; the product's default, which the paper lacks.
+    """As printed and with the reverse look-ahead, beside the printed row; the default of 0.1, which the paper lacks.
 
     plain: rows without learned weights that the default is compared with, too.
     """
     return [
         Row(key, f"{title}, Algorithm 1", printed, row, "forml", against=against),
         Row(f"{key}-reverse", f"{title}, reverse look-ahead", with_reverse(printed), row, "forml", against=against),
-        Row(f"{key}-default", f"{title}, product default", default, None, "forml", against=(*against, *plain)),
+        Row(f"{key}-default", f"{title}, default of 0.1", default, None, "forml", against=(*against, *plain)),
     ]

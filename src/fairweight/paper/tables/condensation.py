@@ -90,7 +90,7 @@ class Condensation(CifarTable):
             Row("random-45k", "Random 45k", base.with_(rows={"train": kept}), "Random 45k", against=("uniform-50k",)),
             row("forml-45k", "FORML 45k, Algorithm 1", by_forml, "FORML 45k", "forml"),
             row("forml-45k-reverse", "FORML 45k, reverse look-ahead", reverse, "FORML 45k", "forml"),
-            row("forml-45k-default", "FORML 45k, product default", default, kind="forml"),
+            row("forml-45k-default", "FORML 45k, default of 0.1", default, kind="forml"),
             row("ema-loss-45k", "EMA of Uniform's loss 45k", lowest("ema_loss", [measured])),
             row("forgetting-45k", "Forgetting events 45k", lowest("forgetting_events", uniform)),
             row("random-same-45k", "Random 45k, FORML's counts per class", {**kept, "like": by_forml}),
