@@ -168,8 +168,8 @@ def later(record: dict[str, Any]) -> list[str]:
         "",
         f"Passing where labels are wrong: {names}. Of these the lowest sum where they are clean: `{chosen}` "
         f"({sums[chosen]:.3f}; the default {_named(clean, 'default')['sum']:.3f}, Uniform 1). In the product it is "
-        "`AdaptiveStep(heed=1)` (`heeding` below), the default for images; `default` here is that of 0.1. On seeds that "
-        "took no part:",
+        "`AdaptiveStep(heed=1)` (`heeding` below), the default for images; `default` here is that of 0.1. On seeds "
+        "that took no part:",
         "",
         *(_apart(title, parts[f"{title}, seeds 10 to 13"]) for title in ("clean labels", "wrong labels")),
         "",
