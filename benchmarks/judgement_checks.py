@@ -100,7 +100,7 @@ def dominates(peer: Entry, ours: Entry) -> bool:
 
 
 def halves(entry: Entry, plain: Entry, budget: float = BUDGET) -> bool:
-    """Tell whether the gap is surely smaller than plain's, at most half of it, and paid for within the budget."""
+    """Tell whether the gap is significantly smaller than plain's, at most half of it, and within the budget."""
     gap = difference(entry.gap, plain.gap)
     within = difference(entry.accuracy, plain.accuracy).mean >= -budget
     return within and gap.high < 0 and entry.mean_gap <= plain.mean_gap / 2

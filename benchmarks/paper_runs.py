@@ -1,7 +1,8 @@
 r"""Run rows of several tables side by side within a time, and bring what was finished back as one file of records.
 
 A machine that is there for minutes alone loses its run folders: seeds that were finished come home, the others are
-run again another day. Runs of all tables share the processes, the longest first, those that others build on before them.
+run again another day. Runs of all tables share the processes, the longest first, those that others build on before
+them.
 
     python benchmarks/paper_runs.py --data FOLDER --seconds 500 --jobs 14 --device cuda --to records.json \
         'mnist --seeds 10 --rows lb-rate-3,fine-tuned' 'mnist --seeds 10 --rows uniform --option selection=last'

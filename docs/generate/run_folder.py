@@ -50,10 +50,10 @@ VERDICT = {
 
 def page() -> str:
     """Every file, then every field of each JSON file, then the columns of the parquet files."""
-    from fairweight.runs import folder, schema
+    from fairweight.runs import schema, sealed
     from fairweight.runs.frames import NEEDED
 
-    names = dict.fromkeys([*FILES, *folder.FILES, *schema.FORMS])
+    names = dict.fromkeys([*FILES, *sealed.FILES, *schema.FORMS])
     parts = [
         HEAD,
         "| file | holds |\n|---|---|\n" + "\n".join(f"| `{n}` | {FILES.get(n, 'See below.')} |" for n in names),

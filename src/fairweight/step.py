@@ -60,7 +60,9 @@ def backward_together(
     check: bool = True,
 ) -> StepRecord:
     """The same for micro-batches that make one step: the step of one batch that holds them all."""
-    with gathered(method.model, optimizer), nullcontext() if (ranks := method.ranks) is None else ranks.together():
+    in_pieces = torch.distributed.is_available() and torch.distributed.is_initialized()  # perhaps: `gathered` looks
+    whole = gathered(method.model, optimizer) if in_pieces else nullcontext()
+    with whole, nullcontext() if (ranks := method.ranks) is None else ranks.together():
         if scaler is not None and (ranks is not None or len(batches) > 1):
             scale, scaler = partial(scaled_by, scaler, scale), None  # the real loss alone
         several = len(batches) > 1  # on every rank, though some of its parts may be empty

@@ -35,6 +35,13 @@ def _run(arguments: list[str], *torchrun: str) -> subprocess.CompletedProcess[st
 TWO = ("--nproc-per-node", "2")
 
 
+def _flat(values: Any, name: str = "") -> dict[str, float]:
+    """Numbers by their path, for pytest.approx."""
+    if not isinstance(values, dict):
+        return {name: values}
+    return {path: n for key, inner in values.items() for path, n in _flat(inner, f"{name}/{key}").items()}
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_table_of_one(tmp_path: Path) -> None:
     table = _table(tmp_path / "people.csv")
@@ -49,7 +56,9 @@ def test_two_processes_give_the_table_of_one(tmp_path: Path) -> None:
         assert len((out / "log.jsonl").read_text().splitlines()) == 4  # start, two epochs, end
     run_one, run_two = (numbers.pop("run") for numbers in found)
     spread_one, spread_two = (numbers.pop("scores") for numbers in found)
+    sure_one, sure_two = (_flat(numbers.pop("calibration")) for numbers in found)
     assert found[0] == found[1]
+    assert sure_two == pytest.approx(sure_one, rel=1e-5)  # probabilities are summed in float32
     assert spread_two == pytest.approx(spread_one, rel=1e-4)
     assert [e["loss"] for e in run_two["history"]] == pytest.approx([e["loss"] for e in run_one["history"]], rel=1e-5)
 

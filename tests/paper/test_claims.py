@@ -2,11 +2,11 @@
 
 A comparison carries a comment that says it in keys, and a paragraph with words of comparison carries at least one:
 
-    <!-- holds: lb < uniform in tprd, surely -->                       in the notes beside a record
+    <!-- holds: lb < uniform in tprd, significantly -->                       in the notes beside a record
     <!-- holds cifar10, short: forml > uniform in tprd -->             in another page: the section of docs/results.md
-    <!-- only: forml-refit of forml* < uniform in tprd, surely -->     no other row of that pattern does
+    <!-- only: forml-refit of forml* < uniform in tprd, significantly -->     no other row of that pattern does
 
-Rows are compared seed by seed; "surely" is p < 0.05 of the paired t-test, "not surely" the opposite.
+Rows are compared seed by seed; "significantly" is p < 0.05 of the paired t-test, "not significantly" the opposite.
 """
 
 import fnmatch
@@ -21,7 +21,8 @@ from fairweight.runs.statistics import by_seed, mean_of, paired
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIM = re.compile(
-    r"<!-- (holds|only)(?: ([^:]+))?: ([\w-]+)(?: of ([\w*-]+))? ([<>]) ([\w-]+) in (\w+)(, surely|, not surely)? -->"
+    r"<!-- (holds|only)(?: ([^:]+))?: ([\w-]+)(?: of ([\w*-]+))? ([<>]) ([\w-]+) in (\w+)"
+    r"(, significantly|, not significantly)? -->"
 )
 COMPARES = re.compile(r"\b(below|lowers|lower TPRD|less TPRD|less than|beats?|only|closes)\b")
 
@@ -44,7 +45,7 @@ def is_so(record, row, sign, other, number, sure):
     apart = found["mean"]
     if apart is None:  # no seed of both
         apart = mean_of(rows[row], number).value - mean_of(rows[other], number).value
-    if sure == ", not surely":
+    if sure == ", not significantly":
         return (apart < 0) == (sign == "<") and (found["p"] is None or found["p"] >= 0.05)
     return (apart < 0) == (sign == "<") and (not sure or (found["p"] is not None and found["p"] < 0.05))
 
@@ -79,6 +80,6 @@ def test_paragraphs_that_compare_say_what_is_checked():
 
 def test_a_false_claim_is_found(tables):
     record = next(record for record in tables if section_name(record) == "cifar10, short")
-    assert is_so(record, "lb", "<", "uniform", "tprd", ", surely")
+    assert is_so(record, "lb", "<", "uniform", "tprd", ", significantly")
     assert not is_so(record, "lb", ">", "uniform", "tprd", "")
     assert not is_so(record, "forml", "<", "uniform", "tprd", "")

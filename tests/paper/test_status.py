@@ -36,8 +36,8 @@ def test_every_table_is_named_once_and_without_records_nothing_is_run():
 
 
 def test_a_gain_that_is_sure_is_reproduced_and_one_that_is_not_is_not():
-    surely = {seed: value + 0.7 + 0.02 * (seed % 4) for seed, value in seeds(95.24).items()}
-    assert state_of("mnist", a=mnist(surely)).state == "reproduced"
+    significantly = {seed: value + 0.7 + 0.02 * (seed % 4) for seed, value in seeds(95.24).items()}
+    assert state_of("mnist", a=mnist(significantly)).state == "reproduced"
     nothing = {seed: value + 0.3 * (-1) ** seed for seed, value in seeds(95.24).items()}
     found = state_of("mnist", a=mnist(nothing))
     assert found.state == "not reproduced"

@@ -120,10 +120,8 @@ def source_column(names: Sequence[str], column: str) -> str:
 
 def to_codes(texts: Texts, names: Sequence[str]) -> Tensor:
     """Find the place of each text among the names, -1 for those that have none."""  # [N]
-    import pandas as pd
-
-    found = pd.Index(list(names), dtype=object).get_indexer(pd.Index(texts, dtype=object))
-    return torch.from_numpy(found.astype("int64"))
+    places: dict[str | None, int] = {name: place for place, name in enumerate(names)}
+    return torch.tensor([places.get(text, -1) for text in texts], dtype=torch.long)
 
 
 def as_texts(values: pd.Series[Any]) -> Texts:

@@ -250,11 +250,13 @@ class FORML(ExemplarMethod):
         return self._known_rates[1]
 
     def _batch_scores(self, batch: Batch) -> Tensor:
-        own = self._shard.read(self._own, self.rows(batch))
+        rows = self.rows(batch)
+        own = self._own[rows] if self._shard.ranks is None else self._shard.read(self._own, rows)
         return own if self._ties is None else self.form.limit(own + self._ties.scores[self._ties.of(batch)])
 
     def _move(self, batch: Batch, found: Solution, before: Tensor, lr: float) -> None:
-        here, places = self._shard.held(self.rows(batch))
+        rows = self.rows(batch)
+        here, places = (slice(None), rows) if self._shard.ranks is None else self._shard.held(rows)
         weights = self.form.weights(before)
         gradient = found.gradient.to(self._own.dtype)
         if self.own:

@@ -22,7 +22,7 @@ ORDER = (
 )  # fmt: skip
 RULE = (
     f"Reproduced: every printed row was run at the full size, {LEAST} seeds at least, none ends worse than printed, "
-    "and where Uniform and FORML stand side by side, FORML as printed lowers TPRD surely (Holm)."
+    "and where Uniform and FORML stand side by side, FORML as printed lowers TPRD significantly (Holm)."
 )
 
 
