@@ -166,7 +166,7 @@ def criteria(root: Path) -> str:
 
 def candidates(root: Path) -> str:
     """What `train` tries, from the code."""
-    from fairweight.apps.candidates import FAMILIES
+    from fairweight.apps.judge import FAMILIES
 
     lines = ["| name | weights |", "|---|---|"]
     return "\n".join([*lines, *(f"| `{name}` | {words} |" for name, words in FAMILIES.items())])

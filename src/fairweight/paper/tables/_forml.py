@@ -52,7 +52,7 @@ def heeding(spec: Spec, against: tuple[str, ...] = ("uniform",), *, key: str = "
 def class_biases(of: str, against: tuple[str, ...] = ("uniform",)) -> list[Row]:
     """Plain training with a bias per class on its logits: no training, and what learned weights must beat."""
     parts: dict[str, tuple[str, float | None]] = {
-        "-budget": (f", for {100 * BUDGET:g} points at most", None),
+        "-budget": (f", within {100 * BUDGET:g} points", None),
         "-quarter": (" at a quarter", 0.25),
         "-half": (" at a half", 0.5),
         "": (" at its full strength", 1.0),
