@@ -15,7 +15,7 @@ import fairweight as fw
 from fairweight import catalog
 from fairweight.cli import app
 from fairweight.metrics.criterion import CRITERIA
-from fairweight.runs import folder, schema
+from fairweight.runs import schema, sealed
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_somewhere(site):
         for address in page.loads:
             assert not re.match(r"(?:https?:)?//", address), f"{path.name} loads {address}"
             if not address.startswith("data:") and path.name != "404.html":
-                assert (path.parent / unquote(address.split("?")[0])).is_file(), f"{path.name} lacks {address}"
+                assert (path.parent / unquote(re.split("[?#]", address)[0])).is_file(), f"{path.name} lacks {address}"
         for address in page.links:
             if path.name == "404.html" or re.match(r"[a-z]+:", address):
                 continue
@@ -80,7 +80,7 @@ def test_the_reference_has_every_name_flag_and_field(site):
         assert name in commands.anchors
         for entry in verb.params:
             assert all(flag in commands.text for flag in entry.opts if flag.startswith("--")), (name, entry.name)
-    for name in (*folder.FILES, *schema.FORMS):
+    for name in (*sealed.FILES, *schema.FORMS):
         assert name in files.text
     assert all(key in files.text for key in ("verdict", "gap_before", "gap_after", "accuracy_after", "kept_epoch"))
     for form in (schema.RUN, schema.METRICS, schema.MANIFEST):
