@@ -69,6 +69,7 @@ docs: $(STAMP)
 	$(BIN)/python benchmarks/performance.py
 	$(BIN)/python benchmarks/suspects.py --page docs/audit.md
 	$(BIN)/python benchmarks/condense.py --page docs/audit.md
+	$(BIN)/python benchmarks/arena_page.py --page docs/audit.md
 
 # Lock what pyproject.toml asks for, with hashes; RAISE="numpy pandas" lifts those two to the newest that fit.
 lock:

@@ -7,7 +7,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["suspects", "condense"])
+@pytest.mark.parametrize("name", ["suspects", "condense", "arena_page"])
 def test_the_page_is_that_of_the_records(script, tmp_path, name):
     page = tmp_path / "audit.md"
     page.write_text((ROOT / "docs" / "audit.md").read_text())
