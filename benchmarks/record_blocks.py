@@ -52,6 +52,18 @@ def image_default(record: Record) -> str:
     return f"{markdown(titles, rows)}\n\n{told}"
 
 
+def judgement_fresh(record: Record) -> str:
+    """What train hands over on fresh seeds beside its own plain model, set by set."""
+    titles = ["set", "n", "plain left", "gap of plain", "change of the gap", "change of accuracy", "gap larger"]
+    rows = [
+        [name, one["n"], one["left_plain"], *(mean_text(one[key]) for key in ("gap_before", "gap", "accuracy")),
+         one["gap_larger"]]
+        for name, one in {**record["sets"], "**all**": record["all"]}.items()
+    ]  # fmt: skip
+    told = f"Points on test, mean ± standard error; {record['device']}; commit {', '.join(record['commits'])}."
+    return f"{markdown(titles, rows)}\n\n{told}"
+
+
 def label_bias(record: Record) -> str:
     """LB's MNIST record beside its authors' log: a table for each rate, training by training, and the test."""
 
@@ -154,6 +166,7 @@ BLOCKS = {
     "trainers": ("trainers", trainers, "trainers.py"),
     "scaling": ("scaling", scaling, "scaling.py"),
     "sharded-scores": ("scaling", sharded_scores, "scaling.py"),
+    "judgement-fresh": ("judgement fresh", judgement_fresh, "judgement_fresh.py"),
     "history-cost": ("dynamics_cost", history_cost, "dynamics_cost.py"),
     "label-bias-notebook": ("label bias", label_bias, "label_bias_mnist.py"),
 }
