@@ -2,8 +2,8 @@
 
 import sys
 
-from fairweight.runs._job import Watcher
 from fairweight.runs.pool import run_all
+from fairweight.runs.pool._job import Watcher
 from fairweight.runs.spec import Spec
 
 

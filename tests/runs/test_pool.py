@@ -18,8 +18,8 @@ import torch
 from fairweight.errors import BadInput, FolderRefused, MissingData, MissingDependency
 from fairweight.runs import _job
 from fairweight.runs import pool as parallel
-from fairweight.runs._job import Settings, Watcher, perform
 from fairweight.runs.pool import run_all, run_each
+from fairweight.runs.pool._job import Settings, Watcher, perform
 from fairweight.training.lock import claimed
 
 SCRIPT = Path(__file__).with_name("run_many.py")

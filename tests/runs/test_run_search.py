@@ -7,7 +7,7 @@ import torch
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.runs import run_search as module
-from fairweight.runs._job import Settings, perform
+from fairweight.runs.pool._job import Settings, perform
 from fairweight.runs.run_search import search_of, searched
 from fairweight.runs.spec_data import dataset_for
 

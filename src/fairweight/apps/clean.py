@@ -13,8 +13,8 @@ from fairweight.apps.audit import finished
 from fairweight.apps.condense import train_all, write_named, write_rows
 from fairweight.apps.suspects import Suspects, stays, suspects_of, write_table
 from fairweight.errors import BadInput, option
-from fairweight.runs._job import Watcher
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.pool._job import Watcher
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean, numbers_of, paired
 

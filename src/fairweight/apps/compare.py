@@ -23,10 +23,10 @@ from fairweight.metagradient.passes import predicted
 from fairweight.methods import Reweighter
 from fairweight.report.front import of_comparison
 from fairweight.report.page import front_html
-from fairweight.runs._job import Outcome
 from fairweight.runs.defaults import knows_groups, with_defaults
 from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.pool import run_all
+from fairweight.runs.pool._job import Outcome
 from fairweight.runs.provenance import of_runs, provenance
 from fairweight.runs.run_search import search_of
 from fairweight.runs.spec import Spec

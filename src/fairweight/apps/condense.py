@@ -24,10 +24,10 @@ from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.apps.audit import finished
 from fairweight.errors import MissingData, RunsFailed
 from fairweight.metagradient.passes import predicted
-from fairweight.runs._job import Watcher
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.pool import run_all
+from fairweight.runs.pool._job import Watcher
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean
 from fairweight.training.lock import claimed

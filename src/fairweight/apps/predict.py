@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fairweight.apps._csv import write_csv
 from fairweight.apps.verdict import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data.files import bounded
 from fairweight.data.image.decode import DROP
 from fairweight.data.meaning import Meaning
+from fairweight.data.safe_csv import write_csv
 from fairweight.data.texts import columns_are
 from fairweight.errors import BadInput, MissingColumn, NoSpace, UnreadableImage, option
 from fairweight.metrics import GroupTable

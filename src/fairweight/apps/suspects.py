@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairweight.apps._csv import write_csv
 from fairweight.apps._drop_rules import FLOOR
 from fairweight.apps._wrong_labels import ranked_labels
 from fairweight.apps.audit import finished
+from fairweight.data.safe_csv import write_csv
 from fairweight.errors import BadInput, NoSpace, option
 from fairweight.report.suspects import Detection, detection
 from fairweight.runs.folder import METRICS, SEALED, RunFolder

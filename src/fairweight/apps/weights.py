@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fairweight.apps._csv import write_csv
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.train import Prepared
+from fairweight.data.safe_csv import write_csv
 from fairweight.errors import BadInput, NoSpace, option
 from fairweight.training import state
 

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any
 
-from fairweight.runs._job import Outcome, Watcher
 from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.pool._job import Outcome, Watcher
 from fairweight.runs.spec import Spec
 from fairweight.training.callbacks import LONG, time_left
 

@@ -30,9 +30,9 @@ def predict(
     json: opt.Json = False,
 ) -> None:
     """Predict for new rows with a trained model; where they have labels, also say how well."""
-    from fairweight.apps._csv import write_csv
     from fairweight.apps.predict import predict_rows
     from fairweight.cli import in_flags
+    from fairweight.data.safe_csv import write_csv
 
     opt.show_log()
     opt.introduce(run)

@@ -14,9 +14,9 @@ from fairweight.paper.moved_decisions import class_bias, same_rate
 from fairweight.paper.plan import Planned, planned
 from fairweight.paper.tables import Row
 from fairweight.paper.verdict import with_statistics
-from fairweight.runs._job import Outcome
 from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.pool import run_each
+from fairweight.runs.pool._job import Outcome
 from fairweight.runs.provenance import of_runs
 from fairweight.runs.statistics import numbers_in, numbers_of
 

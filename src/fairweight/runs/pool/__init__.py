@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairweight.errors import BadInput, FolderRefused, MissingData
-from fairweight.runs._job import DatasetMemory, Outcome, Settings, Tell, Watcher, perform
 from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.pool._job import DatasetMemory, Outcome, Settings, Tell, Watcher, perform
 from fairweight.runs.spec import Spec
 
 EngineName = Literal["processes", "ray"]
@@ -149,14 +149,14 @@ def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int
 def _engine(name: str, settings: Settings, tell: Tell, jobs: int) -> tuple[Executor, AbstractContextManager[CarryOut]]:
     """Threads that each wait for one run, and what they call for it."""
     if name == "ray":
-        from fairweight.runs._ray import RayTasks
+        from fairweight.runs.pool._ray import RayTasks
 
         return ThreadPoolExecutor(jobs), closing(RayTasks(settings, jobs))
     if name != "processes":
         raise BadInput(f"engine is {name!r}; choose processes or ray.")
     if jobs == 1:
         return _InThisThread(), nullcontext(partial(perform, settings=settings, tell=tell, memory=DatasetMemory()))
-    from fairweight.runs._processes import Processes
+    from fairweight.runs.pool._processes import Processes
 
     return ThreadPoolExecutor(jobs), closing(Processes(settings, tell, threads=max(1, cores() // jobs)))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.errors import MissingDependency, option
-from fairweight.runs._job import Outcome, Settings, perform
+from fairweight.runs.pool._job import Outcome, Settings, perform
 from fairweight.runs.spec import Spec
 
 

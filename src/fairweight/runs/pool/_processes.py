@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight import signals
-from fairweight.runs._job import DatasetMemory, Outcome, Settings, Tell, perform
+from fairweight.runs.pool._job import DatasetMemory, Outcome, Settings, Tell, perform
 from fairweight.runs.spec import Spec
 
 _Worker = tuple[Any, Connection]  # the process, and our end of its pipe

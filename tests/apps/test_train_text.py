@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 from tests import audits
 
-from fairweight.apps._ending import ending, next_steps
-from fairweight.apps._train_text import closing
+from fairweight.apps._train_text import closing, ending, next_steps
 from fairweight.cli import in_flags
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairweight
-from fairweight.apps._csv import safe_cell, write_csv
+from fairweight.data.safe_csv import safe_cell, write_csv
 
 RUN = "=+-@\t\r\n"
 
