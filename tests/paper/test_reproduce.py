@@ -144,7 +144,7 @@ def test_loss_ratio_is_of_the_same_runs(out, record):
 
 
 def test_a_failed_row_is_reported_and_the_others_stand(out, monkeypatch):
-    from fairweight.runs import _job
+    from fairweight.runs.pool import _job
 
     original = _job.run
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from fairweight.errors import BadInput
-from fairweight.runs import _job
 from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.pool import _job
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for

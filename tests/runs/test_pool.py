@@ -16,9 +16,8 @@ import pytest
 import torch
 
 from fairweight.errors import BadInput, FolderRefused, MissingData, MissingDependency
-from fairweight.runs import _job
 from fairweight.runs import pool as parallel
-from fairweight.runs.pool import run_all, run_each
+from fairweight.runs.pool import _job, run_all, run_each
 from fairweight.runs.pool._job import Settings, Watcher, perform
 from fairweight.training.lock import claimed
 
