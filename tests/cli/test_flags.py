@@ -115,7 +115,7 @@ def test_no_sentence_below_the_command_line_types_a_flag_by_hand():
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     typed += [(path.name, word) for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", node.value)]
-    commands = {("moew.py", "--method"), ("_ending.py", "--out")}  # whole command lines
+    commands = {("moew.py", "--method"), ("_train_text.py", "--out")}  # whole command lines
     commands |= {("compare.py", word) for word in ("--out", "--records", "--data-dir")}  # of a recorded command
     commands |= {("provenance.py", word) for word in ("--show-toplevel", "--short", "--porcelain", "--untracked-files")}
     assert set(typed) <= commands
