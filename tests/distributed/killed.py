@@ -43,6 +43,7 @@ def main(folder: Path) -> None:
     found = {"killed": trained(folder / "killed", [Killed()]), "whole": trained(folder / "whole", [])}
     if dist.get_rank() == 0:
         torch.save(found, folder / "found.pt")
+    dist.barrier()  # a rank that leaves while another still works is aborted by torch now and then
     dist.destroy_process_group()
 
 

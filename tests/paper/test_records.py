@@ -9,8 +9,9 @@ import pytest
 from fairweight.errors import BadInput, FolderRefused
 from fairweight.paper import records
 from fairweight.paper._table_text import share_text
-from fairweight.paper.pages import block, filled, main, pages, results
+from fairweight.paper.pages import block, filled, main, pages
 from fairweight.paper.plan import planned
+from fairweight.paper.results_page import grouped, results
 from fairweight.paper.verdict import with_statistics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,7 +145,7 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     notes = tmp_path / "records" / "b" / "notes.md"
     notes.parent.mkdir(parents=True)
     notes.write_text("What was tried: patience.\n")
-    page = results(found, tmp_path)
+    page = results(grouped(found), tmp_path)
     assert page.index("## cifar10, short") < page.index("## mnist, full")
     assert "8 epochs in place of 200" in page
     assert "What was tried: patience." in page
@@ -167,44 +168,44 @@ def test_marked_places_are_replaced_and_nothing_else():
         "auc_wrong_labels": {"mean": 0.99, "standard_error": 0.001, "n": 5},
     }
     text = "before\n<!-- records:demo -->old<!-- /records:demo -->\nafter\n<!-- records:methods -->\nend\n"
-    made = filled(text, lambda name: block(name, {"d": demo}))
+    made = filled(text, lambda name: block(name, {"d": demo}, grouped({"d": demo})))
     assert made.startswith("before\n<!-- records:demo -->\n| mean ± standard error, 5 seeds |")
     assert "50.00 ± 1.00" in made
     assert "AUC 0.990 ± 0.001" in made
     assert "old" not in made
     assert "after\n<!-- records:methods -->\nNo record yet" in made
     assert made.endswith("<!-- /records:methods -->\nend\n")
-    assert filled(made, lambda name: block(name, {"d": demo})) == made
+    assert filled(made, lambda name: block(name, {"d": demo}, grouped({"d": demo}))) == made
     somebody_elses = "<!-- records:speed -->\n1 ms\n<!-- /records:speed -->"
-    assert filled(somebody_elses, lambda name: block(name, {})) == somebody_elses
+    assert filled(somebody_elses, lambda name: block(name, {}, grouped({}))) == somebody_elses
 
 
 def test_methods_show_what_they_cost_and_gave():
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 96.0, 1: 98.0}})}
-    table = block("methods", found)
+    table = block("methods", found, grouped(found))
     apart = "-1.50 [-7.85, +4.85] | +1.50 [-4.85, +7.85]"  # 0.5 · t with one degree of freedom, 12.71
     assert f"| label-bias | mnist, full | LB | 2 | {apart} | 1.0 |" in table
-    assert block("method-label-bias", found) == (
+    assert block("method-label-bias", found, grouped(found)) == (
         "- mnist, full (LB), 2 seeds: TPRD -1.50 [-7.85, +4.85], accuracy +1.50 [-4.85, +7.85] points from Uniform, "
         "1.0 times its time."
     )
-    assert block("method-focal", found) == "No record has it yet."
-    assert "| mnist | full | Uniform | 2 |" in block("results", found)
+    assert block("method-focal", found, grouped(found)) == "No record has it yet."
+    assert "| mnist | full | Uniform | 2 |" in block("results", found, grouped(found))
 
 
 def test_a_second_training_costs_what_its_first_did_too():
     values = {"uniform": {0: 89.0, 1: 89.0}, "forml-tied": {0: 88.0, 1: 88.0}, "forml-refit": {0: 89.0, 1: 89.0}}
     found = record_of(values, table="cifar10", size="short")
-    assert "points from Uniform, 2.0 times its time." in block("method-given", {"a": found})
+    assert "points from Uniform, 2.0 times its time." in block("method-given", {"a": found}, grouped({"a": found}))
     del values["forml-tied"]  # then nobody knows
     found = record_of(values, table="cifar10", size="short")
-    assert "points from Uniform, – times its time." in block("method-given", {"a": found})
+    assert "points from Uniform, – times its time." in block("method-given", {"a": found}, grouped({"a": found}))
 
 
 def test_the_page_begins_with_its_sections_and_their_seeds(tmp_path):
     options = {**record_of({})["options"], "selection": "last"}
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 95.0}}, options=options)}
-    page = results(found, tmp_path)
+    page = results(grouped(found), tmp_path)
     assert "| [mnist, full, selection=last](#mnist-full-selectionlast) | 2 | 1 to 2 | a GPU |" in page
     assert page.index("](#mnist-full-selectionlast)") < page.index("## mnist, full, selection=last")
 
@@ -213,19 +214,19 @@ def test_a_command_from_before_a_default_was_changed_says_what_to_name(tmp_path)
     changed = {**record_of({})["options"], "selection": "last"}
     older = record_of({"uniform": {0: 95.0}}, options=changed)
     told = "selection=last was the default then: name it now"
-    assert told in results({"a": older}, tmp_path)
+    assert told in results(grouped({"a": older}), tmp_path)
     named = record_of(
         {"uniform": {0: 95.0}}, options=changed, command="fairweight reproduce mnist --option selection=last"
     )
-    assert told not in results({"a": named}, tmp_path)
-    assert "was the default then" not in results({"a": record_of({"uniform": {0: 95.0}})}, tmp_path)
+    assert told not in results(grouped({"a": named}), tmp_path)
+    assert "was the default then" not in results(grouped({"a": record_of({"uniform": {0: 95.0}})}), tmp_path)
 
 
 def test_a_front_of_different_seeds_says_so(tmp_path):
     alike = record_of({"uniform": {0: 93.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
     other = record_of({"uniform": {0: 93.0, 1: 94.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
-    assert "Not every row has the same seeds" not in results({"a": alike}, tmp_path)
-    page = results({"a": other}, tmp_path)
+    assert "Not every row has the same seeds" not in results(grouped({"a": alike}), tmp_path)
+    page = results(grouped({"a": other}), tmp_path)
     assert "Not every row has the same seeds" in page
     assert "| Uniform / Proportion | 2 | 6.50 | 93.50 | yes |" in page
 

@@ -28,13 +28,14 @@ _SHOWN = (
 def pages(root: Path) -> dict[Path, str]:
     """What every generated page should hold, by path."""
     found = records.read_all(root / "records")
-    made = {root / RESULTS: results(found, root)}
-    made |= {root / "docs" / name: text for name, text in pictures(grouped(found)).items()}
+    tables = grouped(found)  # once: its intervals are bootstrapped
+    made = {root / RESULTS: results(tables, root)}
+    made |= {root / "docs" / name: text for name, text in pictures(tables).items()}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         if path != root / RESULTS and path.is_file():
             before = path.read_text(encoding="utf-8")
             if "<!-- records:" in before:
-                made[path] = filled(before, lambda name: block(name, found))
+                made[path] = filled(before, lambda name: block(name, found, tables))
     return made
 
 
@@ -50,12 +51,11 @@ def filled(text: str, make: Callable[[str], str | None]) -> str:
     return re.sub(rf"{opened}(?:(?:(?!<!-- records:).)*?<!-- /records:\1 -->)?", replace, text, flags=re.DOTALL)
 
 
-def block(name: str, found: Mapping[str, Record]) -> str | None:
+def block(name: str, found: Mapping[str, Record], tables: list[dict[str, Any]]) -> str | None:
     """What a page may ask for by name; None where there is no such thing."""
     if name == "demo":
         demos = [record for record in found.values() if record.get("kind") == "demo"]
         return _demo(demos[-1]) if demos else _none("fairweight demo --records records")
-    tables = grouped(found)
     every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
     if name == "results":
         return _headline(tables)

@@ -36,9 +36,8 @@ def grouped(found: Mapping[str, Record]) -> list[dict[str, Any]]:
     return sorted(merged, key=lambda r: (place(r["table"]), sizes.index(r["size"]), other_options(r)))
 
 
-def results(found: Mapping[str, Record], root: Path) -> str:
-    """The page, from the records and the notes beside them."""
-    tables = grouped(found)
+def results(tables: list[dict[str, Any]], root: Path) -> str:
+    """The page, from the tables and the notes beside their records."""
     parts = [
         "# Results",
         f"Made from `records/` by `{COMMAND}` (or `make docs`); not typed. Every number is a mean over seeds ± its "
