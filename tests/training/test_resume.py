@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import fairweight as fw
-from fairweight.errors import BadCheckpoint, BadInput
+from fairweight.errors import BadCheckpoint, BadInput, NoSpace
 from fairweight.training.state import flatten, load, save
 
 SCRIPT = Path(__file__).with_name("run_for_kill.py")
@@ -160,7 +160,7 @@ def test_checkpoint_is_replaced_whole(tmp_path):
     real = os.fsync
     os.fsync = no_room
     try:
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(NoSpace, match="No space"):
             state.save({"a": torch.zeros(2)}, path)
     finally:
         os.fsync = real
