@@ -32,8 +32,7 @@ class Focal(Reweighter):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, loss=loss)
-        self.gamma = gamma
-        self.normalised = normalised
+        self.gamma, self.normalised = gamma, normalised
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """The factors; the gradient flows through them too."""
