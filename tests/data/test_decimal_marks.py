@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from fairweight.data import Options, TableOptions, load, preprocessing_from
-from fairweight.data.table.decimal_marks import settle_marks
-from fairweight.data.table.values import Seen, numbers
+from fairweight.data.table.values import Seen, numbers, settle_ways
 from fairweight.errors import BadInput
 
 N = 200
@@ -38,8 +37,9 @@ EUROPEAN = table(
 
 
 def settled(options: TableOptions | None = None, **columns: list[str]) -> dict[str, Seen]:
-    seen = {name: Seen(pd.Series(texts, dtype=object)) for name, texts in columns.items()}
-    settle_marks(seen, options or TableOptions(), ())
+    options = options or TableOptions()
+    seen = {name: Seen(pd.Series(texts, dtype=object), name in options.numeric) for name, texts in columns.items()}
+    settle_ways(seen, options, ())
     return seen
 
 
@@ -146,7 +146,7 @@ def test_marks_that_cannot_be(given):
 )
 def test_blanks_and_apostrophes_part_thousands_without_being_told(cells, read):
     column = Seen(pd.Series(cells * 20, dtype=object))
-    settle_marks({"x": column}, TableOptions(), ())
+    settle_ways({"x": column}, TableOptions(), ())
     assert column.kind[0] == "number"
     assert column.numbers[:3].tolist() == read
 
@@ -162,5 +162,5 @@ def test_blanks_and_apostrophes_part_thousands_without_being_told(cells, read):
 )
 def test_what_no_number_is_written_like_stays_text(cells):
     column = Seen(pd.Series(cells * 20, dtype=object))
-    settle_marks({"x": column}, TableOptions(), ())
+    settle_ways({"x": column}, TableOptions(), ())
     assert column.kind[0] == "category"

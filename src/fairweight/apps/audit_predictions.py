@@ -124,7 +124,7 @@ def _texts(frame: pd.DataFrame, column: str) -> list[str]:
     texts = as_texts(frame[column])
     if empty := texts.count(None):
         raise BadInput(f"{empty:,} rows have no {column!r}; drop them or fill them in.")
-    return [str(text) for text in unify({column: texts})[column]]
+    return [str(text) for text in unify(texts)]
 
 
 def _hard(

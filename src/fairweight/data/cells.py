@@ -19,21 +19,22 @@ from fairweight.errors import OneGroup, SmallCell, option
 Mended: TypeAlias = "tuple[Encoded, Encoded | None, list[str]]"
 
 
-def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions) -> Mended:
+def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice]) -> Mended:
     """Remove cells of train below the floor, or keep them where the user says so."""
+    floor = options.floor
     if groups is None:
-        return _class_floor(labels, options)
+        return _class_floor(labels, options, spans["train"])
     # Where train has no group labels, the exemplar set is the smallest place that must have them.
-    known = [part for part in ("train", "exemplar") if part in groups.codes and bool((groups.codes[part] >= 0).any())]
+    known = [part for part in ("train", "exemplar") if part in spans and bool((groups.codes[spans[part]] >= 0).any())]
     if not known:
         return labels, groups, []
-    part, floor = known[0], options.floor
-    counts, small, cells = _look(labels, groups, floor, part)
+    span = spans[known[0]]
+    counts, small, cells = _look(labels, groups, floor, span)
     if not bool(small.any()):
         return labels, groups, []
     if options.below == "keep":
         return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {floor})."]
-    tried = {"merge": _merged(labels, groups, floor, part), "drop": _without(labels, groups, floor, part)}
+    tried = {"merge": _merged(labels, groups, floor, span), "drop": _without(labels, groups, floor, span)}
     if (done := tried.get(options.below)) is not None:
         return done
     ways = [way for way, made in tried.items() if made is not None]  # only what helps is named
@@ -41,15 +42,15 @@ def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions) 
     lower = f", lower {option('groups.floor')} to {least}" if least >= 1 else ""  # a floor is at least 1
     advice = f"set {option('groups.below')} to {', '.join(ways)}{' or ' * bool(ways)}keep{lower}, or give more rows."
     if options.below == "refuse":
-        raise SmallCell(f"too few rows of {part} to compare ({cells}; the floor is {floor}): {advice}")
+        raise SmallCell(f"too few rows of {known[0]} to compare ({cells}; the floor is {floor}): {advice}")
     raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
 
 
-def _look(labels: Encoded, groups: Encoded, floor: int, part: str) -> tuple[Tensor, Tensor, str]:
+def _look(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Tensor, Tensor, str]:
     """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
-    stays = labels.keep[part] & groups.keep[part] & (groups.codes[part] >= 0)
+    stays = (labels.keep & groups.keep & (groups.codes >= 0))[span]
     shape = len(labels.names), len(groups.names)
-    cells = labels.codes[part][stays] * shape[1] + groups.codes[part][stays]
+    cells = labels.codes[span][stays] * shape[1] + groups.codes[span][stays]
     counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
     small = (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)  # a group that is not there has no cell to fill
     named = [
@@ -61,11 +62,11 @@ def _look(labels: Encoded, groups: Encoded, floor: int, part: str) -> tuple[Tens
     return counts, small, _first_few(named, "cells")
 
 
-def _merged(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
+def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
     """Make small groups one; None where no two groups would be left."""
     notes: list[str] = []
     while True:
-        counts, small, cells = _look(labels, groups, floor, part)
+        counts, small, cells = _look(labels, groups, floor, span)
         if not bool(small.any()):
             return labels, groups, notes
         notes.append(
@@ -81,49 +82,49 @@ def _merged(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended |
             return None
 
 
-def _without(labels: Encoded, groups: Encoded, floor: int, part: str) -> Mended | None:
+def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
     """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
-    counts = _look(labels, groups, floor, part)[0]
+    counts = _look(labels, groups, floor, span)[0]
     there = counts.sum(dim=0) > 0  # [G]
     filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
     # First as few labels as possible, then also those that only some groups have enough of.
     for rare in (filled == 0, filled < int(there.sum())):
         if len(labels.names) - int(rare.sum()) < 2:
             continue
-        kept, lost = _drop(labels, rare)
-        notes = []
+        kept, notes = _drop(labels, rare), []
         if bool(rare.any()):
+            lost = int((labels.keep & ~kept.keep).sum())
             rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
             gone = listing(_masked(labels.names, rare))
             notes = [f"Warning: {rows} dropped for the label {gone}, of which too few groups have {floor} rows."]
             notes.append(f"Labels that are left: {classes(kept.names)}.")
-        _, small, cells = _look(kept, groups, floor, part)
+        _, small, cells = _look(kept, groups, floor, span)
         if not bool(small.any()):
             return kept, groups, notes
-        fewer, _ = _drop(groups, small)
+        fewer = _drop(groups, small)
         if len(fewer.names) >= 2:
             return kept, fewer, [*notes, f"Groups with fewer than {floor} rows in a cell were dropped: {cells}."]
     return None
 
 
-def _class_floor(labels: Encoded, options: GroupOptions) -> Mended:
-    counts = torch.bincount(labels.codes["train"][labels.keep["train"]], minlength=len(labels.names))
-    small = counts < options.floor
+def _class_floor(labels: Encoded, options: GroupOptions, train: slice) -> Mended:
+    floor = options.floor
+    counts = torch.bincount(labels.codes[train][labels.keep[train]], minlength=len(labels.names))
+    small = counts < floor
     if not bool(small.any()):
         return labels, None, []
     named = [f"{counts[k]} with {labels.names[k]!r}" for k in small.nonzero().flatten().tolist()]
     cells = _first_few(named, "labels")
     if options.below == "keep":
-        return labels, None, [f"Warning: rare labels were kept: {cells} (the floor is {options.floor})."]
+        return labels, None, [f"Warning: rare labels were kept: {cells} (the floor is {floor})."]
     enough = len(labels.names) - int(small.sum()) >= 2
     if options.below != "drop" or not enough:
         raise SmallCell(
-            f"too few rows of train to learn from ({cells}; the floor is {options.floor}): set "
-            f"{option('groups.below')} to {'drop or ' * enough}keep, lower {option('groups.floor')} to "
-            f"{int(counts.min())}, or give more rows."
+            f"too few rows of train to learn from ({cells}; the floor is {floor}): set {option('groups.below')} to "
+            f"{'drop or ' * enough}keep, lower {option('groups.floor')} to {int(counts.min())}, or give more rows."
         )
-    kept, _ = _drop(labels, small)
-    dropped = f"Labels with fewer than {options.floor} rows were dropped: {cells}."
+    kept = _drop(labels, small)
+    dropped = f"Labels with fewer than {floor} rows were dropped: {cells}."
     return kept, None, [f"Labels that are left: {classes(kept.names)}.", dropped]
 
 
@@ -135,18 +136,15 @@ def _masked(names: Sequence[str], mask: Tensor) -> list[str]:
     return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
 
 
-def _drop(encoded: Encoded, mask: Tensor) -> tuple[Encoded, int]:
-    """Leave out the rows of these names; also counts them."""
-    gone = {part: torch.isin(codes, mask.nonzero().flatten()) for part, codes in encoded.codes.items()}
-    lost = sum(int((gone[part] & keep).sum()) for part, keep in encoded.keep.items())
-    keep = {part: keep & ~gone[part] for part, keep in encoded.keep.items()}
+def _drop(encoded: Encoded, mask: Tensor) -> Encoded:
+    """Leave out the rows of these names."""
+    keep = encoded.keep & ~torch.isin(encoded.codes, mask.nonzero().flatten())
     new = [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)]
-    return _renamed(replace(encoded, keep=keep), new), lost
+    return _renamed(replace(encoded, keep=keep), new)
 
 
 def _renamed(encoded: Encoded, new: Sequence[str | None]) -> Encoded:
     """Rename; those that share a name become one, and None has no code."""
     names = sorted(dict.fromkeys(name for name in new if name is not None), key=lambda name: name == OTHER)
     table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
-    codes = {part: table[codes] for part, codes in encoded.codes.items()}
-    return replace(encoded, names=tuple(names), codes=codes)
+    return replace(encoded, names=tuple(names), codes=table[encoded.codes])

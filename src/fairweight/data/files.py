@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import os
 import stat
 import zlib
@@ -73,7 +74,8 @@ def is_there(path: Path) -> bool:
 def read_bytes(path: Path) -> bytes:
     """Read a whole file, unpacked where it is packed with gzip."""
     with open_regular(path) as file:
-        _check_size(path, os.fstat(file.fileno()).st_size)
+        if os.fstat(file.fileno()).st_size > _limit():
+            raise _too_large(path, "holds")
         try:
             content = file.read(_limit() + 1)
         except OSError as error:
@@ -143,36 +145,18 @@ def _refuse_irregular(path: Path, mode: int) -> None:
         raise UnreadableFile(f"{path} is a pipe, a socket or a device, not a file; copy its content into a file.")
 
 
-def _check_size(path: Path, size: int) -> None:
-    if size > _limit():
-        raise _too_large(path, "holds")
-
-
 def _unpacked(path: Path, content: bytes) -> bytes:
     try:
-        if len(content) * _RATIO > _limit() and _counted(content) > _limit():
-            raise _too_large(path, "unpacks to")
+        if len(content) * _RATIO > _limit():  # count the bytes that it unpacks to, and keep none of them
+            total = 0
+            with gzip.open(io.BytesIO(content)) as packed:
+                while piece := packed.read(_CHUNK):
+                    total += len(piece)
+                    if total > _limit():
+                        raise _too_large(path, "unpacks to")
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableFile(f"{path} is not a whole gzip file; it may be cut short: copy it again.") from error
-
-
-def _counted(content: bytes) -> int:
-    """Count the bytes that a gzip file unpacks to, up to just over the limit, and keep none of them."""
-    total, at = 0, 0
-    while content[at : at + 2] == _GZIP and total <= _limit():  # a file may hold several parts
-        packed = zlib.decompressobj(wbits=31)
-        while not packed.eof and total <= _limit():
-            piece = packed.unconsumed_tail
-            if not piece:
-                piece, at = content[at : at + _CHUNK], min(at + _CHUNK, len(content))
-                if not piece:
-                    raise EOFError
-            total += len(packed.decompress(piece, _CHUNK))
-        at -= len(packed.unused_data)
-        while content[at : at + 1] == b"\0":  # padding that gzip allows between parts
-            at += 1
-    return total
 
 
 def _too_large(path: Path, verb: str) -> UnreadableFile:

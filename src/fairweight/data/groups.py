@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
 
 import torch
-from torch import Tensor
 
 from fairweight.data.options import GroupOptions
-from fairweight.data.rows import Encoded, Rows, read_column, to_codes
+from fairweight.data.rows import Encoded, Rows, read_column, spans, to_codes
 from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName, option
 
@@ -23,11 +21,9 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     if len(set(columns)) != len(columns):
         raise MissingColumn(f"a group column is named twice in {title!r}; name each once.")
     notes: list[str] = []
-    values = _read(parts, columns, options, notes)
-    keep = {part: torch.ones(len(texts), dtype=torch.bool) for part, texts in values.items()}
-    for part, texts in values.items():
-        lost = torch.tensor([text is None for text in texts], dtype=torch.bool)
-        count = int(lost.sum())
+    values = crossed([_read(parts, column, options, notes) for column in columns])
+    for part, span in spans(parts).items():
+        count, size = values[span].count(None), span.stop - span.start
         if count == 0:
             continue
         if options.missing == "refuse":
@@ -35,78 +31,63 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
                 f"{count:,} rows of {part} have no {title!r}; fill them in, or set "
                 f"{option('groups.missing', 'unknown')}."
             )
-        if count == len(texts) and part in ("test", "exemplar"):
+        if count == size and part in ("test", "exemplar"):
             raise MissingGroups(f"no row of {part} has a {title!r}; group labels are needed there.")
-        if options.missing == "drop":
-            keep[part] &= ~lost
-            notes.append(f"{count:,} of {len(texts):,} rows of {part} have no {title!r} and were left out.")
-        else:
-            notes.append(f"{count:,} of {len(texts):,} rows of {part} have no {title!r}: their group is not known.")
-    values = _only(values, keep, title, options, notes)
+        what = " and were left out" if options.missing == "drop" else ": their group is not known"
+        notes.append(f"{count:,} of {size:,} rows of {part} have no {title!r}{what}.")
+    values, out = _only(values, title, options, notes)
+    gone = out | ({None} if options.missing == "drop" else set())
+    keep = torch.tensor([text not in gone for text in values], dtype=torch.bool)
     names: list[str] = []
-    for part in sorted(values, key=lambda part: part != "train"):
-        stays = set(compress(values[part], keep[part].tolist()))
-        names += in_order({text for text in stays if text is not None} - set(names))
+    trained = set(values[spans(parts)["train"]]) - {None}
+    for present in (trained, set(values)):
+        names += in_order(text for text in present - out - set(names) if text is not None)
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
     if not names:
         raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
     if len(names) == 1:
         raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
-    refuse_ids(names, columns, sum(len(texts) - texts.count(None) for texts in values.values()))
+    refuse_ids(names, columns, len(values) - values.count(None))
     notes += twins(names, f"groups of {title!r}")
-    trained = set(values["train"]) - {None}
     unseen = [name for name in names if name not in trained]
     if trained and unseen:
         notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
-    codes = {part: to_codes(texts, names) for part, texts in values.items()}
-    return Encoded(tuple(names), codes, keep, tuple(notes))
+    return Encoded(tuple(names), to_codes(values, names), keep, tuple(notes))
 
 
 def crossed(columns: Sequence[Texts]) -> Texts:
     """Cross columns: their texts joined, None where one of them is missing."""
     if len(columns) == 1:
         return list(columns[0])
-    return [None if None in row else JOIN.join(str(text) for text in row) for row in zip(*columns, strict=True)]
+    return [None if None in row else JOIN.join(map(str, row)) for row in zip(*columns, strict=True)]
 
 
-def _read(
-    parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions, notes: list[str]
-) -> dict[str, Texts]:
-    found: dict[str, list[Texts]] = {part: [] for part in parts}
-    for column in columns:
-        read = {part: read_column(rows, column) for part, rows in parts.items()}
-        if all(texts is None for texts in read.values()):
-            every = next(iter(parts.values())).names()
-            raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, every)}.")
-        notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in read.items() if texts is None]
-        filled: dict[str, Texts] = {part: texts or [None] * len(parts[part]) for part, texts in read.items()}
-        if options.missing == "group":
-            filled = {part: ["missing" if text is None else text for text in texts] for part, texts in filled.items()}
-        for part, texts in unify(filled).items():
-            found[part].append(texts)
-    return {part: crossed(texts) for part, texts in found.items()}
+def _read(parts: Mapping[str, Rows], column: str, options: GroupOptions, notes: list[str]) -> Texts:
+    """Read a column of all parts, one after the other."""
+    found = {part: read_column(rows, column) for part, rows in parts.items()}
+    if all(texts is None for texts in found.values()):
+        raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, parts['train'].names())}.")
+    notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in found.items() if texts is None]
+    absent = "missing" if options.missing == "group" else None
+    filled = [text or absent for part, texts in found.items() for text in texts or [None] * len(parts[part])]
+    return unify(filled)
 
 
-def _only(
-    values: dict[str, Texts], keep: dict[str, Tensor], title: str, options: GroupOptions, notes: list[str]
-) -> dict[str, Texts]:
-    if not options.only:
-        return values
-    present = {text for texts in values.values() for text in texts if text is not None}
+def _only(values: Texts, title: str, options: GroupOptions, notes: list[str]) -> tuple[Texts, set[str | None]]:
+    """Keep the groups that were named; also gives those whose rows are left out."""
+    present = {text for text in values if text is not None}
     if unknown := [name for name in options.only if name not in present]:
         raise UnknownName(f"{title!r} has no group {listing(unknown)}; choose from: {listing(in_order(present), 20)}.")
-    rest = in_order(present - set(options.only))
-    if not rest:
-        return values
-    count = sum(text in rest for texts in values.values() for text in texts)
+    rest = present - set(options.only)
+    if not options.only or not rest:
+        return values, set()
+    rows = f"{sum(text in rest for text in values):,} rows of other groups ({listing(in_order(rest))})"
     if options.rest == "drop":
-        for part, texts in values.items():
-            keep[part] &= torch.tensor([text not in rest for text in texts], dtype=torch.bool)
-        notes.append(f"{count:,} rows of other groups ({listing(rest)}) were left out.")
-        return values
-    notes.append(f"{count:,} rows of other groups ({listing(rest)}) form the group {OTHER!r}.")
-    return {part: [OTHER if text in rest else text for text in texts] for part, texts in values.items()}
+        notes.append(f"{rows} were left out.")
+        return values, {*rest}
+    notes.append(f"{rows} form the group {OTHER!r}.")
+    return [OTHER if text in rest else text for text in values], set()
 
 
 def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:

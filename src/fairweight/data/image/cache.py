@@ -18,15 +18,13 @@ from fairweight.data.image.decode import Allocate
 from fairweight.data.image.normalize import Pixels, pixel_sums
 from fairweight.errors import NoSpace
 
-PIXELS, SUMS, FACTS = "pixels.npy", "sums.npy", "facts.json"
+PIXELS, SUMS, FACTS = "pixels.npy", "sums.npy", "facts.json"  # an entry is a folder with these
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def cache_folder(chosen: str | None) -> Path:
     """Choose where decoded images are kept: as asked, FAIRWEIGHT_CACHE, or the user's cache folder."""
-    if chosen is not None:
-        return Path(chosen)
-    if named := os.environ.get("FAIRWEIGHT_CACHE"):
+    if named := chosen or os.environ.get("FAIRWEIGHT_CACHE"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairweight"
 
@@ -38,7 +36,7 @@ def key_of(sources: Sequence[str], form: Any) -> str:
 
 
 def find(folder: Path, key: str) -> Path | None:
-    """Find the entry of that name, if it was written: a folder with pixels.npy, sums.npy and facts.json."""
+    """Find the entry of that name, if it was written."""
     entry = folder / key
     return entry if (entry / FACTS).is_file() and (entry / PIXELS).is_file() else None
 
@@ -51,32 +49,26 @@ def facts(entry: Path) -> dict[str, Any]:
 
 def write(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any]]) -> Path:
     """Write a new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
+    work, opened, target = None, list[Pixels](), folder / key
     try:
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=folder))
-    except OSError as error:
-        raise NoSpace(f"cannot write to {folder} ({error.strerror}); give another cache folder.") from error
-    opened: list[np.memmap[Any, np.dtype[np.uint8]]] = []
-
-    def allocate(shape: tuple[int, int, int, int]) -> Pixels:
         path = work / PIXELS
-        path.unlink(missing_ok=True)
-        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-        opened.append(mapped)
-        _reserve(path)
-        return mapped
 
-    try:
+        def allocate(shape: tuple[int, int, int, int]) -> Pixels:
+            path.unlink(missing_ok=True)
+            opened.append(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape))
+            _reserve(path)
+            return opened[-1]
+
         written = fill(allocate)
         np.save(work / SUMS, pixel_sums(opened[-1]))
-        opened[-1].flush()
+        opened.clear()  # which writes the pixels out
         (work / FACTS).write_text(json.dumps(written), encoding="utf-8")
-        target = folder / key
         try:
             work.rename(target)
         except OSError:
-            # Another process has written the same entry meanwhile.
-            if find(folder, key) is None:
+            if find(folder, key) is None:  # otherwise another process has written the same entry meanwhile
                 raise
         return target
     except OSError as error:
@@ -85,7 +77,8 @@ def write(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any]]) ->
         raise NoSpace(f"cannot write to {folder} ({error.strerror or error}); give another cache folder.") from error
     finally:
         opened.clear()
-        shutil.rmtree(work, ignore_errors=True)
+        if work is not None:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _reserve(path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,11 @@ from fairweight.data.options import ImageOptions
 from fairweight.errors import NoSpace
 
 
-class PixelSource:
-    """The pixels of one given part."""
+class HeldPixels:
+    """The pixels of one given part, in memory."""
+
+    def __init__(self, pixels: Pixels) -> None:
+        self.pixels = pixels  # [N, C, H, W]
 
     def unreadable(self) -> Sequence[int]:
         """List the rows that cannot be decoded and may be dropped."""
@@ -28,7 +31,8 @@ class PixelSource:
 
     def read(self, rows: Tensor, notes: list[str]) -> Pixels:
         """Read the pixels of these rows into memory."""  # [len(rows), C, H, W]
-        raise NotImplementedError
+        found: Pixels = self.pixels[rows.numpy()]
+        return found
 
     def mapped(self, notes: list[str]) -> Path | None:
         """Name a file that holds the pixels of all rows; None where they are in memory anyway."""
@@ -44,45 +48,30 @@ class PixelSource:
 
     def identity(self) -> str:
         """Hash what determines the pixels."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class HeldPixels(PixelSource):
-    """Pixels that are in memory already."""
-
-    pixels: Pixels  # [N, C, H, W]
-
-    def read(self, rows: Tensor, notes: list[str]) -> Pixels:
-        found: Pixels = self.pixels[rows.numpy()]
-        return found
-
-    def identity(self) -> str:
         found = hashlib.sha256(str(self.pixels.shape).encode())
         for start in range(0, len(self.pixels), 4096):
             found.update(self.pixels[start : start + 4096].tobytes())
         return found.hexdigest()
 
 
-@dataclass
-class EncodedPixels(PixelSource):
+class EncodedPixels(HeldPixels):
     """Pixels that must be decoded: all rows once into the cache, or a few rows on the spot."""
 
-    count: int
-    pictures: Callable[[], Sequence[Picture]]  # of all rows
-    version: Sequence[str]  # changes whenever a source file does
-    content: Callable[[], Sequence[str]]  # what the pixels depend on, wherever the files lie
-    options: ImageOptions
-
-    def __post_init__(self) -> None:
-        self._form = Form.of(self.options.size, self.options.crop, self.options.channels)
-        self._decoder = Decoder(
-            self._form, self.options.workers, self.options.unreadable == "drop", self.options.max_megapixels
-        )
-        self._folder = cache.cache_folder(self.options.cache_dir)
-        self._key = cache.key_of(self.version, [asdict(self._form), self.options.unreadable])
+    def __init__(
+        self,
+        count: int,
+        pictures: Callable[[], Sequence[Picture]],  # of all rows
+        version: Sequence[str],  # changes whenever a source file does
+        content: Callable[[], Sequence[str]],  # what the pixels depend on, wherever the files lie
+        options: ImageOptions,
+    ) -> None:
+        self.count, self.pictures, self.content, self.options = count, pictures, content, options
+        form = Form.of(options.size, options.crop, options.channels)
+        self._decoder = Decoder(form, options.workers, options.unreadable == "drop", options.max_megapixels)
+        self._said = [asdict(form), options.unreadable]
+        self._folder, self._key = cache.cache_folder(options.cache_dir), cache.key_of(version, self._said)
         self._held: tuple[Pixels, list[int]] | None = None  # where there is no cache
-        self._said: list[str] | None = None  # the content
+        self._known: list[str] | None = None  # the content
 
     def unreadable(self) -> Sequence[int]:
         # Known only once all rows were decoded, so asked for only where such rows may be dropped.
@@ -112,16 +101,15 @@ class EncodedPixels(PixelSource):
         return (f"{count:,} image{'s have' if count > 1 else ' has'} 16 bits per pixel: the upper 8 of them are read.",)
 
     def identity(self) -> str:
-        words = json.dumps([self._content(), asdict(self._form), self.options.unreadable])
-        return hashlib.sha256(words.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self._content(), *self._said]).encode()).hexdigest()
 
     def _content(self) -> list[str]:
         """Take the content that was found when the pixels were kept; without them, read the sources for it."""
-        if self._said is None:
+        if self._known is None:
             entry = self._cached()
             kept = None if entry is None else cache.facts(entry).get("content")
-            self._said = list(self.content() if kept is None else kept)
-        return self._said
+            self._known = list(self.content() if kept is None else kept)
+        return self._known
 
     def _cached(self) -> Path | None:
         return cache.find(self._folder, self._key) if self.options.cache else None

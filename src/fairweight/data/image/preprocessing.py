@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairweight.data.image.decode import Form
 from fairweight.data.image.folder import FILE_COLUMNS, read_images
 from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
-from fairweight.data.image.pixels import PixelSource
+from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.image.stream import Streamed
 from fairweight.data.meaning import Meaning, New
 from fairweight.data.options import ImageOptions, TableOptions
@@ -114,7 +114,7 @@ def image_samples(
     return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None), notes
 
 
-def _samples(source: PixelSource, part: Marked, memory_gb: float, name: str, notes: list[str]) -> Batch | Streamed:
+def _samples(source: HeldPixels, part: Marked, memory_gb: float, name: str, notes: list[str]) -> Batch | Streamed:
     size = len(part) * source.read(part.rows[:1], []).nbytes / 2**30
     path = source.mapped(notes) if size > memory_gb else None
     if path is None:

@@ -11,7 +11,7 @@ class Cifar10(CifarSet):
     needs = ("data_batch_1.bin to data_batch_5.bin, test_batch.bin (or the parquet shards train-*, test-*)",)
     repository = "uoft-cs/cifar10"
     batches = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}  # noqa: RUF012
-    folders = ("cifar-10-batches-bin", "cifar-10-batches-py")
+    folder = "cifar-10-batches-bin"
     columns = ("label",)
     class_names = {  # noqa: RUF012
         "label": ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

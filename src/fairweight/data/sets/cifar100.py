@@ -11,5 +11,5 @@ class Cifar100(CifarSet):
     needs = ("train.bin and test.bin (or the parquet shards train-*, test-*)",)
     repository = "uoft-cs/cifar100"
     batches = {"train": ["train"], "test": ["test"]}  # noqa: RUF012
-    folders = ("cifar-100-binary", "cifar-100-python")
+    folder = "cifar-100-binary"
     columns = ("coarse_label", "fine_label")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
 import glob
-import io
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairweight.data.files import is_there, read_bytes, read_parquet
+from fairweight.data.files import is_there, read_parquet
 from fairweight.data.options import TableOptions
-from fairweight.data.reading import Reading
-from fairweight.data.table.arrow_text import MISSING, read_columns
-from fairweight.data.texts import listing, to_number
+from fairweight.data.table.text import read_text_table
+from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn, MissingData, UnreadableFile, option, printable
 
 if TYPE_CHECKING:
@@ -23,8 +18,6 @@ if TYPE_CHECKING:
 
 DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 PARQUET = (".parquet", ".pq")
-_HEAD = 1 << 16
-MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}  # byte order marks that are not UTF-8's
 
 
 def kind_of(path: Path) -> str:
@@ -94,127 +87,10 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
     if kind in PARQUET:
         frame = read_parquet(path).to_pandas()
     elif kind in DELIMITERS or options.delimiter is not None:
-        frame = _read_text(path, options.delimiter or DELIMITERS[kind], options.encoding)
+        frame = read_text_table(path, options.delimiter or DELIMITERS[kind], options.encoding)
     else:
         raise UnreadableFile(
             f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or give its "
             f"{option('table.delimiter')}."
         )
     return check_frame(frame, path.name, notes)
-
-
-def _read_text(path: Path, delimiter: str, encoding: str) -> pd.DataFrame:
-    content = _encoded(path, encoding)
-    header, start = _header(path, content, delimiter)
-    reading = Reading(path.name, len(content))
-    frame = read_columns(memoryview(content)[start:], delimiter, len(header), reading)
-    if frame is None:
-        frame = _read_slowly(path, content, start, delimiter, len(header))
-    return frame.set_axis(header, axis=1)
-
-
-def _read_slowly(path: Path, content: bytes, start: int, delimiter: str, columns: int) -> pd.DataFrame:
-    """Read the rows as pandas does, with its words for what is wrong."""
-    import pandas as pd
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
-                io.BytesIO(content[start:]),
-                sep=delimiter,
-                header=None,
-                names=list(range(columns)),
-                dtype=str,
-                index_col=False,
-                skipinitialspace=True,
-                na_values=list(MISSING),
-            )
-    except pd.errors.EmptyDataError as error:
-        raise UnreadableFile(f"{path.name} has column names and no rows; give a table with rows.") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        what = str(error).replace("Error tokenizing data. C error: ", "").strip().split("\n")[0]
-        raise UnreadableFile(
-            f"{path.name} does not have {columns} columns in every line ({what}); mend that line or its quotes."
-        ) from error
-
-
-def _encoded(path: Path, encoding: str) -> bytes:
-    """Read a file as UTF-8, without a byte order mark and with lines that end in a newline."""
-    content = read_bytes(path)
-    if content[:4] == b"PAR1":
-        raise UnreadableFile(f"{path} holds parquet, not text; rename it to .parquet.")
-    mark = MARKS.get(content[:2])
-    plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
-    if mark and plain:
-        raise UnreadableFile(f"{path.name} is written in {mark}, not utf-8; give {option('table.encoding', mark)}.")
-    try:
-        if not plain:
-            content = content.decode(encoding).encode()
-        elif not content.isascii():
-            content.decode()  # for the error alone
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise UnreadableFile(
-            f"{path.name} is not written in {encoding} (line {line}); give its {option('table.encoding')}, often "
-            "latin-1 or cp1252."
-        ) from error
-    except (LookupError, ValueError, AttributeError, TypeError) as error:  # such as "rot13", or what no text has
-        raise UnreadableFile(f"there is no encoding {encoding!r} of text; try utf-8, latin-1 or cp1252.") from error
-    content = content.removeprefix(codecs.BOM_UTF8)  # which spreadsheets write
-    if b"\0" in content:
-        how = f"it is not a table, or give its {option('table.encoding')}"
-        raise UnreadableFile(f"{path.name} holds bytes that are no text; {how}.")
-    if b"\n" not in content:
-        content = content.replace(b"\r", b"\n")  # what spreadsheets call CSV (Macintosh)
-    if not content[:_HEAD].strip() and not content.strip():
-        raise UnreadableFile(f"{path} is empty; give a file with a header line and rows.")
-    return content
-
-
-def _header(path: Path, content: bytes, delimiter: str) -> tuple[list[str], int]:
-    """Read the column names, and the byte at which the rows begin: blank lines may come before the names."""
-    if len(delimiter) != 1:
-        raise UnreadableFile(f"{option('table.delimiter')} {delimiter!r} is not one character; give one, such as ';'.")
-    lines = _Lines(content)
-    try:
-        rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        header = next((row for row in rows if any(cell.strip() for cell in row)), None)
-        start = lines.at
-        first = next((row for row in rows if row), [])
-    except (csv.Error, TypeError, ValueError) as error:  # the last two: a delimiter that cannot be one
-        raise UnreadableFile(f"{path.name} cannot be read as a table ({error}); check its quotes.") from error
-    if header is None:
-        raise UnreadableFile(f"no line of {path.name} holds a column name; add a header line.")
-    if len(header) == 1:
-        others = {";": "semicolon", "\t": "tab", ",": "comma", "|": "bar"}
-        other = next((mark for mark in others if mark != delimiter and mark in header[0]), None)
-        if other is not None:
-            raise UnreadableFile(
-                f"{path.name} seems to be separated by {other!r} ({others[other]}), not {delimiter!r}; "
-                f"give its {option('table.delimiter')}."
-            )
-    if all(to_number(cell.strip()) is not None for cell in header):
-        raise UnreadableFile(f"the first line of {path.name} holds numbers, not column names; add a header line.")
-    if len(first) > len(header) and any(cell.strip() for cell in first[len(header) :]):
-        raise UnreadableFile(
-            f"{path.name} has {len(header)} column names and {len(first)} values in the first row; mend the header."
-        )
-    return [cell.strip() or f"column {position}" for position, cell in enumerate(header)], start
-
-
-class _Lines:
-    """The lines of a text, and the byte after those that were asked for."""
-
-    def __init__(self, content: bytes) -> None:
-        self.file, self.at = io.BytesIO(content), 0
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = self.file.readline()
-        if not line:
-            raise StopIteration
-        self.at += len(line)
-        return line.decode()
