@@ -51,7 +51,7 @@ OPTIONS = {
     "moew": Option("short", ("short", "full"), "whether the best short candidate is used, or its weights retrained"),
 }
 DRAWING = ("forml", "l2rw", "meta-weight-net")  # methods that draw exemplars at every step
-TIED_RATE = 0.003  # of one score per class: of the rates of benchmarks/class_fairness.py the best trade-off
+TIED_RATE = 0.003  # of one score per class: the best trade-off of those tried (docs/choices.md)
 
 
 class CifarTable(Table):
