@@ -1,4 +1,4 @@
-"""The section of docs/choices.md that is made from the newest record of benchmarks/class_fairness.py."""
+"""The section of docs/choices.md that is made from the newest record of the kind class_fairness."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def section(record: dict[str, Any], name: str) -> list[str]:
     lines = [
         "## Clean labels, the class as the attribute",
         "",
-        f"From `records/{name}/record.json` (`benchmarks/class_fairness.py`; {record['device']}; commit "
+        f"From `records/{name}/record.json` ({record['device']}; commit "
         f"{', '.join(dict.fromkeys(record['commits']))}). CIFAR-10, a net of "
         "four convolutions, 8 epochs; 15,000 training rows, 5,000 exemplars held out, 30,000 other training rows as "
         "validation; the test part was not looked at. `tied R`: one score per class alone, AdaptiveStep at rate R; "
         "`own R`: a score per sample alone; `agreeing`: the step times 2r / (1 + r), r the running cosine between the "
         "pulls of two halves of the exemplar batch. Validation, percent, mean ± standard error over seeds, "
-        "differences by seed. The rule of the choice stands in the benchmark, and was written before the runs.",
+        "differences by seed. The rule of the choice stands in the record, and was written before the runs.",
         "",
         "Three seeds (0 to 2), the settings that the first seed left: "
         + words

@@ -1,4 +1,4 @@
-"""The section of docs/choices.md that is made from the newest record of benchmarks/class_refit.py."""
+"""The section of docs/choices.md that is made from the newest record of the kind class_refit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def section(records: Path) -> list[str]:
     lines = [
         "## Once more with all rows",
         "",
-        f"From `records/{paths[-1].parent.name}/record.json` (`benchmarks/class_refit.py`; {record['device']}; commit "
+        f"From `records/{paths[-1].parent.name}/record.json` ({record['device']}; commit "
         f"{', '.join(record['commits'])}). The same net, rows and validation. `{FIRST}` learns class weights while "
         "5,000 exemplars are held out; `refit` trains afresh on all 20,000 rows with the weights to the power of the "
         "share, fixed. `fairweight refit` does what a share of 1 does; nothing was chosen here. Validation, percent, "

@@ -4,7 +4,7 @@ import pytest
 from tests.paper.test_records import record_of
 
 from fairweight import catalog
-from fairweight.paper.results_page import grouped
+from fairweight.paper.records import grouped
 from fairweight.paper.status import standings, status_text
 
 

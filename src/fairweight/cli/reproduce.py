@@ -49,7 +49,7 @@ def reproduce(
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept
     from fairweight.paper._table_text import text_of
-    from fairweight.paper.reproduce import planned
+    from fairweight.paper.plan import planned
     from fairweight.paper.reproduce import reproduce as run_table
 
     what = planned(table, size=size, seeds=seeds, first_seed=seed, rows=names, options=options, epochs=epochs)
@@ -79,7 +79,7 @@ def reproduce(
 
 def _status(folder: Path, json: bool) -> None:
     from fairweight.paper import records as kept
-    from fairweight.paper.results_page import grouped
+    from fairweight.paper.records import grouped
     from fairweight.paper.status import standings, status_text
 
     found = standings(grouped(kept.read_all(folder)))
