@@ -17,7 +17,7 @@ from fairweight.report.findings import expected_wrong, findings
 from fairweight.report.front import Front, drawing, of_search
 from fairweight.report.headline import headline
 from fairweight.report.movement import movement
-from fairweight.report.samples import MOST_SAMPLES, data_for, most_suspect, sample_cards, weighted_most
+from fairweight.report.samples import MOST_SAMPLES, data_for, sample_cards, weighted_most
 from fairweight.report.table_rows import cell_rows, group_rates, summary_rows
 
 CARDS = 12  # samples shown as weighted up most, and as many down
@@ -42,7 +42,7 @@ def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -
         "cells": cell_rows(audit),
         "run": trained,
         "trained": None if trained is None else _about(trained, rows=rows),
-        "data": None if data is None else _markup(inside_script(data)),
+        "data": None if data is None else inside_script(data),
         "carried": None if data is None else (data["n"], data["of"]),
     }
     return _rendered("audit.html", audit.title, values)
@@ -68,7 +68,7 @@ def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
     environment.globals["glossary"] = glossary.listed
     # What the page's security policy lets run: this script and no other.
     allowed = base64.b64encode(hashlib.sha256(text["page.js"].encode()).digest()).decode()
-    own = {"style": _markup(text["page.css"]), "script": _markup(text["page.js"]), "script_hash": f"sha256-{allowed}"}
+    own = {"style": text["page.css"], "script": text["page.js"], "script_hash": f"sha256-{allowed}"}
     return environment.get_template(name).render(title=title, **values, **own)
 
 
@@ -83,16 +83,10 @@ def _tight(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "\u2212", text).replace(" %", "\u00a0%").replace(" points", "\u00a0points")
 
 
-def _markup(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704 - our own files and pictures, and JSON that inside_script escaped
-
-
 def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
     colours: dict[str, int] = {}  # a part has one colour in all pictures
     suspected = trained.suspects["suspected"].to_numpy()
-    shown = {"suspects": most_suspect(trained)[:SUSPECTS]}
+    shown = {"suspects": trained.most_suspect[:SUSPECTS]}
     shown |= {name: weighted_most(trained, up=name == "up")[: CARDS * trained.weighs] for name in ("up", "down")}
     given = trained.given_weight.to_numpy(dtype=float)
     return {
@@ -113,7 +107,7 @@ def _lines(names: Sequence[str], colours: dict[str, int], values: Any, *words: s
     """A picture of lines with its legend; words: of the axis, and of the whole."""
     legend = [(name, colours.setdefault(name, len(colours))) for name in names]
     plot = plots.lines(values, words[0], words[1], [colour for _, colour in legend], even)
-    return {"legend": legend, "plot": _markup(plot)}
+    return {"legend": legend, "plot": plot}
 
 
 def _moved(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
@@ -140,7 +134,7 @@ def _histogram(trained: Trained) -> dict[str, Any] | None:
     if wrong is not None:
         parts = {"right label": scores[~wrong], "wrong label": scores[wrong]}
     plot = plots.histogram(parts, "score at the end", "How many samples have which score")
-    return {"plot": _markup(plot), "legend": [(name, place) for place, name in enumerate(parts)]}
+    return {"plot": plot, "legend": [(name, place) for place, name in enumerate(parts)], "left_out": 0}
 
 
 def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:

@@ -38,14 +38,9 @@ def weighted_most(trained: Trained, *, up: bool) -> Array:
     return order.sort_values(["weight", "push"], ascending=not up, kind="stable").index.to_numpy()
 
 
-def most_suspect(trained: Trained) -> Array:
-    """Positions by suspicion, the most suspect first."""
-    return trained.suspects["rank"].to_numpy().argsort(kind="stable")
-
-
 def worth_a_picture(trained: Trained, most: int) -> list[int]:
     """Positions of the samples to show: a third each of most suspect, most weighted up and down, each once."""
-    lists = [most_suspect(trained)]
+    lists = [trained.most_suspect]
     if trained.weighs:
         lists += [weighted_most(trained, up=up) for up in (True, False)]
     turns = chain.from_iterable(zip_longest(*(ranked.tolist() for ranked in lists)))
