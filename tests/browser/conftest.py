@@ -93,6 +93,11 @@ class Browser:
                 found.append(message["params"]["request"]["url"])
         return [url for url in found if not url.startswith(("file:", "data:", "blob:", "about:"))]
 
+    def assert_quiet(self):
+        """The page has complained of nothing and asked nobody for anything."""
+        assert self.complaints() == []
+        assert self.requests() == []
+
     def find(self, selector):
         """The first element."""
         return self.driver.find_element("css selector", selector)

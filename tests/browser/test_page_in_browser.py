@@ -2,22 +2,16 @@
 
 import statistics
 import time
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from tests import audits
 
-from fairweight.metrics import compare
 from fairweight.report import html
-from fairweight.report.front import of_comparison
-from fairweight.report.page import front_html
 
 NASTY = "<script>window.hit=1;alert(1)</script>"
 ROW = "#explorer tbody tr"
-GALLERY = sorted((Path(__file__).parents[2] / "docs" / "gallery").glob("*.html"))
 
 
 @pytest.fixture(scope="module")
@@ -35,68 +29,6 @@ def made():
 def page(made, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(html(made), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def front_page(tmp_path_factory):
-    """A comparison of five methods over five seeds."""
-    rows = []
-    ends = {"uniform": (18, 85.2), "forml": (9, 84.8), "jtt": (14, 83), "group-dro": (11, 82.6), "focal": (19, 84.9)}
-    for place, (key, (gap, accuracy)) in enumerate(ends.items()):
-        random = np.random.default_rng(place)
-        seeds = {
-            str(seed): {"tprd": gap + random.normal(0, 1.2), "accuracy": accuracy + random.normal(0, 0.25)}
-            for seed in range(5)
-        }
-        tested = {} if key == "uniform" else {"uniform": {"tprd": {"p": 0.002 + 0.1 * (place - 1)}}}
-        rows.append({"key": key, "title": key, "spec": {"method": key}, "seeds": seeds, "compared": tested})
-    record = {
-        "rows": rows,
-        "numbers": [{"key": "tprd", "title": "TPRD", "better": "lower"}],
-        "source": "people.csv",
-        "protocol": "mlp, adam at 0.001, 10 epochs for every method",
-        "left_out": {},
-        "seeds": list(range(5)),
-        "cost": {"uniform": 1.0, "forml": 2.1, "jtt": 1.9, "group-dro": 1.0, "focal": 1.0},
-        "command": "fairweight compare people.csv --label income --group sex --seeds 5",
-    }
-    path = tmp_path_factory.mktemp("front") / "compare.html"
-    path.write_text(front_html(of_comparison(record)), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def judged_page(tmp_path_factory):
-    """A training that helped: verdict, candidates, weights by cell."""
-    before, after = (audits.table(rates, n=1_500, group_names=["Women", "Men"]) for rates in ([0.62, 0.8], [0.74, 0.8]))
-    change = compare(before, after, "tprd")
-    names = ("plain", "reweighing-0.5", "reweighing-1", "multipliers-2", "positives", "forml-0.3")
-    gaps, accuracies = (0.181, 0.12, 0.066, 0.09, 0.15, 0.07), (0.802, 0.801, 0.799, 0.79, 0.785, 0.797)
-    candidates = [
-        {"name": name, "learner": "trees", "gap": gap, "accuracy": accuracy, "epoch": 20, "allowed": accuracy > 0.795}
-        | {"low": gap - 0.181 - 0.04, "high": gap - 0.181 + 0.04}
-        for name, gap, accuracy in zip(names, gaps, accuracies, strict=True)
-    ]
-    verdict = {
-        "verdict": "helps",
-        "chosen": "reweighing-1 (trees)",
-        "criterion": "equal-opportunity",
-        "gap_before": {"value": before.tprd},
-        "gap_after": {"value": after.tprd, "low": 0.02, "high": 0.1},
-        "gap_change": {"value": change.value, "low": change.low, "high": change.high},
-        "accuracy_before": before.accuracy,
-        "accuracy_after": after.accuracy,
-        "accuracy_change": {"low": -0.004, "high": 0.03},
-        "sentence": "Helps.",
-        "judged": {
-            "reference": "plain (trees)", "chosen": "reweighing-1 (trees)", "rows": 9_000, "candidates": candidates
-        },
-    }  # fmt: skip
-    trained = audits.trained(audits.weights(400, groups=("Women", "Men"), wrong=0.08))
-    whole = audits.audit(after, base=before, trained=trained)
-    path = tmp_path_factory.mktemp("judged") / "report.html"
-    path.write_text(html(replace(whole, metrics={**whole.metrics, **verdict})), encoding="utf-8")
     return path
 
 
@@ -135,17 +67,12 @@ def sort_by(browser, name):
     browser.run(f"document.querySelector('#explorer th[data-name=\"{name}\"] button').click()")
 
 
-def quiet(browser):
-    assert browser.complaints() == []
-    assert browser.requests() == []
-
-
 def test_it_opens_without_a_word_on_the_console_and_asks_for_nothing(browser, page):
     browser.open(page)
     assert not browser.find(ROW).is_displayed()  # rows are personal: folded until somebody asks
     browser.find('nav a[href="#samples"]').click()
     assert browser.find(ROW).is_displayed()
-    quiet(browser)
+    browser.assert_quiet()
     assert browser.find("h1").text == "Audit: people.csv, FORML"
     assert len(rows(browser)) == 50
     assert browser.find("#count").text == "130 of 130 samples"
@@ -160,7 +87,7 @@ def test_a_group_called_script_is_shown_as_text_and_not_run(browser, page):
     choose(browser, "filter-group", "<script>")
     assert set(cells(browser, "group")) == {NASTY}
     assert browser.run("return window.hit") is None
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def test_filters_by_label_group_and_text_show_what_they_say(browser, page, made):
@@ -185,7 +112,7 @@ def test_filters_by_label_group_and_text_show_what_they_say(browser, page, made)
     search(browser, "nobody has this")
     assert rows(browser) == []
     assert not browser.find("#download").is_enabled()
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def test_sorting_by_a_head_goes_both_ways_and_puts_the_unknown_last(browser, page, made):
@@ -204,7 +131,7 @@ def test_sorting_by_a_head_goes_both_ways_and_puts_the_unknown_last(browser, pag
         assert rows(browser)[-1] == frame.index[7]
     sort_by(browser, "label")
     assert cells(browser, "label") == sorted(cells(browser, "label"))
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def test_orders_by_name_start_where_they_say(browser, page, made):
@@ -255,7 +182,7 @@ def test_the_download_is_the_selection_in_its_order(browser, page, made):
         np.testing.assert_allclose(got[name], wanted[name], rtol=2e-6)
     for name in ("forgetting_events", "visits", "pushed_up"):
         assert got[name].tolist() == wanted[name].tolist()
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def brightness(browser):
@@ -277,7 +204,7 @@ def test_dark_follows_the_system_until_the_button_says_otherwise(browser, page):
     browser.run("localStorage.clear()")
     browser.open(page, dark=False)
     assert brightness(browser) > 700
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def clipped(browser):
@@ -295,7 +222,7 @@ def test_a_phone_shows_everything_within_its_width(browser, page):
     title = "return getComputedStyle(document.querySelector('#explorer td[data-name=label]'), '::before').content"
     assert browser.run(title) == '"Label"'
     assert browser.run("return getComputedStyle(document.querySelector('nav')).flexWrap") == "wrap"
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def test_on_a_phone_the_table_by_group_keeps_its_first_columns_and_says_that_it_scrolls(browser, page):
@@ -320,10 +247,9 @@ def test_no_table_is_clipped_on_a_small_laptop(browser, page):
 
 
 @pytest.mark.parametrize("look", [{}, {"dark": True}, {"width": 400, "mobile": True}], ids=["light", "dark", "phone"])
-def test_nothing_keeps_people_out(browser, page, front_page, look):
-    for path in (page, front_page):
-        browser.open(path, unfold=True, **look)
-        assert browser.barriers() == {}
+def test_nothing_keeps_people_out(browser, page, look):
+    browser.open(page, unfold=True, **look)
+    assert browser.barriers() == {}
     browser.run("document.querySelector('main').append(document.createElement('img'))")
     assert list(browser.barriers()) == ["image-alt"]  # it looks
 
@@ -348,7 +274,7 @@ def test_words_are_explained_by_pointer_and_by_keyboard(browser, page):
     assert tip.is_displayed()
     browser.press(Keys.ESCAPE)
     assert not tip.is_displayed()
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def test_one_rate_or_all_of_them(browser, page):
@@ -361,22 +287,6 @@ def test_one_rate_or_all_of_them(browser, page):
     assert browser.run(shown) == ["fpr"]
     browser.press(Keys.ARROW_RIGHT)  # as radio buttons do
     assert browser.run(shown) == ["selection_rate"]
-
-
-def test_a_dot_gives_its_row_and_its_command(browser, front_page):
-    from selenium.webdriver.common.action_chains import ActionChains
-    from selenium.webdriver.common.keys import Keys
-
-    browser.open(front_page)
-    detail = browser.find(".front-detail")
-    ActionChains(browser.driver).move_to_element(browser.find('.dot[data-choice="1"] .mark')).perform()
-    assert "forml" in detail.text
-    assert "--methods forml" in detail.find_element("css selector", "code").text
-    browser.run("document.querySelector('.dot[data-choice=\"1\"]').focus()")
-    browser.press(Keys.ARROW_RIGHT)
-    assert "jtt" in detail.text
-    assert "training time" in detail.text.lower()
-    quiet(browser)
 
 
 def test_on_paper_there_are_no_controls_the_ink_is_dark_and_two_pages_hold_it(browser, page):
@@ -405,7 +315,7 @@ def test_sixty_thousand_samples_open_within_two_seconds_and_stay_quick(browser, 
     ):
         assert browser.run(timed.format(action)) < 500, action
     assert browser.texts("#count")[0].endswith("of 60,000 samples")
-    quiet(browser)
+    browser.assert_quiet()
 
 
 def test_pages_without_scores_and_without_training_are_as_quiet(browser, tmp_path):
@@ -414,29 +324,8 @@ def test_pages_without_scores_and_without_training_are_as_quiet(browser, tmp_pat
         path = tmp_path / f"{name}.html"
         path.write_text(html(made), encoding="utf-8")
         browser.open(path)
-        quiet(browser)
+        browser.assert_quiet()
         browser.picture(f"{name}_page")
-
-
-def test_pictures_of_the_docs_are_kept(browser, judged_page, front_page):
-    """What docs/pictures shows: the same pages at two widths, in the light and in the dark."""
-    for name, path in {"audit": judged_page, "compare": front_page}.items():
-        for width, dark in ((1400, False), (1400, True), (400, False), (400, True)):
-            browser.open(path, width=width, height=900, dark=dark, mobile=width == 400)
-            height = 1250 if width == 1400 else 1500
-            kept = browser.picture(f"docs_{name}_{width}_{'dark' if dark else 'light'}", height=height)
-            assert kept.stat().st_size > 10_000
-            assert browser.run("return document.documentElement.scrollWidth") <= width
-    quiet(browser)
-
-
-@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
-def test_a_page_of_the_gallery_is_quiet_small_and_open_to_everybody(browser, path):
-    assert path.stat().st_size < 400_000
-    browser.open(path, width=1400, height=900)
-    quiet(browser)
-    browser.picture(f"gallery_{path.stem}", height=900)
-    assert browser.barriers() == {}
 
 
 def test_without_javascript_no_control_is_shown_that_does_nothing(browser, page):

@@ -19,11 +19,8 @@ SEEN = {
 
 def palettes():
     """The colours by name, of light and of dark pages."""
-    blocks = [block for block in re.findall(r"\{([^{}]*)\}", STYLE) if "--series-0" in block]
-    return {
-        name: dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
-        for name, block in (("light", blocks[0]), ("dark", blocks[1]))
-    }
+    found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", STYLE)
+    return {"light": {name: one for name, one, _ in found}, "dark": {name: one for name, _, one in found}}
 
 
 def linear(colour):

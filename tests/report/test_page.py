@@ -13,8 +13,8 @@ from tests import audits
 from fairweight.metrics import group_table
 from fairweight.report import html
 from fairweight.report.page import inside_script
-from fairweight.report.sample_cards import levels
-from fairweight.report.table_rows import group_chart
+from fairweight.report.samples import paths
+from fairweight.report.table_rows import group_rates
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -53,9 +53,13 @@ def data_of(page):
     return json.loads(Outline(page).scripts[0])
 
 
-def unpacked(column):
-    kind = {"Uint8Array": "<u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Float32Array": "<f4"}[column["type"]]
-    return np.frombuffer(base64.b64decode(column["bytes"]), dtype=kind)
+def texts(column):
+    return [column["names"][place] for place in column["values"]]
+
+
+@pytest.fixture(scope="module")
+def page():
+    return html(whole())
 
 
 @pytest.mark.slow
@@ -71,8 +75,7 @@ def test_nothing_is_fetched_from_anywhere():
     assert "@import" not in style[1]
 
 
-def test_the_policy_lets_its_own_script_run_and_nothing_else():
-    page = html(whole())
+def test_the_policy_lets_its_own_script_run_and_nothing_else(page):
     outline = Outline(page)
     policy = next(a["content"] for tag, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy")
     digest = base64.b64encode(hashlib.sha256(outline.scripts[1].encode()).digest()).decode()
@@ -100,40 +103,33 @@ def test_json_inside_a_script_keeps_its_meaning_and_cannot_end_it(text):
     assert json.loads(found)["name"] == text
 
 
-def test_the_script_gets_every_sample_as_it_was_measured():
-    made = whole()
-    data = data_of(html(made))
-    frame = made.trained.weights
+def test_the_script_gets_every_sample_as_it_was_measured(page):
+    trained, data = whole().trained, data_of(page)
+    frame = trained.weights
     columns = {column["name"]: column for column in data["columns"]}
     assert data["n"] == len(frame)
     for name in ("score", "weight", "ema_loss", "mean_margin", "probability"):
-        assert np.array_equal(unpacked(columns[name]), frame[name].to_numpy(dtype="float32")), name
+        np.testing.assert_allclose(columns[name]["values"], frame[name], rtol=1e-6)
     for name in ("row", "forgetting_events", "visits", "pushed_up"):
-        assert np.array_equal(unpacked(columns[name]), frame[name].to_numpy()), name
+        assert columns[name]["values"] == frame[name].tolist(), name
     for name in ("label", "group", "predicted", "true_label"):
-        names = columns[name]["names"]
-        assert [names[code] for code in unpacked(columns[name])] == frame[name].astype(str).tolist()
-    assert sorted(unpacked(columns["rank"]).tolist()) == list(range(1, len(frame) + 1))
+        assert texts(columns[name]) == frame[name].astype(str).tolist()
+    assert sorted(columns["rank"]["values"]) == list(range(1, len(frame) + 1))
     source = {column["name"]: column for column in data["source"]}
-    assert [source["town"]["names"][code] for code in unpacked(source["town"])] == made.trained.columns["town"].tolist()
-    assert [source["age"]["names"][code] for code in unpacked(source["age"])][:3] == ["0", "1", "2"]
-    width = data["path"]["width"]
-    steps = levels(made.trained.score_path)
-    assert data["path"]["digits"][:width] == "".join(map(str, steps[0]))
+    assert texts(source["town"]) == trained.columns["town"].tolist()
+    assert source["age"]["names"][:3] == ["0", "1", "2"]
+    assert data["paths"] == list(paths(trained).values())
 
 
-def test_a_path_sketch_leaves_the_others_blank():
-    made = whole()
-    some = np.arange(0, 120, 10)
-    trained = replace(
-        made.trained,
-        path_rows=some,
-        score_path=made.trained.score_path[:, some],
-        weight_path=made.trained.weight_path[:, some],
-    )
-    path = data_of(html(replace(made, trained=trained)))["path"]
-    assert path["digits"][path["width"] : 2 * path["width"]].strip() == ""
-    assert path["digits"][: path["width"]].strip() != ""
+def test_a_path_sketch_leaves_the_others_blank_and_what_is_no_number_is_none():
+    made, some = whole(), np.arange(0, 120, 10)
+    path = {"score_path": made.trained.score_path[:, some], "weight_path": made.trained.weight_path[:, some]}
+    frame = made.trained.weights.assign(score=[np.nan, np.inf, *made.trained.weights["score"][2:]])
+    data = data_of(html(replace(made, trained=replace(made.trained, weights=frame, path_rows=some, **path))))
+    assert data["paths"][1] == ""
+    assert data["paths"][0] != ""
+    score = next(column for column in data["columns"] if column["name"] == "score")
+    assert score["values"][:2] == [None, None]
 
 
 def test_a_page_carries_a_bounded_number_of_samples_and_says_so():
@@ -143,8 +139,7 @@ def test_a_page_carries_a_bounded_number_of_samples_and_says_so():
     assert "carries 30 of 120 samples" in page
 
 
-def test_words_come_first_then_tables_with_the_baseline_beside():
-    page = html(whole())
+def test_words_come_first_then_tables_with_the_baseline_beside(page):
     order = [page.index(f'<section id="{name}"') for name in ("found", "groups", "weight", "scores", "extremes")]
     order += [page.index(f'<section id="{name}"') for name in ("suspects", "samples", "about")]
     assert order == sorted(order)
@@ -205,35 +200,33 @@ def test_without_rows_no_sample_is_in_the_page_and_the_rest_is():
     assert len(page) < len(html(made))
 
 
-def test_rows_are_folded_until_somebody_asks():
-    folded = re.findall(r"<details[^>]*rows[^>]*>", html(whole()))
+def test_rows_are_folded_until_somebody_asks(page):
+    folded = re.findall(r"<details[^>]*rows[^>]*>", page)
     assert len(folded) == 3
     assert not [tag for tag in folded if "open" in tag]
 
 
 def test_the_chart_has_each_rate_of_each_group_where_it_belongs():
     made = audits.audit(audits.table([0.5, 0.9]), base=audits.table([0.6, 0.8]))
-    chart = group_chart(made)
-    assert [metric["key"] for metric in chart["metrics"]] == ["tpr", "fpr", "selection_rate"]
-    first = chart["metrics"][0]
+    found = group_rates(made)
+    assert [metric["key"] for metric in found["charted"]] == ["tpr", "fpr", "selection_rate"]
+    first = found["charted"][0]
     low, high = first["ends"]
-    for group, bar in zip(chart["names"], first["bars"], strict=True):
-        assert bar["at"] == next(g["tpr"] for g in made.metrics["groups"] if g["group"] == group)
+    for group, bar in zip(made.metrics["groups"], first["rates"], strict=True):
+        assert bar["at"] == group["tpr"]
         assert low <= bar["low"] <= bar["at"] <= bar["high"] <= high
-    assert [bar["before"] for bar in first["bars"]] == pytest.approx([0.6, 0.8])
+    assert [bar["before"] for bar in first["rates"]] == pytest.approx([0.6, 0.8])
     page = html(made)
-    for bar in first["bars"]:
+    for bar in first["rates"]:
         assert f'class="now" style="--at: {100 * (bar["at"] - low) / (high - low):.2f}%"' in page
     assert first["gap"] == "gap 40.0 points"
 
 
 def test_of_many_groups_the_chart_has_the_worst_and_none_that_is_unknown():
     table = audits.table([k / 100 for k in range(40)], n=200)
-    chart = group_chart(audits.audit(table))
-    assert (len(chart["names"]), chart["of"]) == (25, 40)
-    assert chart["names"][0] == "g0"
+    assert group_rates(audits.audit(table))["shown"] == list(range(25))
     empty = audits.table([0.5, 0.6, 0.7], n=[100, 100, 0])
-    assert group_chart(audits.audit(empty))["names"] == ["g0", "g1"]
+    assert group_rates(audits.audit(empty))["shown"] == [0, 1]
 
 
 def test_many_labels_in_groups_have_a_grid():
@@ -246,5 +239,5 @@ def test_many_labels_in_groups_have_a_grid():
     assert '<th scope="col" class="num">c</th>' in grid[1]
 
 
-def test_the_same_audit_makes_the_same_page():
-    assert html(whole()) == html(whole())
+def test_the_same_audit_makes_the_same_page(page):
+    assert html(whole()) == page

@@ -16,7 +16,7 @@ from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
 from fairweight.errors import FairweightError, MissingData, Sentence, option
 from fairweight.report import Audit, Finding, Trained, findings, headline, html, model_card
-from fairweight.report.sample_cards import thumbnails, worth_a_picture
+from fairweight.report.samples import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.spec import Spec

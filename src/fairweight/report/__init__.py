@@ -1,15 +1,8 @@
 """The audit: findings in words, plots, one self-contained page, a model card. It takes plain values and never trains.
 
-    page = html(audit)                   one file that opens offline; no request leaves it; rows=False: no single rows
-    page = page.front_html(front)        the same for candidates side by side: compare, trade-off
-    top = headline(audit)                the verdict, three tiles, what to do next
-    card = model_card(audit)             Markdown with a Hugging Face header
-    found = findings(audit)              sentences, each with its numbers
-    ranked = suspects.suspicion(weights) labels that are probably wrong
-
 An Audit holds what was measured: a GroupTable as to_dict() gives it, beside a baseline's where there is one, and what
-training left of each sample where there was training. `apps/audit.py` fills one from a run folder or from a
-file of predictions.
+training left of each sample. `apps/audit.py` fills one from a run folder or from a file of predictions; `html` makes
+the page, `findings` the sentences, `model_card` the card. `page.front_html` draws candidates side by side.
 """
 
 from fairweight.report.audit import Audit, Baseline, Finding, Trained

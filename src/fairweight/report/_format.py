@@ -1,10 +1,11 @@
-"""Numbers and names as text for people."""
+"""Numbers, names and sentences as text for people."""
 
 from __future__ import annotations
 
 import tomllib
 from functools import cache
 from importlib.resources import files
+from string import Formatter
 from typing import Any, TypeGuard
 
 
@@ -13,6 +14,19 @@ def words(section: str) -> dict[str, str]:
     """A section of words.toml."""
     found = tomllib.loads(files("fairweight.report").joinpath("words.toml").read_text(encoding="utf-8"))
     return {str(key): str(text) for key, text in found[section].items()}
+
+
+class _Sentences(Formatter):
+    def format_field(self, value: Any, spec: str) -> Any:
+        named: dict[str, Any] = {"%": percent, "points": points, "number": number, "change": change, "name": short}
+        return named[spec](value) if spec in named else format(value, spec)
+
+
+def sentence_and_action(section: str, name: str, values: dict[str, Any]) -> tuple[str, str]:
+    """A sentence of words.toml and what to do next, with these values filled in."""
+    sentence, _, action = words(section)[name].partition(" Do next: ")
+    fill = _Sentences().vformat
+    return fill(sentence, (), values), fill(action, (), values)
 
 
 def known(value: Any) -> TypeGuard[float]:

@@ -51,9 +51,9 @@ class Trained:
     kind: str = "table"  # or "image"
 
     @property
-    def group_word(self) -> str:
-        """What the groups are: groups, or labels."""
-        return "group" if self.grouped else "label"
+    def part(self) -> str:
+        """What weights are told by: cells, or labels where those are the groups."""
+        return "cell" if self.grouped else "label"
 
     @property
     def has_scores(self) -> bool:
@@ -64,9 +64,7 @@ class Trained:
     def given_weight(self) -> pd.Series[float]:
         """Weight of each sample, mean 1: the method's own, or the average of its weights in batches."""
         own = self.weights["weight"]
-        if own.notna().any() or "ema_weight" not in self.weights:
-            return own
-        return self.weights["ema_weight"]
+        return own if own.notna().any() or "ema_weight" not in self.weights else self.weights["ema_weight"]
 
     @property
     def weighs(self) -> bool:
@@ -79,6 +77,18 @@ class Trained:
         """Whether every sample counted the same at every epoch: the weights were known before training."""
         path = self.weight_path
         return path is not None and len(path) > 1 and bool((path == path[0]).all())
+
+    @property
+    def most_suspect(self) -> Array:
+        """Positions by suspicion, the most suspect first."""
+        return self.suspects["rank"].to_numpy().argsort(kind="stable")
+
+    @property
+    def wrong(self) -> Array | None:
+        """[N] whether a label is wrong, where the true ones are known."""
+        if "true_label" not in self.weights:
+            return None
+        return (self.weights["label"].astype(str) != self.weights["true_label"].astype(str)).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,7 @@ class Finding:
     level: Level
     sentence: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    action: str = ""  # what to do next; until findings() fills it in, its name in words.toml where that is not the kind
+    action: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
 from fairweight.report._format import known, percent, short
 from fairweight.report.audit import Audit
 from fairweight.report.findings import findings
-from fairweight.report.table_rows import SUMMARY, group_columns, group_rows, summary_rows
+from fairweight.report.table_rows import SUMMARY, group_rates, summary_rows
 
 MOST_GROUPS = 30
 _IN_HEADER = ("accuracy", "balanced_accuracy", "worst_group_accuracy", "tprd", "max_fnr")
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_SPECIAL = re.compile(r"([\\`*_\[\]|<>~&$])")
+_ENTITIES = {"\\<": "&lt;", "\\>": "&gt;", "\\&": "&amp;"}
 
 
 def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") -> str:
@@ -26,39 +25,27 @@ def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") 
 
     environment = Environment(
         autoescape=False,  # noqa: S701 - Markdown: finalize escapes whatever is not marked as safe
-        finalize=lambda value: value if isinstance(value, Markup) else escaped(value),
+        finalize=lambda value: value if isinstance(value, Markup) else _escaped(value),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
-        "yaml": as_yaml,
-        "count": "{:,}".format,
-        "joined": lambda texts: Markup(" ".join(texts).strip()),  # noqa: S704 - our own numbers
-        "percent": percent,
-        "known": known,
-    }
+    filters: dict[str, Any] = {"yaml": _as_yaml, "count": "{:,}".format, "percent": percent, "known": known}
+    filters["joined"] = lambda texts: Markup(" ".join(texts).strip())  # noqa: S704 - our own numbers
     environment.filters |= filters
     template = environment.from_string(files("fairweight.report").joinpath("card.md").read_text(encoding="utf-8"))
-    return template.render(
-        audit=audit,
-        name=name,
-        header=_header(audit, data, name),
-        summary=summary_rows(audit),
-        columns=group_columns(audit),
-        groups=group_rows(audit),
-        most=MOST_GROUPS,
-        findings=findings(audit),
-    )
+    values = {"rates": group_rates(audit), "summary": summary_rows(audit), "findings": findings(audit)}
+    return template.render(audit=audit, name=name, header=_header(audit, data, name), most=MOST_GROUPS, **values)
 
 
-def escaped(text: object) -> str:
+def _escaped(text: object) -> str:
     """A name or sentence that Markdown and HTML take as it is."""
-    return _SPECIAL.sub(r"\\\1", short(text, 400)).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\&", "&amp;")
+    escaped = re.sub(r"([\\`*_\[\]|<>~&$])", r"\\\1", short(text, 400))
+    return re.sub(r"\\[<>&]", lambda found: _ENTITIES[found[0]], escaped)
 
 
-def as_yaml(value: Any) -> str:
+def _as_yaml(value: Any) -> str:
     """Plain values on one line of YAML: JSON with its letters as they are, but for those that YAML cannot print."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
@@ -66,15 +53,10 @@ def as_yaml(value: Any) -> str:
 def _header(audit: Audit, data: str, name: str) -> dict[str, Any]:
     images = audit.trained is not None and audit.trained.kind == "image"
     task = "image-classification" if images else "tabular-classification"
-    measured = [(key, audit.metrics.get(key)) for key in _IN_HEADER]
-    result = {
-        "task": {"type": task},
-        "dataset": {"name": data or "own data", "type": data or "own-data", "split": "test"},
-        "metrics": [{"type": key, "name": SUMMARY[key], "value": value} for key, value in measured if known(value)],
-    }
-    return {
-        "library_name": "fairweight",
-        "pipeline_tag": task,
-        "tags": ["fairness", "sample-weights", "fairweight"],
-        "model-index": [{"name": name, "results": [result]}],
-    }
+    measured = [{"type": key, "name": SUMMARY[key], "value": audit.metrics.get(key)} for key in _IN_HEADER]
+    metrics = [metric for metric in measured if known(metric["value"])]
+    dataset = {"name": data or "own data", "type": data or "own-data", "split": "test"}
+    result = {"task": {"type": task}, "dataset": dataset, "metrics": metrics}
+    tags = ["fairness", "sample-weights", "fairweight"]
+    index = [{"name": name, "results": [result]}]
+    return {"library_name": "fairweight", "pipeline_tag": task, "tags": tags, "model-index": index}

@@ -1,101 +1,77 @@
-"""What an audit found, as sentences with their numbers, the most pressing first."""
+"""What an audit found, as sentences with their numbers, the most pressing first; words.toml has the sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fairweight.report._format import capitalised, known, percent, points, short, span, words
-from fairweight.report.audit import LEVELS, Audit, Finding, Level
-from fairweight.report.headline import headline
-from fairweight.report.training_findings import about_training, beside_baseline
+from fairweight.report._format import capitalised, known, percent, sentence_and_action, short, span
+from fairweight.report.audit import LEVELS, Audit, Baseline, Finding, Level, Trained
+from fairweight.report.headline import headline, word_of
+from fairweight.report.movement import movement
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FEW = 30  # samples behind a rate below which its group is called small
 WIDE = 0.10  # width of an interval above which it is called wide
+STILL = 0.01  # standard deviation of the scores below which they had no effect
+CONCENTRATED = 0.1  # effective share of the training set below which the weights have collapsed
+Found = Iterator[tuple[str, Level, dict[str, Any], dict[str, Any]]]  # kind, level, numbers, and names to fill in
 
 
 def findings(audit: Audit) -> list[Finding]:
     """Everything that the numbers say in words, each with one thing to do next."""
-    makers = (
-        *(_verdict, _gap, _other_gaps, beside_baseline, _small_groups, _wide_intervals, _label_skew),
-        *(about_training, _missing_groups, _data_warnings, _accuracy),
-    )
-    found = [_with_action(finding, audit) for maker in makers for finding in maker(audit)]
+    makers: tuple[Callable[[Audit], Found], ...] = (_verdict, _gap, _other_gaps, _small_groups, _wide_intervals)
+    found = []
+    for maker in (*makers, _label_skew, _about_training, _of_the_data):
+        for kind, level, numbers, names in maker(audit):
+            values = {"word": audit.group_word, "interval": span(numbers.get("low"), numbers.get("high"))}
+            said, action = sentence_and_action("findings", names.get("wording", kind), values | numbers | names)
+            found.append(Finding(kind, level, said, numbers, names.get("action", action)))
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))  # stable: makers in order
 
 
-def _with_action(finding: Finding, audit: Audit) -> Finding:
-    if finding.kind in ("verdict", "beside the baseline"):
-        return replace(finding, action=headline(audit).action)
-    actions = words("actions")
-    text = actions.get(finding.action or finding.kind, actions["other"])
-    return replace(finding, action=text.format(word=audit.group_word))
-
-
-def _verdict(audit: Audit) -> list[Finding]:
+def _verdict(audit: Audit) -> Found:
     metrics = audit.metrics
     if "verdict" not in metrics or not metrics.get("sentence"):
-        return []
-    said = [str(metrics["sentence"]), str(metrics.get("all_rates_move_together", ""))]
-    names = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
-    numbers = {name: metrics.get(name) for name in names}
+        return
+    sentence = " ".join(filter(None, (metrics["sentence"], metrics.get("all_rates_move_together"))))
+    numbers = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
     gaps = {name: (metrics.get(name) or {}).get("value") for name in ("gap_before", "gap_after")}
     levels: dict[Any, Level] = {"worse": "act", "helps": "good"}
-    level = levels.get(metrics["verdict"], "note")
-    return [Finding("verdict", level, " ".join(filter(None, said)), {**numbers, **gaps})]
+    names = {"text": sentence, "action": headline(audit).action}
+    yield "verdict", levels.get(metrics["verdict"], "note"), {name: metrics.get(name) for name in numbers} | gaps, names
 
 
-def _gap(audit: Audit) -> list[Finding]:
-    metrics = audit.metrics
-    value = metrics["tprd"]
-    rate = "Recall" if audit.by_label else "The true positive rate"
+def _gap(audit: Audit) -> Found:
+    metrics, value = audit.metrics, audit.metrics["tprd"]
+    names = {"rate": "Recall" if audit.by_label else "The true positive rate"}
     if not known(value):
-        sentence = f"{rate} cannot be compared: fewer than two groups have samples to estimate it from."
-        return [Finding("gap", "look", sentence, {"tprd": None})]
-    low, high = metrics["intervals"]["tprd"]
-    floor = metrics["noise_floor"]["tprd"]
-    label, (worst, lowest), (best, highest) = _widest_gap(audit)
-    apart = f"{percent(lowest)} for {_called(audit, worst)} and {percent(highest)} for {_called(audit, best)}"
-    if lowest == highest:  # the first group would stand on both sides
-        apart = f"{percent(lowest)} for every {audit.group_word}"
-    where = "" if label is None else f" of label {short(label)}"
-    sentence = f"{rate}{where} is {apart}: a gap (TPRD) of {points(value)} {span(low, high)}."
-    numbers = {"tprd": value, "low": low, "high": high, "noise_floor": floor["mean"], "noise_floor_high": floor["high"]}
-    if known(floor["high"]) and value > floor["high"]:
-        sentence += f" Equal groups of these sizes would show {points(floor['mean'])} by sampling alone."
-        return [Finding("gap", "act" if value >= 0.05 else "look", sentence, numbers)]
-    sentence += f" Equal groups of these sizes would show up to {points(floor['high'])} by sampling alone."
-    return [Finding("no gap beyond chance", "good", sentence, numbers)]
-
-
-def _widest_gap(audit: Audit) -> tuple[str | None, tuple[str, float], tuple[str, float]]:
-    """The label whose TPRs lie farthest apart (None where there is one TPR per group), its lowest and highest group."""
-    by_label: dict[str | None, dict[str, float]] = {}
-    for cell in audit.metrics.get("cells", audit.metrics["groups"]):
+        yield "gap", "look", {"tprd": None}, {**names, "wording": "gap unknown"}
+        return
+    (low, high), floor = metrics["intervals"]["tprd"], metrics["noise_floor"]["tprd"]
+    by_label: dict[str | None, dict[str, float]] = {}  # one entry where there is one rate per group
+    for cell in metrics.get("cells", metrics["groups"]):
         if known(cell["tpr"]):
             by_label.setdefault(cell.get("label"), {})[cell["group"]] = cell["tpr"]
-    label = max(by_label, key=lambda name: max(by_label[name].values()) - min(by_label[name].values()))
-    rates = by_label[label]
-    lowest, highest = min(rates, key=lambda group: rates[group]), max(rates, key=lambda group: rates[group])
-    return label, (lowest, rates[lowest]), (highest, rates[highest])
+    label, rates = max(by_label.items(), key=lambda item: max(item[1].values()) - min(item[1].values()))
+    ends = [pick(rates.items(), key=lambda item: item[1]) for pick in (min, max)]
+    names["apart"] = " and ".join(f"{percent(rate)} for {_called(audit, name)}" for name, rate in ends)
+    if ends[0][1] == ends[1][1]:  # the first group would stand on both sides
+        names["apart"] = f"{percent(ends[0][1])} for every {audit.group_word}"
+    names["where"] = "" if label is None else f" of label {short(label)}"
+    beyond = known(floor["high"]) and value > floor["high"]
+    level: Level = "good" if not beyond else "act" if value >= 0.05 else "look"
+    numbers = {"tprd": value, "low": low, "high": high, "noise_floor": floor["mean"], "noise_floor_high": floor["high"]}
+    yield "gap" if beyond else "no gap beyond chance", level, numbers, names
 
 
-def _other_gaps(audit: Audit) -> list[Finding]:
-    found = []
-    for name, kind, what in (
-        ("fpr_gap", "gap in false positives", "false positive rate"),
-        ("selection_rate_gap", "gap in predictions", "share predicted positive"),
-    ):
-        value = audit.metrics[name]
-        low, high = audit.metrics["intervals"][name]
+def _other_gaps(audit: Audit) -> Found:
+    for name, kind in (("fpr_gap", "gap in false positives"), ("selection_rate_gap", "gap in predictions")):
+        value, (low, high) = audit.metrics[name], audit.metrics["intervals"][name]
         if not audit.by_label and known(value) and known(low) and low > 0.02:
-            sentence = f"The {what} differs by up to {points(value)} {span(low, high)} between groups."
-            found.append(Finding(kind, "look", sentence, {name: value, "low": low, "high": high}))
-    return found
+            yield kind, "look", {name: value, "low": low, "high": high}, {}
 
 
 def _called(audit: Audit, name: object) -> str:
@@ -110,66 +86,49 @@ def _trials(group: Mapping[str, Any]) -> int:
     return int(group.get("n_positive", group["n"]))
 
 
-def _small_groups(audit: Audit) -> list[Finding]:
+def _small_groups(audit: Audit) -> Found:
     word = audit.group_word
-    what = _samples(audit) + ("" if audit.by_label or audit.has_cells else " of the positive label")
+    names = {"Word": word.capitalize(), "few": FEW}
+    names["what"] = _samples(audit) + ("" if audit.by_label or audit.has_cells else " of the positive label")
     small = sorted((g for g in audit.metrics["groups"] if _trials(g) < FEW), key=_trials)
-    found = []
-    for group in small[:3]:
-        limits = span(group["tpr_low"], group["tpr_high"])
-        sentence = f"{word.capitalize()} {short(group['group'])} has {_trials(group):,} {what}" + (
-            f": its true positive rate of {percent(group['tpr'])} could as well be anywhere in {limits} %."
-            if known(group["tpr"])
-            else ", so nothing can be said of its true positive rate."
-        )
-        numbers = {"n": _trials(group), "tpr": group["tpr"], "low": group["tpr_low"], "high": group["tpr_high"]}
-        found.append(Finding("small group", "look", sentence, numbers))
+    for g in small[:3]:
+        numbers = {"n": _trials(g), "tpr": g["tpr"], "low": g["tpr_low"], "high": g["tpr_high"]}
+        wording = "small group" if known(g["tpr"]) else "small group unknown"
+        yield "small group", "look", numbers, {**names, "name": g["group"], "wording": wording}
     if rest := [short(group["group"]) for group in small[3:]]:
-        have = f"{word} has" if len(rest) == 1 else f"{word}s have"
-        names = ", ".join(rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")
-        sentence = f"{len(rest)} more {have} fewer than {FEW} such samples: {names}."
-        found.append(Finding("small group", "look", sentence, {"groups": len(rest)}))
-    return found
+        names["have"] = f"{word} has" if len(rest) == 1 else f"{word}s have"
+        names["names"] = ", ".join(rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")
+        yield "small group", "look", {"groups": len(rest)}, {**names, "wording": "more small groups"}
 
 
-def _wide_intervals(audit: Audit) -> list[Finding]:
-    wide = [
-        (g["tpr_high"] - g["tpr_low"], g)
-        for g in audit.metrics["groups"]
-        if _trials(g) >= FEW and known(g["tpr_low"]) and g["tpr_high"] - g["tpr_low"] > WIDE
-    ]
-    if not wide:
-        return []
-    width, group = max(wide, key=lambda pair: pair[0])
-    rest = len(wide) - 1
-    others = f" {rest} more {'is' if rest == 1 else 'are'} wider than {100 * WIDE:.0f} points." if rest else ""
-    sentence = (
-        f"The interval of {_called(audit, group['group'])}'s true positive rate is {points(width)} wide "
-        f"{span(group['tpr_low'], group['tpr_high'])}, from {_trials(group):,} samples.{others}"
-    )
-    return [Finding("wide interval", "look", sentence, {"width": width, "n": _trials(group), "groups": len(wide)})]
+def _wide_intervals(audit: Audit) -> Found:
+    groups = [g for g in audit.metrics["groups"] if _trials(g) >= FEW and known(g["tpr_low"])]
+    wide = [(g["tpr_high"] - g["tpr_low"], g) for g in groups if g["tpr_high"] - g["tpr_low"] > WIDE]
+    if wide:
+        width, group = max(wide, key=lambda pair: pair[0])
+        rest = len(wide) - 1
+        names = {"called": _called(audit, group["group"]), "interval": span(group["tpr_low"], group["tpr_high"])}
+        told = f" {rest} more {'is' if rest == 1 else 'are'} wider than {100 * WIDE:.0f} points." if rest else ""
+        numbers = {"width": width, "n": _trials(group), "groups": len(wide)}
+        yield "wide interval", "look", numbers, {**names, "others": told}
 
 
-def _label_skew(audit: Audit) -> list[Finding]:
+def _label_skew(audit: Audit) -> Found:
     """The label whose share differs most between two groups, beyond what their sizes explain."""
     if audit.by_label:
-        return []
+        return
     counts, sizes = _counts(audit)
     shares = counts.div(sizes, axis=0)[sizes >= FEW]  # [groups, labels]
     if shares.empty:
-        return []
+        return
     label = (shares.max() - shares.min()).idxmax()
     column = shares[label]
-    rarer, commoner = str(column.idxmin()), str(column.idxmax())
+    names = {"label": str(label), "rarer": str(column.idxmin()), "commoner": str(column.idxmax())}
     least, most = float(column.min()), float(column.max())
-    error = (least * (1 - least) / float(sizes[rarer]) + most * (1 - most) / float(sizes[commoner])) ** 0.5
-    if most - least < 0.05 or most - least < 3 * error:
-        return []
-    sentence = (
-        f"Label {short(label)} is {percent(most)} of {short(commoner)} and {percent(least)} of {short(rarer)} in "
-        f"{'the data' if audit.trained is None else 'train'}: a skew of {points(most - least)}."
-    )
-    return [Finding("label skew", "look", sentence, {"difference": most - least, "high": most, "low": least})]
+    error = (least * (1 - least) / sizes[names["rarer"]] + most * (1 - most) / sizes[names["commoner"]]) ** 0.5
+    if most - least >= max(0.05, 3 * float(error)):
+        names["where"] = "the data" if audit.trained is None else "train"
+        yield "label skew", "look", {"difference": most - least, "high": most, "low": least}, names
 
 
 def _counts(audit: Audit) -> tuple[pd.DataFrame, pd.Series[float]]:
@@ -187,25 +146,152 @@ def _counts(audit: Audit) -> tuple[pd.DataFrame, pd.Series[float]]:
     return groups[["n_positive"]].rename(columns={"n_positive": str(audit.metrics["positive"])}), groups["n"]
 
 
-def _missing_groups(audit: Audit) -> list[Finding]:
-    count = audit.metrics["n_missing"]
-    if not count:
-        return []
-    share = count / (count + audit.metrics["n"])
-    sentence = f"{count:,} {_samples(audit)} ({percent(share)}) have no known group and are left out of every number."
-    return [Finding("missing groups", "look", sentence, {"n": count, "share": share})]
-
-
-def _data_warnings(audit: Audit) -> list[Finding]:
-    texts = [note.removeprefix("Warning: ") for note in audit.notes if note.startswith("Warning: ")]
-    return [Finding("data", "look", capitalised(text)) for text in texts]
-
-
-def _accuracy(audit: Audit) -> list[Finding]:
-    metrics = audit.metrics
-    low, high = metrics["intervals"]["accuracy"]
-    worst = metrics["worst_group_accuracy"]
-    sentence = f"Accuracy is {percent(metrics['accuracy'])} {span(low, high)} on {metrics['n']:,} {_samples(audit)}"
-    sentence += f", and {percent(worst)} for the worst {audit.group_word}." if known(worst) else "."
+def _of_the_data(audit: Audit) -> Found:
+    """Rows without a group, warnings from reading, and accuracy."""
+    metrics, samples = audit.metrics, _samples(audit)
+    if count := metrics["n_missing"]:
+        yield "missing groups", "look", {"n": count, "share": count / (count + metrics["n"])}, {"samples": samples}
+    for note in audit.notes:
+        if note.startswith("Warning: "):
+            yield "data", "look", {}, {"text": capitalised(note.removeprefix("Warning: "))}
+    (low, high), worst = metrics["intervals"]["accuracy"], metrics["worst_group_accuracy"]
+    rest = f", and {percent(worst)} for the worst {audit.group_word}" if known(worst) else ""
     numbers = {"accuracy": metrics["accuracy"], "low": low, "high": high, "worst": worst, "n": metrics["n"]}
-    return [Finding("accuracy", "note", sentence, numbers)]
+    yield "accuracy", "note", numbers, {"samples": samples, "rest": rest}
+
+
+def _about_training(audit: Audit) -> Found:
+    """What changed, where weight went, wrong labels, the run's own warnings; nothing for predictions alone."""
+    if audit.trained is not None:
+        yield from _beside_baseline(audit)
+        for maker in (_effect, _moved, _suspects, _warnings):
+            yield from maker(audit.trained)
+
+
+def _beside_baseline(audit: Audit) -> Found:
+    """What changed beside plain training, and whether a smaller gap was met by levelling down."""
+    base, judged = audit.baseline, "verdict" in audit.metrics
+    if base is None:
+        if not judged:
+            yield "no baseline", "note", {}, {}
+        return
+    gap = base.differences.get("tprd")
+    if not judged and word_of(audit):
+        both = (("before", base.metrics), ("after", audit.metrics))
+        numbers = {f"{name}_{when}": of[name] for name in ("tprd", "accuracy", "max_fnr") for when, of in both}
+        levels: dict[str, Level] = {"good": "good", "bad": "act", "even": "look"}
+        top = headline(audit)
+        level = levels[top.tone] if gap is not None else "note"
+        yield "beside the baseline", level, numbers, {"base": base.name, "text": top.sentence, "action": top.action}
+    if gap is not None and gap["beyond"] and gap["value"] <= 0 and not audit.has_cells:
+        yield from _levelling(audit, base)
+        yield from _moved_together(audit, base)
+
+
+def _now_and_before(audit: Audit, base: Baseline, metric: str) -> list[tuple[float, float]]:
+    """The metric of each group in both runs; empty where they do not know it of the same two groups or more."""
+    now, before = (
+        {g["group"]: g[metric] for g in metrics["groups"] if known(g[metric])}
+        for metrics in (audit.metrics, base.metrics)
+    )
+    return [(now[g], before[g]) for g in now] if len(now) > 1 and now.keys() == before.keys() else []
+
+
+def _levelling(audit: Audit, base: Baseline) -> Found:
+    if rates := _now_and_before(audit, base, "tpr"):
+        now, before = zip(*rates, strict=True)
+        fell, best_fell = (max(before) - min(before)) - (max(now) - min(now)), max(before) - max(now)
+        if fell >= 0.01 and best_fell >= max(0.005, 0.5 * fell):
+            names = {"best": max(now), "best_before": max(before), "worst": min(now), "worst_before": min(before)}
+            yield "levelling down", "look", {"gap_fell": fell, "best_fell": best_fell}, names
+
+
+def _moved_together(audit: Audit, base: Baseline) -> Found:
+    """A smaller gap that came with more (or fewer) positives everywhere, as a moved threshold would bring it."""
+    moves, falsely = ([n - b for n, b in _now_and_before(audit, base, metric)] for metric in ("selection_rate", "fpr"))
+    sizes = [abs(move) for move in moves]
+    if audit.by_label or not falsely or not moves or min(sizes) < 0.01 or min(moves) < 0 < max(moves):
+        return
+    numbers = {"least": min(moves), "most": max(moves), "fpr_least": min(falsely), "fpr_most": max(falsely)}
+    names = {"how": "more" if moves[0] > 0 else "less", "low": f"{100 * min(sizes):.1f}", "high": max(sizes)}
+    yield "all rates moved", "look", numbers, {**names, "base": base.name}
+
+
+def _effect(trained: Trained) -> Found:
+    std, size = trained.scores.get("std"), trained.scores.get("effective_size")
+    if not trained.has_scores:
+        kept = "" if trained.weighs else ", and every sample counted alike"
+        yield "no scores", "note", {}, {"method": trained.method, "kept": kept}
+    elif std is not None and size is not None:
+        kind = "no effect" if std < STILL else "collapse" if size < CONCENTRATED else "effect"
+        names = {name: trained.scores.get(name) for name in ("min", "max")}
+        yield kind, "note" if kind == "effect" else "act", {"score_std": std, "effective_size": size}, names
+
+
+def _moved(trained: Trained) -> Found:
+    """Where weight went, by cell: a group's mean hides that its positives rose while its negatives fell."""
+    found = movement(trained, trained.part)
+    if len(found) > 1:
+        least, most = (pick(found, key=lambda part: part.end) for pick in (min, max))
+        low, high = least.end, most.end
+        names = {"what": trained.part, "most": most.name, "n_most": most.n, "least": least.name, "n_least": least.n}
+        names["began"] = "Weights are fixed before training" if trained.weights_are_fixed else "Weight moved"
+        names["wording"] = "weight" if high - low >= 0.02 else "weight even"
+        yield "weight", "note", {"highest": high, "lowest": low}, names
+
+
+def expected_wrong(trained: Trained) -> float | None:
+    """How many of the labels that look wrong are: counted where the truth is known, expected where rows are trusted."""
+    wrong = None if trained.detection is None else trained.wrong
+    if wrong is None and "posterior" in trained.suspects:
+        wrong = trained.suspects["posterior"].to_numpy()
+    return None if wrong is None else float(wrong[trained.suspects["suspected"].to_numpy()].sum())
+
+
+def _suspects(trained: Trained) -> Found:
+    suspected = trained.suspects["suspected"].to_numpy()
+    count, total, expected = int(suspected.sum()), len(suspected), expected_wrong(trained)
+    if trained.wrong_counts:
+        yield from _counted(trained, count, expected)
+    elif not count:
+        yield "wrong labels", "good", {"n": 0}, {"wording": "no wrong labels"}
+    else:
+        by_label = trained.weights["label"].astype(str)[suspected].value_counts()
+        many = "How many are wrong is not known, as no row is trusted."
+        many = many if expected is None else f"{expected:,.0f} of them are known to be wrong."
+        numbers = {"n": count, "share": count / total, "most": int(by_label.iloc[0])}
+        level: Level = "look" if count / total >= 0.005 else "note"
+        yield "wrong labels", level, numbers, {"total": total, "top": by_label.index[0], "many": many}
+    if truth := trained.detection:
+        numbers = {"wrong": truth.wrong, "auc": truth.auc, "precision": truth.precision[truth.wrong]}
+        yield "wrong labels found", "note", numbers, {}
+
+
+def _counted(trained: Trained, suspected: int, expected: float | None) -> Found:
+    """How many labels are wrong beside trusted exemplars, where most of them are, and how many are only hard."""
+    whole, *parts = trained.wrong_counts
+    numbers = {name: whole[name] for name in ("n", "wrong", "low", "high")}
+    numbers |= {"look_wrong": suspected, "hard": int(trained.suspects["hard"].sum())}
+    if whole["low"] <= 0:
+        yield "wrong labels", "good", numbers, {"wording": "no wrong labels counted"}
+        return
+    where = ""
+    for by in ("label", "group"):
+        found = [(part["wrong"] / part["n"], part) for part in parts if part["by"] == by and part["n"]]
+        if len(found) > 1:
+            share, most = max(found, key=lambda pair: pair[0])
+            where += f" By {by} the most are in {short(most['name'])}: {percent(share)} of {most['n']:,}."
+    level: Level = "look" if whole["low"] >= 0.005 * whole["n"] else "note"
+    yield "wrong labels", level, numbers, {"wording": "wrong labels counted", "expected": expected or 0, "where": where}
+
+
+def _warnings(trained: Trained) -> Found:
+    """A model that repeats its labels, and what the run itself has warned of."""
+    if "predicted" in trained.weights:
+        same = float((trained.weights["predicted"].astype(str) == trained.weights["label"].astype(str)).mean())
+        if same >= 0.995:
+            yield "memorised", "note", {"share": same}, {}
+    for text in trained.warnings:
+        kind = text.split(":")[0]
+        if kind not in ("no effect", "collapse"):
+            yield kind, "look", {}, {"wording": "warning", "text": capitalised(text)}

@@ -6,49 +6,43 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from fairweight.report import plots
-from fairweight.report._format import percent
+from fairweight.report._format import percent, words
 from fairweight.report.audit import Audit, Trained
-from fairweight.report.findings import findings
+from fairweight.report.findings import expected_wrong, findings
 from fairweight.report.front import Front, drawing, of_search
 from fairweight.report.headline import headline
-from fairweight.report.movement import Movement, movement
-from fairweight.report.page_data import MOST_SAMPLES, chosen, data_for
-from fairweight.report.sample_cards import most_suspect, sample_cards, weighted_most
-from fairweight.report.table_rows import cell_rows, group_chart, group_columns, group_rows, summary_rows
-from fairweight.report.terms import Glossary, coded
-from fairweight.report.training_findings import expected_wrong
+from fairweight.report.movement import movement
+from fairweight.report.samples import MOST_SAMPLES, data_for, sample_cards, weighted_most
+from fairweight.report.table_rows import cell_rows, group_rates, summary_rows
 
 CARDS = 12  # samples shown as weighted up most, and as many down
 SUSPECTS = 24
 LINES = 10  # of one picture
 ROWS = 60  # of the table of weights
-_TEMPLATES = ("shell.html", "macros.html", "audit.html", "front.html")
+_CODE = re.compile(r"(`[^`\n]+`|(?<![\w-])--[a-z][a-z-]+)")
 
 
 def html(audit: Audit, *, most_samples: int = MOST_SAMPLES, rows: bool = True) -> str:
     """The page of an audit; rows=False leaves out every single sample. Whatever comes from the data is escaped."""
-    trained = audit.trained
-    data = None if trained is None or not rows else data_for(trained, chosen(trained, most_samples))
-    front = of_search(audit)
+    trained, front = audit.trained, of_search(audit)
+    data = None if trained is None or not rows else data_for(trained, most_samples)
     values = {
         "audit": audit,
         "top": headline(audit),
         "findings": [found for found in findings(audit) if found.kind not in ("verdict", "beside the baseline")],
-        "chart": group_chart(audit),
+        "rates": group_rates(audit),
         "front": front,
         "drawing": None if front is None else drawing(front),
-        "columns": group_columns(audit),
-        "groups": group_rows(audit),
         "summary": summary_rows(audit),
         "cells": cell_rows(audit),
         "run": trained,
         "trained": None if trained is None else _about(trained, rows=rows),
-        "data": None if data is None else _markup(inside_script(data)),
+        "data": None if data is None else inside_script(data),
         "carried": None if data is None else (data["n"], data["of"]),
     }
     return _rendered("audit.html", audit.title, values)
@@ -63,36 +57,25 @@ def front_html(front: Front) -> str:
 def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
     from jinja2 import DictLoader, Environment, StrictUndefined
 
-    here = files("fairweight.report")
-    script = here.joinpath("page.js").read_text(encoding="utf-8")
-    loader = DictLoader({file: here.joinpath(file).read_text(encoding="utf-8") for file in _TEMPLATES})
+    ours = [path for path in files("fairweight.report").iterdir() if path.name.endswith((".html", ".js", ".css"))]
+    text = {path.name: path.read_text(encoding="utf-8") for path in ours}
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(text)
     )
     glossary = Glossary()
-    filters: dict[str, Callable[..., Any]] = {
-        "percent": percent,
-        "tight": _tight,
-        "coded": lambda text: coded(_tight(text)),
-        "terms": lambda text: glossary.mark(_tight(text)),
-    }
-    environment.filters |= filters
+    environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _coded(_tight(text))}
+    environment.filters["terms"] = lambda text: glossary.mark(_tight(text))
     environment.globals["glossary"] = glossary.listed
-    return environment.get_template(name).render(
-        **values,
-        title=title,
-        style=_markup(here.joinpath("page.css").read_text(encoding="utf-8")),
-        script=_markup(script),
-        script_hash=_hash(script),
-    )
+    # What the page's security policy lets run: this script and no other.
+    allowed = base64.b64encode(hashlib.sha256(text["page.js"].encode()).digest()).decode()
+    own = {"style": text["page.css"], "script": text["page.js"], "script_hash": f"sha256-{allowed}"}
+    return environment.get_template(name).render(title=title, **values, **own)
 
 
 def inside_script(values: Any) -> str:
     """JSON that can stand inside a script element: no angle bracket, ampersand or line separator is left in it."""
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _tight(text: str) -> str:
@@ -100,35 +83,19 @@ def _tight(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "\u2212", text).replace(" %", "\u00a0%").replace(" points", "\u00a0points")
 
 
-def _markup(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704 - our own files, matplotlib's output and JSON that inside_script escaped
-
-
-def _hash(script: str) -> str:
-    """What the page's security policy lets run: this script and no other."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
-    by = "cell" if trained.grouped else "label"
-    found = movement(trained, by)
     colours: dict[str, int] = {}  # a part has one colour in all pictures
     suspected = trained.suspects["suspected"].to_numpy()
-    up, down = (
-        weighted_most(trained.weights, trained.given_weight, up=up)[:CARDS].tolist() if trained.weighs else []
-        for up in (True, False)
-    )
+    shown = {"suspects": trained.most_suspect[:SUSPECTS]}
+    shown |= {name: weighted_most(trained, up=name == "up")[: CARDS * trained.weighs] for name in ("up", "down")}
+    given = trained.given_weight.to_numpy(dtype=float)
     return {
-        "moved": None if found is None else _moved(by, found, colours),
+        **{name: sample_cards(trained, places.tolist() if rows else []) for name, places in shown.items()},
+        "moved": _moved(trained, colours),
         "histogram": _histogram(trained),
-        "losses": _losses(trained, colours if by == "label" else {}),
-        "up": sample_cards(trained, up) if rows else [],
-        "down": sample_cards(trained, down) if rows else [],
-        "suspects": sample_cards(trained, most_suspect(trained.suspects)[:SUSPECTS].tolist()) if rows else [],
+        "losses": _losses(trained, {} if trained.grouped else colours),
         "suspected": int(suspected.sum()),
-        "suspected_up": int((trained.given_weight.to_numpy(dtype=float)[suspected] > 1).sum()) if trained.weighs else 0,
+        "suspected_up": int((given[suspected] > 1).sum()) if trained.weighs else 0,
         "expected": expected_wrong(trained),
         "known": trained.detection is not None,
         "hard": int(trained.suspects["hard"].sum()) if "hard" in trained.suspects else 0,
@@ -136,37 +103,38 @@ def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
     }
 
 
-def _coloured(names: Iterable[str], colours: dict[str, int]) -> list[tuple[str, int]]:
-    return [(name, colours.setdefault(name, len(colours))) for name in names]
+def _lines(names: Sequence[str], colours: dict[str, int], values: Any, *words: str, even: float | None = None) -> Any:
+    """A picture of lines with its legend; words: of the axis, and of the whole."""
+    legend = [(name, colours.setdefault(name, len(colours))) for name in names]
+    plot = plots.lines(values, words[0], words[1], [colour for _, colour in legend], even)
+    return {"legend": legend, "plot": plot}
 
 
-def _moved(name: str, found: Movement, colours: dict[str, int]) -> dict[str, Any]:
-    shown = found.most_moved(LINES)
-    legend = _coloured(shown.names, colours)
-    words = f"Mean weight of each {name} after each epoch"
-    still = len(shown.means) < 3 or bool((shown.means == shown.means[0]).all())  # a line would say nothing
-    plot = "" if still else plots.lines(shown.means, "mean weight", words, colours=[c for _, c in legend], even=1.0)
-    rows = found.most_moved(ROWS).ends()
-    return {
-        "by": name,
-        "plot": _markup(plot),
-        "legend": legend,
-        "left_out": len(found.names) - len(shown.names),
-        "rows": rows,
-        "farthest": max([abs(weight - 1) for _, _, weight in rows] + [0.25]),
-    }
+def _moved(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
+    import numpy as np
+
+    by, found = trained.part, movement(trained, trained.part)
+    if not found:
+        return None
+    shown, rows = found[:LINES], sorted(found[:ROWS], key=lambda part: -part.end)
+    means = np.stack([part.means for part in shown], axis=1)
+    told = "mean weight", f"Mean weight of each {by} after each epoch"
+    picture = _lines([part.name for part in shown], colours, means, *told, even=1.0)
+    if len(means) < 3 or (means == means[0]).all():  # a line would say nothing
+        picture["plot"] = ""
+    farthest = max(abs(found[0].end - 1), 0.25)
+    return {**picture, "by": by, "left_out": len(found) - len(shown), "rows": rows, "farthest": farthest}
 
 
 def _histogram(trained: Trained) -> dict[str, Any] | None:
     if not trained.has_scores:
         return None
-    scores = trained.weights["score"].to_numpy(dtype=float)
+    scores, wrong = trained.weights["score"].to_numpy(dtype=float), trained.wrong
     parts = {"all samples": scores}
-    if "true_label" in trained.weights:
-        wrong = (trained.weights["label"].astype(str) != trained.weights["true_label"].astype(str)).to_numpy()
+    if wrong is not None:
         parts = {"right label": scores[~wrong], "wrong label": scores[wrong]}
     plot = plots.histogram(parts, "score at the end", "How many samples have which score")
-    return {"plot": _markup(plot), "legend": [(name, place) for place, name in enumerate(parts)]}
+    return {"plot": plot, "legend": [(name, place) for place, name in enumerate(parts)], "left_out": 0}
 
 
 def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
@@ -177,8 +145,48 @@ def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
     if losses.empty or not isinstance(dtype, pd.CategoricalDtype):
         return None
     shown = losses[losses.iloc[-1].astype(float).nlargest(LINES).index].astype(float)
-    what = trained.group_word
-    legend = _coloured((str(dtype.categories[int(code)]) for code in shown.columns), colours)
-    words = f"Mean training loss of each {what} in each epoch"
-    plot = plots.lines(shown.to_numpy(), "mean training loss", words, colours=[c for _, c in legend])
-    return {"plot": _markup(plot), "legend": legend, "left_out": losses.shape[1] - shown.shape[1], "what": what}
+    what = "group" if trained.grouped else "label"
+    names = [str(dtype.categories[int(code)]) for code in shown.columns]
+    told = "mean training loss", f"Mean training loss of each {what} in each epoch"
+    picture = _lines(names, colours, shown.to_numpy(), *told)
+    return {**picture, "left_out": losses.shape[1] - shown.shape[1], "what": what}
+
+
+class Glossary:
+    """Marks words of a page that a reader may not know, and lists afterwards which ones it has used."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self._names = {name.lower(): name for name in words("terms")}
+        known = "|".join(sorted(map(re.escape, self._names), key=len, reverse=True))
+        self._known = re.compile(rf"(?<![\w-])({known})(?![\w-])", re.IGNORECASE)
+
+    def mark(self, text: str) -> Any:
+        """The escaped text, with each known word that was not marked before as something to point at or tab to."""
+        from markupsafe import Markup, escape
+
+        form = Markup('<span class="term" role="button" tabindex="0" aria-describedby="{}">{}</span>')
+        done = Markup("")
+        for k, part in enumerate(self._known.split(text)):
+            name = self._names.get(part.lower(), "") if k % 2 else ""
+            marked = form.format(_anchor(name), part) if name and name not in self.used else escape(part)
+            done += marked if k % 2 else _coded(part)
+            self.used |= {name} if name else set()
+        return done
+
+    def listed(self) -> list[tuple[str, str, str]]:
+        """Anchor, word and meaning of every word used, by the alphabet."""
+        return [(_anchor(name), name, words("terms")[name]) for name in sorted(self.used, key=str.lower)]
+
+
+def _coded(text: str) -> Any:
+    """The escaped text, with commands in backticks and flags set as code."""
+    from markupsafe import Markup, escape
+
+    form = Markup("<code>{}</code>")
+    parts = enumerate(_CODE.split(text))
+    return Markup("").join(form.format(part.strip("`")) if k % 2 else escape(part) for k, part in parts)
+
+
+def _anchor(name: str) -> str:
+    return "term-" + re.sub(r"\W+", "-", name.lower())

@@ -6,12 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+from typing import Any
 
 WIDTH, HEIGHT = 460.0, 280.0
 LEFT, RIGHT, TOP, BOTTOM = 50.0, 446.0, 12.0, 240.0  # of the part between the axes
@@ -46,60 +41,52 @@ class Axes:
         """Down."""
         return round(BOTTOM - (BOTTOM - TOP) * (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0]), 1)
 
+    def drawn(self, across: str, up: str, body: str, words: str) -> str:
+        """A picture for people who see it and, in words, for those who do not."""
+        head = f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(words)}">'
+        return f"{head}{self.frame(across, up)}{body}</svg>"
+
     def frame(self, across: str, up: str) -> str:
         """Grid, numbers and titles of the axes."""
-        parts = []
-        for at in self.x_ticks:
-            x = self.x(at)
-            parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{BOTTOM}"/>')
-            parts.append(f'<text x="{x}" y="{BOTTOM + 14}" text-anchor="middle">{at:g}</text>')
-        for at in self.y_ticks:
-            y = self.y(at)
-            parts.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>')
-            parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{at:g}</text>')
+        lines = [(x, x, TOP, BOTTOM) for x in map(self.x, self.x_ticks)]
+        lines += [(LEFT, RIGHT, y, y) for y in map(self.y, self.y_ticks)]
+        texts = [(self.x(at), BOTTOM + 14, "middle", f"{at:g}") for at in self.x_ticks]
+        texts += [(LEFT - 6, self.y(at) + 4, "end", f"{at:g}") for at in self.y_ticks]
+        texts += [((LEFT + RIGHT) / 2, BOTTOM + 32, "middle", escape(across))]
         middle = f"translate(11 {(TOP + BOTTOM) / 2}) rotate(-90)"
-        parts.append(f'<text x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 32}" text-anchor="middle">{escape(across)}</text>')
-        parts.append(f'<text transform="{middle}" text-anchor="middle">{escape(up)}</text>')
-        return "".join(parts)
+        return "".join(
+            [f'<line class="grid" x1="{a}" x2="{b}" y1="{c}" y2="{d}"/>' for a, b, c, d in lines]
+            + [f'<text x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>' for x, y, anchor, text in texts]
+            + [f'<text transform="{middle}" text-anchor="middle">{escape(up)}</text>']
+        )
 
 
-def _svg(body: str, words: str) -> str:
-    return f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(words)}">{body}</svg>'
-
-
-def lines(
-    values: Array, title: str, words: str, *, colours: Sequence[int] | None = None, even: float | None = None
-) -> str:
+def lines(values: Any, title: str, words: str, colours: Sequence[int], even: float | None = None) -> str:
     """One line per column [epochs, lines]; colours: the series each takes; even: a level to compare with."""
     start = 0 if even is not None else 1
     levels = [float(v) for v in values.ravel() if math.isfinite(v)] + ([] if even is None else [even])
     axes = Axes(ticks([start, start + max(1, len(values) - 1)], pad=0, whole=True), ticks(levels))
-    body = axes.frame("epoch", title)
+    body = ""
     if even is not None:
-        body += f'<line class="level" x1="{LEFT}" x2="{RIGHT}" y1="{axes.y(even)}" y2="{axes.y(even)}"/>'
-    for column, place in enumerate(range(values.shape[1]) if colours is None else colours):
+        body = f'<line class="level" x1="{LEFT}" x2="{RIGHT}" y1="{axes.y(even)}" y2="{axes.y(even)}"/>'
+    for column, place in enumerate(colours):
         path = " ".join(f"{axes.x(start + k)},{axes.y(float(v))}" for k, v in enumerate(values[:, column]))
         look = f"stroke:var(--series-{place % 8});stroke-dasharray:{STYLES[place % len(STYLES)]}"
         body += f'<polyline class="series" style="{look}" points="{path}"/>'
-    return _svg(body, words)
+    return axes.drawn("epoch", title, body, words)
 
 
-def histogram(parts: Mapping[str, Array], title: str, words: str, bins: int = 48) -> str:
+def histogram(parts: Mapping[str, Any], title: str, words: str, bins: int = 48) -> str:
     """How many samples have which value, part upon part."""
     import numpy as np
 
     known = [values[np.isfinite(values)] for values in parts.values()]
-    everything = np.concatenate(known) if any(map(len, known)) else np.array([0.0, 1.0])
-    edges = np.histogram_bin_edges(everything, bins)
-    floor = np.zeros(bins)
-    tops = [floor := floor + np.histogram(values, edges)[0] for values in known]
-    axes = Axes(ticks([float(edges[0]), float(edges[-1])], pad=0), ticks([0.0, float(floor.max())], pad=0))
-    body = axes.frame(title, "samples")
-    for place in reversed(range(len(tops))):  # the highest first: those below are drawn upon it
-        heights = [axes.y(float(top)) for top in tops[place]]
-        steps = " ".join(
-            f"H{axes.x(float(left))}V{y}H{axes.x(float(right))}"
-            for left, right, y in zip(edges[:-1], edges[1:], heights, strict=True)
-        )
-        body += f'<path style="fill:var(--series-{place})" d="M{axes.x(float(edges[0]))},{BOTTOM}{steps}V{BOTTOM}Z"/>'
-    return _svg(body, words)
+    edges = np.histogram_bin_edges(np.concatenate(known) if any(map(len, known)) else np.array([0.0, 1.0]), bins)
+    tops = np.cumsum([np.histogram(values, edges)[0] for values in known], axis=0)
+    axes = Axes(ticks([float(edges[0]), float(edges[-1])], pad=0), ticks([0.0, float(tops.max())], pad=0))
+    places, body = [axes.x(float(edge)) for edge in edges], ""
+    for series in reversed(range(len(tops))):  # the highest first: those below are drawn upon it
+        steps = zip(places[:-1], (axes.y(float(top)) for top in tops[series]), places[1:], strict=True)
+        path = " ".join(f"H{left}V{y}H{right}" for left, y, right in steps)
+        body += f'<path style="fill:var(--series-{series})" d="M{places[0]},{BOTTOM}{path}V{BOTTOM}Z"/>'
+    return axes.drawn(title, "samples", body, words)
