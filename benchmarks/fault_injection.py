@@ -38,9 +38,10 @@ import torch
 
 import fairweight as fw
 from fairweight.cli import main as command_line
-from fairweight.runs.folder import LOG, METRICS, RUN
+from fairweight.runs.folder import METRICS, RUN
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training.checkpoint import FILE as CHECKPOINT
+from fairweight.training.log import FILE as LOG
 
 FAULTS = ("kill", "full-disk")
 OF = ("people.csv", "--label", "income", "--group", "sex", "--device", "cpu")

@@ -8,14 +8,16 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 from tests.runs import hostile
 from tests.runs.hostile import JSON, ask, copied, is_one_sentence, places, with_changed
 
 from fairweight.errors import Damaged, FairweightError
-from fairweight.runs.folder import LOG, METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
+from fairweight.runs.folder import METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
 from fairweight.runs.verify import verify
+from fairweight.training.log import FILE as LOG
 
 STRANGE = [None, True, -1, 0, 10**30, 1e308, float("nan"), "", "x", "os:abort", [], [[]], {}, {"": None}]
 
@@ -38,7 +40,7 @@ def read_all(folder) -> dict[str, str]:
         "predictions": run.read_predictions().to_csv(),
         "logits": repr([[None if t is None else t.tolist() for t in part] for part in logits]),
         "paths": repr(None if paths is None else [t.tolist() for t in paths]),
-        "model": repr({k: t.tolist() for k, t in run.read_tensors().items()}),
+        "model": repr({k: t.tolist() for k, t in load_file(run.checked(MODEL)).items()}),
     }
 
 

@@ -28,7 +28,13 @@ def with_defaults(spec: Spec, dataset: Dataset, asked: Mapping[str, Any], device
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
     known, images = knows_groups(dataset.train), len(dataset.input_shape) == 3
     options = method_defaults(spec.method, classes, groups=groups, train_groups=known, images=images)
-    chosen["method_options"] = _over(options, asked.get("method_options", {}))
+    for key, value in asked.get("method_options", {}).items():
+        part: Any = options.get(key)  # a part such as score_step keeps the rest unless another kind is named
+        same = (
+            isinstance(value, Mapping) and isinstance(part, Mapping) and value.get("name", part["name"]) == part["name"]
+        )
+        options[key] = {**part, **value} if same else value
+    chosen["method_options"] = options
     if dataset.validation is None:
         chosen["early_stopping"] = {}
     return spec.with_(**chosen)
@@ -68,16 +74,6 @@ def comparing_term(classes: int, *, groups: bool) -> str:
 def knows_groups(samples: Samples) -> bool:
     """True if any sample's group is known."""
     return samples.groups is not None and bool((samples.groups >= 0).any())
-
-
-def _over(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what was asked over the defaults; a part such as score_step keeps the rest unless another kind is named."""
-    found = {**usual, **asked}
-    for key, value in asked.items():
-        part = usual.get(key)
-        if isinstance(value, Mapping) and isinstance(part, Mapping) and value.get("name", part["name"]) == part["name"]:
-            found[key] = {**part, **value}
-    return found
 
 
 def _training(dataset: Dataset, asked: Mapping[str, Any], device: str) -> dict[str, Any]:
