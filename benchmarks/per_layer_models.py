@@ -1,10 +1,15 @@
-"""The models that the step per layer is measured on, written plainly: nothing here knows of fairweight's ways."""
+"""The models that the step per layer is measured on, written plainly, and the cases made of them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+import fairweight as fw
 
 
 class Block(nn.Module):
@@ -97,3 +102,45 @@ class _Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(y)) + self.skip(x))
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    model: Callable[[], nn.Module]
+    inputs: Callable[[int], Tensor]
+    batch: int
+    exemplars: int
+    classes: int
+    target: float
+    wide: bool = False  # channels last
+
+
+def cases(quick: bool) -> list[Case]:
+    if quick:
+        return [
+            Case("MLP 256-256", lambda: fw.MLP(108, 2), lambda n: torch.randn(n, 108), 128, 100, 2, 2.8),
+            Case("small ViT", lambda: ViT(32, 4, 128, 4, 4, 10), lambda n: torch.randn(n, 3, 32, 32), 64, 15, 10, 2.3),
+            Case(
+                "small BERT", lambda: Encoder(2000, 64, 128, 4, 4, 2), lambda n: torch.randint(1, 2000, (n, 64)), 64,
+                15, 2, 2.3,
+            ),
+            Case(
+                "small ResNet-18 GN", lambda: GroupNormResNet18(10, 8), lambda n: torch.randn(n, 3, 32, 32), 64, 15,
+                10, 2.3,
+            ),
+        ]  # fmt: skip
+    return [
+        Case(
+            "ViT-S/16", lambda: ViT(224, 16, 384, 6, 12, 1000), lambda n: torch.randn(n, 3, 224, 224), 128, 30, 1000,
+            2.1,
+        ),
+        Case(
+            "BERT-base", lambda: Encoder(30522, 128, 768, 12, 12, 2), lambda n: torch.randint(1, 30522, (n, 128)), 64,
+            15, 2, 2.1,
+        ),
+        Case(
+            "ResNet-18 GN", lambda: GroupNormResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.2, True,
+        ),
+        Case("ResNet-18 BN", lambda: fw.ResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.5, True),
+    ]  # fmt: skip

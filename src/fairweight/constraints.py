@@ -32,7 +32,6 @@ class Number:
     optional: bool = False
 
     def allows(self, value: Any) -> bool:
-        """True if the value is such a number."""
         if value is None:
             return self.optional
         if isinstance(value, bool | str | bytes | complex):
@@ -65,7 +64,6 @@ class Choice:
     values: tuple[Any, ...]
 
     def allows(self, value: Any) -> bool:
-        """True if the value is one of them."""
         try:
             return value in self.values
         except (TypeError, ValueError, RuntimeError):  # an array is compared entry by entry
@@ -85,7 +83,6 @@ class Kind:
     optional: bool = False
 
     def allows(self, value: Any) -> bool:
-        """True if the value is of such a type."""
         return (value is None and self.optional) or isinstance(value, self.types)
 
     def __str__(self) -> str:
@@ -151,13 +148,12 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
             check(owner, given, allowed)
             return function(*args, **kwargs)
 
-        if not isinstance(what, type):
-            vars(checked)["_constraints"] = allowed
-            found: Any = checked
-            return found  # type: ignore[no-any-return]
-        target.__init__ = checked
+        if isinstance(what, type):
+            target.__init__ = checked
+        else:
+            target = checked
         target._constraints = allowed
-        return what
+        return target  # type: ignore[no-any-return]
 
     return decorated
 
