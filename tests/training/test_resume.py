@@ -37,7 +37,7 @@ def test_killed_and_resumed_equals_undisturbed(tmp_path):
     broken = tmp_path / "broken"
     moments = random.Random(0)
     steps_at_kill = []
-    while len(steps_at_kill) < 3:
+    while len(steps_at_kill) < 2:
         (broken / "sign").unlink(missing_ok=True)
         victim = start(broken, 0.04)
         began, sign = time.monotonic(), broken / "sign"

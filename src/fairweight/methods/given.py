@@ -45,14 +45,11 @@ class Given(KnownWeights):
             plain = weights if isinstance(weights, Tensor) else torch.tensor(list(weights))
             each = plain.detach().to(self.device, torch.float32, copy=True)
         except (TypeError, ValueError) as error:
-            raise BadInput(
-                f"Given(weights=...) is {type(weights).__name__} ({error}); give one number per training sample."
-            ) from error
-        if each.ndim != 1 or len(each) != num_samples:
-            raise BadInput(
-                f"Given(weights=...) has shape {tuple(each.shape)} for {num_samples} training samples; give one number "
-                "for each, by row."
-            )
+            what = f"is {type(weights).__name__} ({error})"
+            raise BadInput(f"Given(weights=...) {what}; give one number per training sample.") from error
+        if each.shape != (num_samples,):
+            what = f"has shape {tuple(each.shape)} for {num_samples} training samples"
+            raise BadInput(f"Given(weights=...) {what}; give one number for each, by row.")
         if not bool(each.isfinite().all()) or bool((each < 0).any()) or not bool((each > 0).any()):
             raise BadInput("Given(weights=...): give finite numbers from 0, at least one of them above it.")
         self._each = each

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import hashlib
+import glob
 import json
 import os
 import stat
@@ -147,7 +147,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     _refuse_odd(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     clear(path, dead=True)
-    beside = _beside(path)
+    beside = path.with_name(f"{_prefix(path)}{os.getpid()}.part")
     try:
         with beside.open("wb") as file:
             file.write(content)
@@ -178,23 +178,16 @@ def _settle(folder: Path) -> None:
             os.close(entry)
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{_short(path.name)}.{os.getpid()}.part")
-
-
-def _short(name: str) -> str:
-    """The name, or where it leaves no room for an ending, another that is its own."""
-    return name if len(os.fsencode(name)) <= 200 else hashlib.sha256(os.fsencode(name)).hexdigest()
-
-
 def clear(path: Path, *, dead: bool = False) -> None:
     """Delete what killed writers of this file left beside it; dead: only of processes that are no more."""
-    start = f".{_short(path.name)}."
-    for left in path.parent.iterdir():
-        if left.name.startswith(start) and left.name.endswith(".part"):
-            process = left.name[len(start) : -len(".part")]
-            if process.isdecimal() and not (dead and _alive(int(process))):
-                left.unlink(missing_ok=True)
+    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
+        process = left.name[len(_prefix(path)) : -len(".part")]
+        if process.isdecimal() and not (dead and _alive(int(process))):
+            left.unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name[:40]}."  # a long name would leave no room for the ending
 
 
 def _alive(process: int) -> bool:
