@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Protocol, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeAlias, get_type_hints
 
 import torch
 from torch import Tensor
 
 from fairweight.data.draw import choose, stream
-from fairweight.data.parts import Marked, Names, Parts
+from fairweight.data.parts import Names, Parts
 from fairweight.errors import BadInput, MissingGroups, UnknownName
 
 
@@ -41,12 +41,8 @@ class Marks:
         return replace(self, labels=new)
 
 
-class Corruption(Protocol):
-    """Damage that depends on the marks and the generator alone."""
-
-    def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        """Give the marks after the damage; what was given stays as it is."""
-        ...
+# Damage that depends on the marks and the generator alone; what was given stays as it is.
+Corruption: TypeAlias = Callable[[Marks, torch.Generator], Marks]
 
 
 class _Shares:
@@ -162,19 +158,19 @@ def parse(text: str) -> Corruption:
         raise UnknownName(f"{kind!r} is not a corruption; choose from: {', '.join(KINDS)}.")
     cls = KINDS[kind]
     hints = get_type_hints(cls)
-    known = [f.name for f in fields(cls)]
-    form = f"{kind}:{','.join(f'{name}=...' for name in known)}"
-    mapping = next((name for name in known if "Mapping" in str(hints[name])), None)
+    form = f"{kind}:{','.join(f'{name}=...' for name in hints)}"
+    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), None)
     arguments: dict[str, Any] = {}
     for entry in filter(None, rest.split(",")):
         name, equals, value = entry.partition("=")
-        if not equals or (name not in known and mapping is None):
+        named = name in hints and name != mapping
+        if not equals or not (named or mapping):
             raise BadInput(f"{text!r} has no meaning at {entry!r}; write {form}.")
-        if name in known and name != mapping:
-            arguments[name] = _number(text, value) if hints[name] is float else value
-        elif mapping is not None:
-            numeric = "float" in str(hints[mapping])
-            arguments.setdefault(mapping, {})[name] = _number(text, value) if numeric else value
+        try:
+            plain = float(value) if "float" in str(hints[name if named else str(mapping)]) else value
+        except ValueError as error:
+            raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
+        (arguments if named else arguments.setdefault(str(mapping), {}))[name] = plain
     try:
         return cls(**arguments)  # type: ignore[no-any-return]
     except TypeError as error:
@@ -189,17 +185,16 @@ def to_dict(corruption: Corruption) -> dict[str, Any]:
 
 def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
     """Say what a corruption changed."""
-    words = ", ".join(f"{key}={value}" for key, value in to_dict(corruption).items() if key != "kind")
-    hidden = torch.tensor(0)
-    if before.groups is not None and after.groups is not None:
-        hidden = ((before.groups >= 0) & (after.groups < 0)).sum()
+    kind, *words = to_dict(corruption).items()
     counts = {
         "labels are now wrong": (before.labels != after.labels).sum(),
         "rows were dropped": (before.keep & ~after.keep).sum(),
-        "group labels were hidden": hidden,
     }
+    if before.groups is not None and after.groups is not None:
+        counts["group labels were hidden"] = ((before.groups >= 0) & (after.groups < 0)).sum()
     done = [f"{int(count):,} of {len(before.labels):,} {what}" for what, count in counts.items() if count > 0]
-    return f"Corruption {to_dict(corruption)['kind']} ({words}): {', '.join(done) or 'nothing changed'}."
+    how = ", ".join(f"{key}={value}" for key, value in words)
+    return f"Corruption {kind[1]} ({how}): {', '.join(done) or 'nothing changed'}."
 
 
 def corrupt_parts(
@@ -218,39 +213,29 @@ def corrupt_parts(
     for name in chosen[1:]:
         part = parts.marked[name]
         pool = pool.joined(part.take(~torch.isin(part.rows, pool.rows)))
-    clean = marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
+    marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
     notes = list(parts.notes)
     for number, corruption in enumerate(corruptions):
-        after = corruption(marks, stream(seed, "corrupt", str(number)))
-        notes.append(sentence(marks, after, corruption))
-        marks = after
-    marked: dict[str, Marked] = {}
-    true_labels = None
+        before, marks = marks, corruption(marks, stream(seed, "corrupt", str(number)))
+        notes.append(sentence(before, marks, corruption))
+    marked, places = dict(parts.marked), {}
     for name in chosen:
-        place = torch.searchsorted(pool.rows, parts.marked[name].rows)
+        place = torch.searchsorted(pool.rows, marked[name].rows)
         kept = marks.keep[place]
-        place = place[kept]
+        places[name] = place = place[kept]
         if len(place) == 0:
             raise BadInput(f"the corruptions leave no row of {name}; keep more.")
         groups = None if marks.groups is None else marks.groups[place]
-        marked[name] = replace(parts.marked[name].take(kept), labels=marks.labels[place], groups=groups)
-        true_labels = clean.labels[place] if name == "train" else true_labels
+        marked[name] = replace(marked[name].take(kept), labels=marks.labels[place], groups=groups)
     if len(chosen) > 1:
         notes.append(f"The corruptions acted on {' and '.join(chosen)} together.")
-    return replace(parts, marked={**parts.marked, **marked}, notes=tuple(notes)), true_labels
+    return Parts(marked, parts.origin, notes), pool.labels[places["train"]]
 
 
 def _place(what: str, name: str, names: tuple[str, ...]) -> int:
     if str(name) not in names:
         raise UnknownName(f"the corruption names the {what} {name!r}; choose from: {', '.join(names)}.")
     return names.index(str(name))
-
-
-def _number(text: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError as error:
-        raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
 
 
 def _some(count: int, fraction: float, generator: torch.Generator) -> Tensor:

@@ -79,9 +79,9 @@ def _state(path: Path, drop: bool) -> str:
     """Tell what changes when a file does; of one that is not there and may be dropped, that it is not there."""
     try:
         found = path.stat()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter: a zero byte
         if not drop:
-            raise UnreadableImage(absent(str(path))) from error
+            raise UnreadableImage(absent(printable(str(path)))) from error
         return "absent"
     return f"{found.st_size} {found.st_mtime_ns}"
 

@@ -66,7 +66,8 @@ class EncodedPixels(HeldPixels):
         options: ImageOptions,
     ) -> None:
         self.count, self.pictures, self.content, self.options = count, pictures, content, options
-        form = Form.of(options.size, options.crop, options.channels)
+        height, width = options.size if isinstance(options.size, tuple) else (options.size, options.size)
+        form = Form(height, width, options.crop, options.channels)
         self._decoder = Decoder(form, options.workers, options.unreadable == "drop", options.max_megapixels)
         self._said = [asdict(form), options.unreadable]
         self._folder, self._key = cache.cache_folder(options.cache_dir), cache.key_of(version, self._said)

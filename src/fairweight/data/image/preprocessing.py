@@ -68,8 +68,7 @@ class ImagePreprocessing:
             raise UnreadableImage(f"these images are {ours} and the model was trained on {theirs}; resize them.")
         known = (file_column,) if file_column is not None else FILE_COLUMNS
         files = next((rows.texts(name) for name in rows.names() if name in known or name.lower() in known), None)
-        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows)
-        notes += self.meaning.unknown_groups(rows)
+        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows, notes)
         return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files, rows)
 
     def input_module(self) -> nn.Module:

@@ -29,13 +29,12 @@ class LocalSet:
 
     def search(self, request: Request, read: Callable[[Path], Made | None]) -> Made:
         """Read the first folder that holds what `read` knows; otherwise fetch it, or say what to put where."""
-        fetching = request.download and self.repository is not None
         for folder in self._folders(request.folders):
             try:
                 check_record(folder)
                 made = read(folder)
             except (MissingData, DownloadFailed):
-                if not fetching:
+                if not (request.download and self.repository):
                     raise
                 made = None  # what an earlier download left unfinished is fetched again
             if made is not None:
@@ -44,8 +43,7 @@ class LocalSet:
             made = read(fetch(self.repository, self.name, request.folders, self.prefix))
             if made is not None:
                 return made
-        where = " or ".join(str(root / self.name) for root in request.folders)
-        where = where or (
+        where = " or ".join(str(root / self.name) for root in request.folders) or (
             f"a folder {self.name} in your data folder and name that data folder with {option('data_dir')} or "
             "FAIRWEIGHT_DATA"
         )

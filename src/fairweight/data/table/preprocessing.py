@@ -69,8 +69,8 @@ class TablePreprocessing:
         used = {column.name for column in self.columns}
         if extra := [name for name in rows.names() if name not in used | {self.meaning.label, *self.meaning.group}]:
             notes.append(f"Columns that the model does not use: {listing(extra)}.")
-        notes += self.meaning.unknown_groups(rows)
-        return New(inputs, self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes), rows=rows)
+        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows, notes)
+        return New(inputs, labels, groups, tuple(notes), rows=rows)
 
     def input_module(self) -> nn.Module:
         """Make what a model puts before its first layer: nothing, as the inputs are ready."""
