@@ -40,6 +40,11 @@ class Marks:
         new[rows] = labels
         return replace(self, labels=new)
 
+    def flipped(self, rows: Tensor, generator: torch.Generator) -> Marks:
+        """Give each of these rows a label that is not its own, all others as likely."""
+        step = torch.randint(1, len(self.label_names), (len(rows),), generator=generator)
+        return self.relabelled(rows, (self.labels[rows] + step) % len(self.label_names))
+
 
 # Damage that depends on the marks and the generator alone; what was given stays as it is.
 Corruption: TypeAlias = Callable[[Marks, torch.Generator], Marks]
@@ -49,8 +54,8 @@ class _Shares:
     """Refuses a share that is not from 0 to 1."""
 
     def __post_init__(self) -> None:
-        shares = {name: getattr(self, name) for name in ("fraction", "keep") if hasattr(self, name)}
-        shares |= {f"fractions[{name!r}]": share for name, share in getattr(self, "fractions", {}).items()}
+        shares = {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
+        shares |= {f"fractions[{name!r}]": share for name, share in vars(self).get("fractions", {}).items()}
         for name, share in shares.items():
             if not 0.0 <= share <= 1.0:
                 raise BadInput(f"{name} is {share}; give a share from 0 to 1.")
@@ -74,8 +79,7 @@ class UniformFlips(_Shares):
     fraction: float = 0.2
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        chosen = _some(len(marks.labels), self.fraction, generator)
-        return marks.relabelled(chosen, _others(marks, chosen, generator))
+        return marks.flipped(_some(len(marks.labels), self.fraction, generator), generator)
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,8 @@ class PairFlips(_Shares):
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
         classes = len(marks.label_names)
         to = {marks.label(a): marks.label(b) for a, b in self.pairs.items()}
-        to = to or {k: (k + 1) % classes for k in range(classes)}
         new = marks
-        for old, partner in sorted(to.items()):
+        for old, partner in sorted((to or {k: (k + 1) % classes for k in range(classes)}).items()):
             rows = (marks.labels == old).nonzero().flatten()
             new = new.relabelled(rows[_some(len(rows), self.fraction, generator)], partner)
         return new
@@ -104,12 +107,10 @@ class GroupFlips(_Shares):
     label: str | None = None  # flip only rows of this label; None: of any
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        new = marks
-        for name, fraction in sorted(self.fractions.items()):
+        for name, fraction in sorted(self.fractions.items()):  # groups share no row: the order of flips is all one
             rows = marks.members(name, self.label)
-            chosen = rows[_some(len(rows), fraction, generator)]
-            new = new.relabelled(chosen, _others(marks, chosen, generator))
-        return new
+            marks = marks.flipped(rows[_some(len(rows), fraction, generator)], generator)
+        return marks
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,9 @@ class HiddenGroups(_Shares):
 
 
 KINDS: dict[str, type[Any]] = {
-    "one-class": OneClass,
-    "uniform-flips": UniformFlips,
-    "pair-flips": PairFlips,
-    "group-flips": GroupFlips,
-    "group-imbalance": GroupImbalance,
-    "hidden-groups": HiddenGroups,
-}
+    "one-class": OneClass, "uniform-flips": UniformFlips, "pair-flips": PairFlips, "group-flips": GroupFlips,
+    "group-imbalance": GroupImbalance, "hidden-groups": HiddenGroups,
+}  # fmt: skip
 
 
 def parse(text: str) -> Corruption:
@@ -156,10 +153,9 @@ def parse(text: str) -> Corruption:
     kind, _, rest = text.partition(":")
     if kind not in KINDS:
         raise UnknownName(f"{kind!r} is not a corruption; choose from: {', '.join(KINDS)}.")
-    cls = KINDS[kind]
-    hints = get_type_hints(cls)
+    hints = get_type_hints(KINDS[kind])
     form = f"{kind}:{','.join(f'{name}=...' for name in hints)}"
-    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), None)
+    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), "")
     arguments: dict[str, Any] = {}
     for entry in filter(None, rest.split(",")):
         name, equals, value = entry.partition("=")
@@ -167,12 +163,12 @@ def parse(text: str) -> Corruption:
         if not equals or not (named or mapping):
             raise BadInput(f"{text!r} has no meaning at {entry!r}; write {form}.")
         try:
-            plain = float(value) if "float" in str(hints[name if named else str(mapping)]) else value
+            plain = float(value) if "float" in str(hints[name if named else mapping]) else value
         except ValueError as error:
             raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
-        (arguments if named else arguments.setdefault(str(mapping), {}))[name] = plain
+        (arguments if named else arguments.setdefault(mapping, {}))[name] = plain
     try:
-        return cls(**arguments)  # type: ignore[no-any-return]
+        return KINDS[kind](**arguments)  # type: ignore[no-any-return]
     except TypeError as error:
         raise BadInput(f"{text!r} leaves something out; write {form}.") from error
 
@@ -210,8 +206,7 @@ def corrupt_parts(
         raise BadInput(f"the {foreign[0]} rows do not come from train, which alone is corrupted; leave them out.")
     # One pool, each source row once, so that exemplars which stay in train have the same label in both.
     pool = parts.marked["train"]
-    for name in chosen[1:]:
-        part = parts.marked[name]
+    for part in (parts.marked[name] for name in chosen[1:]):
         pool = pool.joined(part.take(~torch.isin(part.rows, pool.rows)))
     marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
     notes = list(parts.notes)
@@ -241,10 +236,3 @@ def _place(what: str, name: str, names: tuple[str, ...]) -> int:
 def _some(count: int, fraction: float, generator: torch.Generator) -> Tensor:
     """Draw a fraction of so many rows, rounded down as in N/5, without replacement."""  # [M]
     return choose(count, math.floor(count * fraction + 1e-9), generator)
-
-
-def _others(marks: Marks, rows: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw for each row a label that is not its own, all others as likely."""  # [M]
-    classes = len(marks.label_names)
-    step = torch.randint(1, classes, (len(rows),), generator=generator)
-    return (marks.labels[rows] + step) % classes
