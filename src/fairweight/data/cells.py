@@ -16,19 +16,25 @@ from fairweight.data.rows import Encoded
 from fairweight.data.texts import listing
 from fairweight.errors import OneGroup, SmallCell, option
 
-Mended: TypeAlias = "tuple[Encoded, Encoded | None, list[str]]"
+Mended: TypeAlias = tuple[Encoded, Encoded, list[str]]
 
 
-def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice]) -> Mended:
+def apply_floor(
+    labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice]
+) -> tuple[Encoded, Encoded | None, list[str]]:
     """Remove cells of train below the floor, or keep them where the user says so."""
+    if groups is None:  # all rows are one group without a name
+        whole = Encoded(("",), torch.zeros_like(labels.codes), torch.ones_like(labels.keep))
+        kept, _, notes = _mended(labels, whole, options, "train", spans["train"])
+        return kept, None, notes
+    for part in ("train", "exemplar"):  # where train has no group labels, the smallest place that must have them
+        if part in spans and bool((groups.codes[spans[part]] >= 0).any()):
+            return _mended(labels, groups, options, part, spans[part])
+    return labels, groups, []
+
+
+def _mended(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Mended:
     floor = options.floor
-    if groups is None:
-        return _class_floor(labels, options, spans["train"])
-    # Where train has no group labels, the exemplar set is the smallest place that must have them.
-    known = [part for part in ("train", "exemplar") if part in spans and bool((groups.codes[spans[part]] >= 0).any())]
-    if not known:
-        return labels, groups, []
-    span = spans[known[0]]
     counts, small, cells = _look(labels, groups, floor, span)
     if not bool(small.any()):
         return labels, groups, []
@@ -41,8 +47,9 @@ def apply_floor(labels: Encoded, groups: Encoded | None, options: GroupOptions, 
     least = int(counts[:, counts.sum(dim=0) > 0].min())
     lower = f", lower {option('groups.floor')} to {least}" if least >= 1 else ""  # a floor is at least 1
     advice = f"set {option('groups.below')} to {', '.join(ways)}{' or ' * bool(ways)}keep{lower}, or give more rows."
-    if options.below == "refuse":
-        raise SmallCell(f"too few rows of {known[0]} to compare ({cells}; the floor is {floor}): {advice}")
+    if options.below == "refuse" or groups.names == ("",):
+        wish = "compare" if groups.names[0] else "learn from"
+        raise SmallCell(f"too few rows of {part} to {wish} ({cells}; the floor is {floor}): {advice}")
     raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
 
 
@@ -54,12 +61,13 @@ def _look(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Te
     counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
     small = (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)  # a group that is not there has no cell to fill
     named = [
-        f"{counts[k, g]} with {labels.names[k]!r} in {groups.names[g]!r}"
+        f"{counts[k, g]} with {labels.names[k]!r}" + (f" in {groups.names[g]!r}" if groups.names[g] else "")
         for g in small.nonzero().flatten().tolist()
         for k in range(shape[0])
         if counts[k, g] < floor
     ]
-    return counts, small, _first_few(named, "cells")
+    more = f"; and {len(named) - 5} more cells" if len(named) > 5 else ""
+    return counts, small, "; ".join(named[:5]) + more
 
 
 def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
@@ -96,7 +104,7 @@ def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mende
             lost = int((labels.keep & ~kept.keep).sum())
             rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
             gone = listing(_masked(labels.names, rare))
-            notes = [f"Warning: {rows} dropped for the label {gone}, of which too few groups have {floor} rows."]
+            notes = [f"Warning: {rows} dropped for the label {gone}, which is too rare (the floor is {floor})."]
             notes.append(f"Labels that are left: {classes(kept.names)}.")
         _, small, cells = _look(kept, groups, floor, span)
         if not bool(small.any()):
@@ -105,31 +113,6 @@ def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mende
         if len(fewer.names) >= 2:
             return kept, fewer, [*notes, f"Groups with fewer than {floor} rows in a cell were dropped: {cells}."]
     return None
-
-
-def _class_floor(labels: Encoded, options: GroupOptions, train: slice) -> Mended:
-    floor = options.floor
-    counts = torch.bincount(labels.codes[train][labels.keep[train]], minlength=len(labels.names))
-    small = counts < floor
-    if not bool(small.any()):
-        return labels, None, []
-    named = [f"{counts[k]} with {labels.names[k]!r}" for k in small.nonzero().flatten().tolist()]
-    cells = _first_few(named, "labels")
-    if options.below == "keep":
-        return labels, None, [f"Warning: rare labels were kept: {cells} (the floor is {floor})."]
-    enough = len(labels.names) - int(small.sum()) >= 2
-    if options.below != "drop" or not enough:
-        raise SmallCell(
-            f"too few rows of train to learn from ({cells}; the floor is {floor}): set {option('groups.below')} to "
-            f"{'drop or ' * enough}keep, lower {option('groups.floor')} to {int(counts.min())}, or give more rows."
-        )
-    kept = _drop(labels, small)
-    dropped = f"Labels with fewer than {floor} rows were dropped: {cells}."
-    return kept, None, [f"Labels that are left: {classes(kept.names)}.", dropped]
-
-
-def _first_few(cells: list[str], what: str) -> str:
-    return "; ".join(cells[:5]) + (f"; and {len(cells) - 5} more {what}" if len(cells) > 5 else "")
 
 
 def _masked(names: Sequence[str], mask: Tensor) -> list[str]:
