@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, preprocessing_from
-from fairweight.data.image import cache, decode
+from fairweight.data.image import decode
+from fairweight.data.image import pixels as cache
 from fairweight.data.image.normalize import pixel_sums, statistics
 from fairweight.errors import NoSpace, UnreadableImage
 from fairweight.types import Batch, Samples
@@ -229,9 +230,9 @@ class TestCache:
             raise UnreadableImage("x")
 
         with pytest.raises(UnreadableImage):
-            cache.write(tmp_path, "key", fails)
+            cache.write_entry(tmp_path, "key", fails)
         assert list(tmp_path.iterdir()) == []
-        entry = cache.write(tmp_path, "key", self._fill)
+        entry = cache.write_entry(tmp_path, "key", self._fill)
         assert np.load(entry / cache.PIXELS).sum() == 40
         assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
@@ -241,15 +242,15 @@ class TestCache:
 
         monkeypatch.setattr(cache.os, "posix_fallocate", full)
         with pytest.raises(NoSpace, match="is full"):
-            cache.write(tmp_path, "key", self._fill)
+            cache.write_entry(tmp_path, "key", self._fill)
         assert list(tmp_path.iterdir()) == []
 
     def test_two_writers_agree(self, tmp_path):
         def slower(allocate):
-            cache.write(tmp_path, "key", self._fill)
+            cache.write_entry(tmp_path, "key", self._fill)
             return self._fill(allocate)
 
-        assert cache.facts(cache.write(tmp_path, "key", slower)) == {"bad": []}
+        assert cache.facts(cache.write_entry(tmp_path, "key", slower)) == {"bad": []}
         assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
     def test_a_full_disk_is_a_note_when_memory_suffices_and_an_error_when_not(self, pictures, monkeypatch):
@@ -258,7 +259,7 @@ class TestCache:
         def full(*_):
             raise NoSpace("the disk is full")
 
-        monkeypatch.setattr(cache, "write", full)
+        monkeypatch.setattr(cache, "write_entry", full)
         data = load(folder)
         assert any("were not kept for the next time" in note for note in data.warnings)
         assert torch.equal(_whole(data), torch.from_numpy(pixels))

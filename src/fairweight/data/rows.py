@@ -60,8 +60,7 @@ class Rows:
         from pandas.util import hash_pandas_object
 
         found = hashlib.sha256("\0".join(self.names()).encode())
-        for name in self.frame.columns:
-            column = self.frame[name]
+        for _, column in self.frame.items():
             try:
                 hashes = hash_pandas_object(column, index=False)
             except TypeError:  # lists and the like, which have no hash

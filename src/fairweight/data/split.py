@@ -35,12 +35,9 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
     for name in dict.fromkeys(named):
         if name in parts:
             raise BadInput(f"the {name} rows are given twice, by column {column!r} and by a file; leave one out.")
-        share = getattr(split, name, None)
-        if share is not None:
-            raise BadInput(
-                f"column {column!r} says which rows are {name}, so {option(f'split.{name}', f'{share:g}')} would draw "
-                "none; leave one of the two out."
-            )
+        if (share := getattr(split, name, None)) is not None:
+            said = option(f"split.{name}", f"{share:g}")
+            raise BadInput(f"column {column!r} says which rows are {name}, so {said} would draw none; leave one out.")
         parts[name] = given["train"].take(torch.tensor([found == name for found in named]))
         origin[name] = "train"
     return Parts(parts, origin)
@@ -144,14 +141,12 @@ def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: 
     else:
         wanted = torch.full_like(counts, exemplar.size)
     for want, count, name in zip(wanted.tolist(), counts.tolist(), names, strict=True):
-        if want > count or (want == count and not may_empty):
-            raise EmptyCell(
-                f"the exemplar set needs {want} rows with {name}, and of the {count} there are none would stay in "
-                f"train; lower {option('exemplar.size')}, give more rows, or merge the group."
-                if want == count
-                else f"the exemplar set needs {want} rows with {name}, and there are {count}; lower "
-                f"{option('exemplar.size')}."
-            )
+        said, lower = f"the exemplar set needs {want} rows with {name}, and", f"lower {option('exemplar.size')}"
+        if want > count:
+            raise EmptyCell(f"{said} there are {count}; {lower}.")
+        if want == count and not may_empty:
+            how = f"{lower}, give more rows, or merge the group"
+            raise EmptyCell(f"{said} of the {count} there are none would stay in train; {how}.")
     return dict(zip(values.tolist(), wanted.tolist(), strict=True))
 
 
