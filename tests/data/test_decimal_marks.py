@@ -103,6 +103,17 @@ def test_a_semicolon_file_with_plain_fractions_is_not_asked_about():
     np.testing.assert_array_equal(seen["b"].numbers, [1.169, 426])
 
 
+def test_an_exponent_tells_that_a_point_is_no_mark_of_thousands():
+    seen = settled(TableOptions(delimiter=";"), a=["6.854e+02", "1.169E3"], b=["12,5", "3,25"], c=["12.5", "1"])
+    np.testing.assert_array_equal(seen["a"].numbers, [685.4, 1169])
+
+
+def test_a_column_that_shows_another_mark_than_was_named_keeps_its_own():
+    seen = settled(TableOptions(decimal=","), a=["12.5", "1,234.75"], b=["1.169", "426"])
+    np.testing.assert_array_equal(seen["a"].numbers, [12.5, 1234.75])
+    np.testing.assert_array_equal(seen["b"].numbers, [1169, 426])
+
+
 def test_dates_addresses_and_versions_are_no_evidence():
     seen = settled(a=["31.12.2020", "01.02.2021"], b=["10.0.0.1", "192.168.1.1"], c=["1.169", "426"], d=["x, y", "z"])
     assert seen["a"].kind == ("date", "%d.%m.%Y")

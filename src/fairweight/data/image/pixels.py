@@ -55,7 +55,7 @@ def facts(entry: Path) -> dict[str, Any]:
 
 def write_entry(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any]]) -> Path:
     """Write a new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
-    work, opened, target = None, list[Pixels](), folder / key
+    work, opened, target = None, list[np.memmap[Any, np.dtype[np.uint8]]](), folder / key
     try:
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=folder))
@@ -69,7 +69,7 @@ def write_entry(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any
 
         written = fill(allocate)
         np.save(work / SUMS, pixel_sums(opened[-1]))
-        opened.clear()  # which writes the pixels out
+        opened[-1].flush()
         (work / FACTS).write_text(json.dumps(written), encoding="utf-8")
         try:
             work.rename(target)

@@ -26,7 +26,8 @@ _THOUSANDS = {".": "dots", "_": "blanks", "'": "apostrophes"}
 
 
 def _shape(decimal: str, groups: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:(?:\d+|{groups})(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+    plain = rf"(?:\d+(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][-+]?\d+)?"
+    return re.compile(rf"{plain}|{groups}(?:{decimal}\d*)?", re.ASCII)
 
 
 _SHAPES = {
