@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -112,6 +113,15 @@ def test_a_column_that_shows_another_mark_than_was_named_keeps_its_own():
     seen = settled(TableOptions(decimal=","), a=["12.5", "1,234.75"], b=["1.169", "426"])
     np.testing.assert_array_equal(seen["a"].numbers, [12.5, 1234.75])
     np.testing.assert_array_equal(seen["b"].numbers, [1169, 426])
+
+
+@pytest.mark.parametrize(
+    "cell", [" " * 50_000 + "x", "1" + " " * 50_000 + "x", "(" * 50_000, "1." * 25_000, "1'" * 25_000]
+)
+def test_a_long_cell_that_is_no_number_is_refused_at_once(cell):
+    started = time.process_time()
+    assert settled(a=[cell, "$5", "12 %"])["a"].kind[0] == "category"
+    assert time.process_time() - started < 2
 
 
 def test_dates_addresses_and_versions_are_no_evidence():
