@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -101,6 +102,26 @@ def test_what_may_be_two_things_is_asked_for(options, columns):
 def test_a_semicolon_file_with_plain_fractions_is_not_asked_about():
     seen = settled(TableOptions(delimiter=";"), a=["0.123", "1.234"], b=["1.169", "426"])
     np.testing.assert_array_equal(seen["b"].numbers, [1.169, 426])
+
+
+def test_an_exponent_tells_that_a_point_is_no_mark_of_thousands():
+    seen = settled(TableOptions(delimiter=";"), a=["6.854e+02", "1.169E3"], b=["12,5", "3,25"], c=["12.5", "1"])
+    np.testing.assert_array_equal(seen["a"].numbers, [685.4, 1169])
+
+
+def test_a_column_that_shows_another_mark_than_was_named_keeps_its_own():
+    seen = settled(TableOptions(decimal=","), a=["12.5", "1,234.75"], b=["1.169", "426"])
+    np.testing.assert_array_equal(seen["a"].numbers, [12.5, 1234.75])
+    np.testing.assert_array_equal(seen["b"].numbers, [1169, 426])
+
+
+@pytest.mark.parametrize(
+    "cell", [" " * 50_000 + "x", "1" + " " * 50_000 + "x", "(" * 50_000, "1." * 25_000, "1'" * 25_000]
+)
+def test_a_long_cell_that_is_no_number_is_refused_at_once(cell):
+    started = time.process_time()
+    assert settled(a=[cell, "$5", "12 %"])["a"].kind[0] == "category"
+    assert time.process_time() - started < 2
 
 
 def test_dates_addresses_and_versions_are_no_evidence():

@@ -87,7 +87,7 @@ def test_only_regular_files_are_opened(tmp_path, what, monkeypatch):
             path = tmp_path / "x"
     opened = []
     monkeypatch.setattr("fairweight.data.files.os.open", lambda *a, **k: opened.append(a))
-    with pytest.raises(UnreadableFile, match="not a file"):
+    with pytest.raises(UnreadableFile, match=r"device, not a file; copy its content into a file\.$"):
         open_regular(path)
     assert opened == []
 
@@ -159,6 +159,31 @@ def test_names_that_are_no_utf8_or_hold_escapes_are_read_and_spelled(tmp_path):
     assert found.label_names == ("caf\\xe9", "red\\x1b[31m")
     assert all(note.isprintable() for note in found.notes)
     found.fingerprint.encode()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1", b"a;b\n1;2\n"])
+def test_a_table_may_be_called_by_bytes_that_are_no_utf8(tmp_path, content):
+    frame = pd.DataFrame({"x": [1, 5, 2, 7] * 20, "y": ["a", "b", "b", "a"] * 20})
+    for suffix in (".csv", ".parquet"):
+        path = tmp_path / os.fsdecode(b"caf\xe9\x1b[31m" + suffix.encode())
+        if content is not None:
+            path.write_bytes(content)
+            with pytest.raises(UnreadableFile) as refused:
+                load(path, label="y")
+            assert str(refused.value).isprintable()
+            continue
+        if suffix == ".csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(tmp_path / "t")
+            (tmp_path / "t").rename(path)
+        assert load(path, label="y").name.isprintable()
+
+
+def test_a_folder_of_images_may_not_hold_a_zero_byte(tmp_path):
+    frame = pd.DataFrame({"file": ["a.png", "b.png"] * 9, "label": ["a", "b"] * 9})
+    with pytest.raises(UnreadableImage, match="no image"):
+        load(frame, options=Options(image=ImageOptions(file_column="file", root="x\0y")))
 
 
 def test_control_characters_in_a_table_are_spelled(tmp_path):

@@ -52,7 +52,7 @@ print(peak() - before)
 
 @pytest.mark.slow
 def test_a_large_table_is_read_in_twice_pandas_time_and_three_times_its_memory(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("fairweight.data.table.text._LARGE", 1_000_000)
+    monkeypatch.setattr("fairweight.data.table.read._LARGE", 1_000_000)
     path = tmp_path / "large.csv"
     large(200_000).to_csv(path, index=False)
     read_frame([path], TableOptions())  # both are warm

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairweight.data.table import read
-from fairweight.data.table.text import read_with_arrow, read_with_pandas
+from fairweight.data import TableOptions
+from fairweight.data.table.read import read_frame, read_with_arrow, read_with_pandas
 from fairweight.errors import UnreadableFile
 
 CELLS = st.one_of(
@@ -42,4 +42,4 @@ def test_a_short_row_is_left_to_pandas_and_a_long_one_is_refused(tmp_path):
     assert read_with_arrow(b"1,2\n3\n", ",", 2, "x") is None
     (tmp_path / "long.csv").write_text("a,b\n1,2\n3,4,5\n")
     with pytest.raises(UnreadableFile, match="columns in every line"):
-        read.read_frame([tmp_path / "long.csv"], read.TableOptions())
+        read_frame([tmp_path / "long.csv"], TableOptions())

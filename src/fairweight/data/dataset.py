@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from fairweight.data.cells import apply_floor
 from fairweight.data.corrupt import corrupt_parts, to_dict
 from fairweight.data.draw import by_stratum, proportional, stream
 from fairweight.data.files import bounded
-from fairweight.data.groups import encode_groups
+from fairweight.data.groups import apply_floor, encode_groups
 from fairweight.data.image.preprocessing import ImagePreprocessing, image_samples
 from fairweight.data.image.stream import Streamed
 from fairweight.data.labels import check_positive, encode_labels
@@ -125,35 +124,31 @@ def _assemble(found: Found, request: Request) -> Dataset:
     """Turn rows into samples, in an order that lets no part leak into another."""
     options = request.options
     if found.kind == "table" and options.image is not None:
+        usual, named = vars(ImageOptions()), vars(options.image)
+        changed = next((name for name in usual if usual[name] != named[name]), "memory_gb")
         raise BadInput(
-            f"{_changed(options.image)} is for images, and {found.name} is a table; leave it out, or name the column "
-            f"of image files with {option('image.file_column')}."
+            f"{option(f'image.{changed}')} is for images, and {found.name} is a table; leave it out, or name the "
+            f"column of image files with {option('image.file_column')}."
         )
-    settled = replace(
-        options,
-        groups=options.groups or found.groups,
-        split=options.split or found.split,
-        exemplar=options.exemplar or found.exemplar,
-        image=found.image,
-    )
-    assert settled.groups is not None and settled.split is not None and settled.exemplar is not None  # noqa: PT018
+    group_options, split = options.groups or found.groups, options.split or found.split
+    exemplar = options.exemplar or found.exemplar
     label = found.label if request.label is None else request.label
     columns_there = found.parts["train"].names()
     columns = _whole(found.group if request.group is None else request.group, columns_there)
     if label in columns:
         raise BadInput(f"{label!r} is named as label and as group; leave the group out to compare the classes.")
     labels = encode_labels(found.parts, label, options.labels)
-    groups = encode_groups(found.parts, columns, settled.groups) if columns else None
+    groups = encode_groups(found.parts, columns, group_options) if columns else None
     notes = [*found.notes, *labels.notes, *(() if groups is None else groups.notes)]
-    labels, groups, more = apply_floor(labels, groups, settled.groups, spans(found.parts))
+    labels, groups, more = apply_floor(labels, groups, group_options, spans(found.parts))
     check_positive(labels.names, options.labels)
     notes += more
     if groups is not None:
         notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")
     names = labels.names, () if groups is None else groups.names
 
-    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], settled.split)
-    parts = divide(given, settled.split, settled.exemplar, request.seed, names)
+    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split)
+    parts = divide(given, split, exemplar, request.seed, names)
     parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed)
     notes += parts.notes
 
@@ -163,8 +158,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
         made = image_samples(found.parts, parts, meaning, found.image)
     else:
         never = (label, *(() if options.table.group_in_inputs else columns))
-        exclude = {*found.exclude, *(source_column(columns_there, column) for column in never)}
-        exclude |= {settled.split.column or label}
+        exclude = {*found.exclude, split.column or label, *(source_column(columns_there, name) for name in never)}
         made = table_samples(found.parts, parts, meaning, options.table, sorted(exclude))
     samples: dict[str, Any] = {"validation": None, **made[0]}
     preprocessing, more = made[1:]
@@ -173,13 +167,14 @@ def _assemble(found: Found, request: Request) -> Dataset:
     if "validation" in parts.marked and not bool(parts.marked["validation"].known().any()):
         notes.append("Warning: no validation row has a group label: the best epoch has the lowest mean loss.")
     notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.marked.items()) + ".")
+    settled = replace(options, groups=group_options, split=split.settled(), exemplar=exemplar, image=found.image)
     spec = {
         "source": found.name,
         "content": {name: rows.digest() for name, rows in found.parts.items()},
         "label": label,
         "group": list(columns),
         "seed": request.seed,
-        "options": _plain(replace(settled, split=settled.split.settled())),
+        "options": _plain(settled),
         "corruptions": [to_dict(corruption) for corruption in options.corruptions],
     }
     return Dataset(
@@ -194,13 +189,6 @@ def _assemble(found: Found, request: Request) -> Dataset:
         notes=tuple(notes),
         spec=spec,
     )
-
-
-def _changed(options: ImageOptions) -> str:
-    """Name the first option that differs from its default."""
-    usual = ImageOptions()
-    names = [entry.name for entry in fields(options) if getattr(options, entry.name) != getattr(usual, entry.name)]
-    return option(f"image.{names[0]}") if names else f"an option such as {option('image.memory_gb')}"
 
 
 def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:

@@ -44,23 +44,24 @@ def bounded(gigabytes: float | None) -> Iterator[None]:
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; a folder, pipe, socket or device is refused, and never waited for."""
+    file = None
     try:
         _refuse_irregular(path, path.stat().st_mode)  # before opening: to open some devices is to act on them
         # Without waiting, should the file have become a pipe since; what was opened is what is checked.
         file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
+        _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
+        return file
+    except UnreadableFile:
+        if file is not None:
+            file.close()
+        raise
     except PermissionError as error:
-        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
+        raise _forbidden(path) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingData(f"there is no file {str(path)!r}; check the path.") from error
     except (OSError, ValueError) as error:  # too long a name, a circle of links, a zero byte
         what = error.strerror if isinstance(error, OSError) else str(error)
         raise UnreadableFile(f"{str(path)!r} cannot be opened ({what}); check the path.") from error
-    try:
-        _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
-    except UnreadableFile:
-        file.close()
-        raise
-    return file
 
 
 def is_there(path: Path) -> bool:
@@ -97,20 +98,21 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
 
 def open_parquet(path: Path) -> Any:
     """Open a pyarrow.parquet.ParquetFile."""
-    from pyarrow import ArrowException, parquet
+    import pyarrow as pa
+    from pyarrow import parquet
 
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
     if size == 0:
         raise _empty(path)
     try:
-        found = parquet.ParquetFile(path)
+        found = parquet.ParquetFile(pa.OSFile(os.fsencode(path)))  # a name may be no UTF-8
         parts = [found.metadata.row_group(place).total_byte_size for place in range(found.metadata.num_row_groups)]
         # Repeated values take no place in the file and eight bytes each in memory.
         unpacked = max(sum(parts), 8 * found.metadata.num_rows * found.metadata.num_columns)
     except PermissionError as error:
-        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
-    except (ArrowException, OSError) as error:
+        raise _forbidden(path) from error
+    except (pa.ArrowException, OSError) as error:
         raise UnreadableFile(f"{path} is not a whole parquet file; it may be cut short: copy it again.") from error
     if max(size, unpacked) > _limit():
         raise _too_large(path, "unpacks to")
@@ -132,6 +134,10 @@ def file_digest(path: Path) -> str:
     """Compute the sha256 of a file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _forbidden(path: Path) -> UnreadableFile:
+    return UnreadableFile(f"{path} may not be read by this user; change its permissions.")
 
 
 def _limit() -> int:

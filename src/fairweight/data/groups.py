@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
+from fairweight.data.labels import classes
 from fairweight.data.options import GroupOptions
 from fairweight.data.rows import Encoded, Rows, read_column, spans, to_codes
 from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
-from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName, option
+from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName, option
 
 JOIN = " & "  # between the values of crossed groups
 OTHER = "other"  # what merged groups are called
@@ -102,3 +106,120 @@ def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
         )
     if len(names) > 1000 or (len(columns) == 1 and len(names) > 20 and 2 * len(names) > rows):
         raise BadInput(f"group {title!r} has {len(names):,} distinct values, probably an id; name another column.")
+
+
+Mended: TypeAlias = tuple[Encoded, Encoded, list[str]]
+
+
+def apply_floor(
+    labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice]
+) -> tuple[Encoded, Encoded | None, list[str]]:
+    """Remove cells of train below the floor, or keep them where the user says so."""
+    if groups is None:  # all rows are one group without a name
+        whole = Encoded(("",), torch.zeros_like(labels.codes), torch.ones_like(labels.keep))
+        kept, _, notes = _mended(labels, whole, options, "train", spans["train"])
+        return kept, None, notes
+    for part in ("train", "exemplar"):  # where train has no group labels, the smallest place that must have them
+        if part in spans and bool((groups.codes[spans[part]] >= 0).any()):
+            return _mended(labels, groups, options, part, spans[part])
+    return labels, groups, []
+
+
+def _mended(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Mended:
+    floor = options.floor
+    counts, small, cells = _look(labels, groups, floor, span)
+    if not bool(small.any()):
+        return labels, groups, []
+    if options.below == "keep":
+        return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {floor})."]
+    tried = {"merge": _merged(labels, groups, floor, span), "drop": _without(labels, groups, floor, span)}
+    if (done := tried.get(options.below)) is not None:
+        return done
+    ways = [way for way, made in tried.items() if made is not None]  # only what helps is named
+    least = int(counts[:, counts.sum(dim=0) > 0].min())
+    lower = f", lower {option('groups.floor')} to {least}" if least >= 1 else ""  # a floor is at least 1
+    advice = f"set {option('groups.below')} to {', '.join(ways)}{' or ' * bool(ways)}keep{lower}, or give more rows."
+    if options.below == "refuse" or groups.names == ("",):
+        wish = "compare" if groups.names[0] else "learn from"
+        raise SmallCell(f"too few rows of {part} to {wish} ({cells}; the floor is {floor}): {advice}")
+    raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
+
+
+def _look(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Tensor, Tensor, str]:
+    """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
+    stays = (labels.keep & groups.keep & (groups.codes >= 0))[span]
+    shape = len(labels.names), len(groups.names)
+    cells = labels.codes[span][stays] * shape[1] + groups.codes[span][stays]
+    counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
+    small = (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)  # a group that is not there has no cell to fill
+    named = [
+        f"{counts[k, g]} with {labels.names[k]!r}" + (f" in {groups.names[g]!r}" if groups.names[g] else "")
+        for g in small.nonzero().flatten().tolist()
+        for k in range(shape[0])
+        if counts[k, g] < floor
+    ]
+    more = f"; and {len(named) - 5} more cells" if len(named) > 5 else ""
+    return counts, small, "; ".join(named[:5]) + more
+
+
+def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
+    """Make small groups one; None where no two groups would be left."""
+    notes: list[str] = []
+    while True:
+        counts, small, cells = _look(labels, groups, floor, span)
+        if not bool(small.any()):
+            return labels, groups, notes
+        notes.append(
+            f"Groups {listing(_masked(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
+        )
+        new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
+        if new.count(OTHER) == 1:
+            # One small group alone would only change its name: it takes the next smallest along.
+            sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
+            new[int(sizes.argmin())] = OTHER
+        before, groups = groups, _renamed(groups, new)
+        if len(groups.names) < 2 or len(groups.names) == len(before.names):  # the others have no row in this part
+            return None
+
+
+def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
+    """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
+    counts = _look(labels, groups, floor, span)[0]
+    there = counts.sum(dim=0) > 0  # [G]
+    filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
+    # First as few labels as possible, then also those that only some groups have enough of.
+    for rare in (filled == 0, filled < int(there.sum())):
+        if len(labels.names) - int(rare.sum()) < 2:
+            continue
+        kept, notes = _drop(labels, rare), []
+        if bool(rare.any()):
+            lost = int((labels.keep & ~kept.keep).sum())
+            rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
+            gone = listing(_masked(labels.names, rare))
+            notes = [f"Warning: {rows} dropped for the label {gone}, which is too rare (the floor is {floor})."]
+            notes.append(f"Labels that are left: {classes(kept.names)}.")
+        _, small, cells = _look(kept, groups, floor, span)
+        if not bool(small.any()):
+            return kept, groups, notes
+        fewer = _drop(groups, small)
+        if len(fewer.names) >= 2:
+            return kept, fewer, [*notes, f"Groups with fewer than {floor} rows in a cell were dropped: {cells}."]
+    return None
+
+
+def _masked(names: Sequence[str], mask: Tensor) -> list[str]:
+    return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
+
+
+def _drop(encoded: Encoded, mask: Tensor) -> Encoded:
+    """Leave out the rows of these names."""
+    keep = encoded.keep & ~torch.isin(encoded.codes, mask.nonzero().flatten())
+    new = [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)]
+    return _renamed(replace(encoded, keep=keep), new)
+
+
+def _renamed(encoded: Encoded, new: Sequence[str | None]) -> Encoded:
+    """Rename; those that share a name become one, and None has no code."""
+    names = sorted(dict.fromkeys(name for name in new if name is not None), key=lambda name: name == OTHER)
+    table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
+    return replace(encoded, names=tuple(names), codes=table[encoded.codes])

@@ -13,27 +13,27 @@ from fairweight.errors import BadInput, option
 class _Checked:
     """Refuses values that the fields do not allow; types alone do not, at run time."""
 
-    place = ""  # where the type stands in Options, for the names of its fields in sentences
-    least_1: ClassVar[tuple[str, ...]] = ()  # fields of at least 1, or None
-    above_0: ClassVar[tuple[str, ...]] = ()
-    columns: ClassVar[tuple[str, ...]] = ()  # names of columns, which a frame may call by other than text
+    _place = ""  # where the type stands in Options, for the names of its fields in sentences
+    _least_1: ClassVar[tuple[str, ...]] = ()  # fields of at least 1, or None
+    _above_0: ClassVar[tuple[str, ...]] = ()
+    _columns: ClassVar[tuple[str, ...]] = ()  # names of columns, which a frame may call by other than text
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for entry in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             name, value = entry.name, getattr(self, entry.name)
-            if name in self.columns and value is not None:
+            if name in self._columns and value is not None:
                 text = tuple(map(str, value)) if isinstance(value, tuple | list) else str(value)
                 object.__setattr__(self, name, text)
             choices = _choices(hints[name])
             values = value if isinstance(value, tuple) else (value,)
-            said = f"{option(self.place + name)} is {value!r}"
+            said = f"{option(self._place + name)} is {value!r}"
             if choices and any(one not in choices for one in values):
                 allowed = ", ".join(str(choice) for choice in choices if choice is not None)
                 raise BadInput(f"{said}; choose from: {allowed}.")
-            if name in self.least_1 and value is not None and not value >= 1:
+            if name in self._least_1 and value is not None and not value >= 1:
                 raise BadInput(f"{said}; give at least 1.")
-            if name in self.above_0 and not value > 0:
+            if name in self._above_0 and not value > 0:
                 raise BadInput(f"{said}; give a number above 0.")
 
 
@@ -49,7 +49,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 class LabelOptions(_Checked):
     """How the label column becomes classes."""
 
-    place = "labels."
+    _place = "labels."
     positive: str | None = None  # of two labels, the one that counts as 1; None: the second in order
     missing: Literal["refuse", "drop"] = "refuse"  # rows without a label
     max_classes: int | None = None  # None: 100 where labels are numbers, 1,000 otherwise
@@ -59,7 +59,7 @@ class LabelOptions(_Checked):
 class GroupOptions(_Checked):
     """How the sensitive columns become groups."""
 
-    place, least_1 = "groups.", ("floor",)
+    _place, _least_1 = "groups.", ("floor",)
     floor: int = 4  # rows per cell; four, so that train, validation, exemplar and test can each have one
     below: Literal["refuse", "merge", "drop", "keep"] = "refuse"  # what happens to groups with a smaller cell
     only: tuple[str, ...] = ()  # the groups to compare; none: all
@@ -71,7 +71,7 @@ class GroupOptions(_Checked):
 class TableOptions(_Checked):
     """How a table's columns become inputs."""
 
-    place, least_1, columns = "table.", ("max_categories",), ("numeric", "categorical", "drop", "keep")
+    _place, _least_1, _columns = "table.", ("max_categories",), ("numeric", "categorical", "drop", "keep")
     delimiter: str | None = None  # None: comma for .csv, tab for .tsv
     encoding: str = "utf-8"
     numeric: tuple[str, ...] = ()  # read as numbers, whatever they look like
@@ -101,7 +101,7 @@ class TableOptions(_Checked):
 class ImageOptions(_Checked):
     """How images become uint8 tensors [C, H, W], and where they are kept."""
 
-    place, above_0, columns = "image.", ("memory_gb", "max_megapixels"), ("file_column",)
+    _place, _above_0, _columns = "image.", ("memory_gb", "max_megapixels"), ("file_column",)
     size: int | tuple[int, int] | None = None  # (height, width) to resize to; None: all must agree
     crop: int | None = None  # side of a centred square that is cut out first
     channels: Literal[1, 3] | None = None  # None: 1 where all images are grey, otherwise 3
@@ -119,7 +119,7 @@ class ImageOptions(_Checked):
 class Split(_Checked):
     """Where validation and test rows come from, when the source does not say."""
 
-    place, columns = "split.", ("column",)
+    _place, _columns = "split.", ("column",)
     test: float | str | None = None  # share of all rows, or a file; None: 0.2 where the source has no test rows
     validation: float | str | None = None  # share of all rows, or a file; 0: none; None: 0.1 where it has none
     column: str | None = None  # a column that names each row's part
@@ -147,7 +147,7 @@ class Split(_Checked):
 class Exemplar(_Checked):
     """Where the exemplar set comes from, and how large it is."""
 
-    place, least_1 = "exemplar.", ("size",)
+    _place, _least_1 = "exemplar.", ("size",)
     source: str = "train"  # "train", "validation", or a file
     inside: bool = False  # whether rows drawn from train also stay in it
     per: Literal["cell", "class"] = "cell"
@@ -158,7 +158,7 @@ class Exemplar(_Checked):
 class Options(_Checked):
     """All of it; None for groups, image, split or exemplar means the default of the source."""
 
-    least_1, above_0 = ("limit",), ("max_file_gb",)
+    _least_1, _above_0 = ("limit",), ("max_file_gb",)
     labels: LabelOptions = field(default_factory=LabelOptions)
     groups: GroupOptions | None = None
     table: TableOptions = field(default_factory=TableOptions)

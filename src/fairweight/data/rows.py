@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -60,8 +60,7 @@ class Rows:
         from pandas.util import hash_pandas_object
 
         found = hashlib.sha256("\0".join(self.names()).encode())
-        for name in self.frame.columns:
-            column = self.frame[name]
+        for _, column in self.frame.items():
             try:
                 hashes = hash_pandas_object(column, index=False)
             except TypeError:  # lists and the like, which have no hash
@@ -147,11 +146,11 @@ def factors(values: pd.Series[Any]) -> tuple[Codes, Any]:
     return codes.astype("int64"), distinct
 
 
-def coded(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
-    """Find each entry's place among the distinct texts of a column (-1: missing), and those."""
+def coded(values: pd.Series[Any], spell: Callable[[str], str] = str) -> tuple[Codes, list[str]]:
+    """Find each entry's place among the distinct texts of a column (-1: missing), and those, as `spell` writes them."""
     found, distinct = factors(values)
     place: dict[str, int] = {}
-    table = [place.setdefault(text, len(place)) if (text := _text(value)) else -1 for value in distinct]
+    table = [place.setdefault(spell(text), len(place)) if (text := _text(value)) else -1 for value in distinct]
     return np.array([*table, -1], dtype=np.int64)[found], list(place)  # the last entry is for code -1
 
 

@@ -96,11 +96,8 @@ def twins(names: Iterable[str], what: str) -> list[str]:
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.casefold(), []).append(name)
-    alike = [same for same in found.values() if len(same) > 1]
-    if not alike:
-        return []
-    pairs = "; ".join(listing(same) for same in alike[:3])
-    return [f"Warning: {what} that differ by capitals alone count as different: {pairs}."]
+    pairs = "; ".join([listing(same) for same in found.values() if len(same) > 1][:3])
+    return [f"Warning: {what} that differ by capitals alone count as different: {pairs}."] if pairs else []
 
 
 def columns_are(asked: str, names: Sequence[str]) -> str:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairweight.data.options import TableOptions
+from fairweight.data.rows import coded
 from fairweight.data.table.number_text import in_words
-from fairweight.data.table.values import Numbers, Seen, days, numbers, words
-from fairweight.data.texts import columns_are, listing
+from fairweight.data.table.values import Numbers, Seen, days, numbers
+from fairweight.data.texts import canonical, columns_are, listing
 from fairweight.errors import BadInput, MissingColumn, Sentence, option
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Column:
         return cls(**{**values, "categories": tuple(values["categories"])})
 
     def _one_hot(self, values: pd.Series[Any], notes: list[str], parts: Mapping[str, Any]) -> Numbers:
-        codes, texts = words(values)
+        codes, texts = coded(values, canonical)
         width = len(self.features())
         place = {value: index for index, value in enumerate(self.categories)}
         # One place beyond the last stands for "nowhere": new categories without a shared place are all zeros.
@@ -160,7 +161,7 @@ def _is_id(name: str, seen: Seen, kind: str) -> bool:
 
 
 def _fit_category(name: str, seen: Seen, most: int, notes: list[str]) -> Column:
-    codes, texts = words(seen.values)
+    codes, texts = coded(seen.values, canonical)
     counts = Counter({texts[code]: count for code, count in Counter(codes.tolist()).items() if code >= 0})
     kept = sorted(sorted(counts, key=lambda value: (-counts[value], value))[:most])
     if len(kept) < len(counts):

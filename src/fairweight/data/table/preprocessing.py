@@ -44,12 +44,13 @@ class TablePreprocessing:
     def input_shape(self) -> tuple[int, ...]:
         return (len(self.feature_names),)
 
-    def transform(self, frame: pd.DataFrame, notes: list[str], parts: Mapping[str, Any]) -> Tensor:
-        """Make the inputs of these rows; parts: what notes are on, as positions by name."""  # [N, features] float32
+    def transform(self, frame: pd.DataFrame, notes: list[str], where: str | Mapping[str, Any] = "the table") -> Tensor:
+        """Make the inputs of these rows; where: what notes call them, or positions by such names."""  # [N, features]
+        parts = {where: slice(None)} if isinstance(where, str) else where
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
-            many, where = len(lost) > 1, next(iter(parts))
+            many, called = len(lost) > 1, next(iter(parts))
             raise MissingColumn(
-                f"{where} lack{'s' * (not where.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
+                f"{called} lack{'s' * (not called.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
                 f"model was trained on; add {'them' if many else 'it'}, empty if the values are not known."
             )
         blocks = [column.apply(frame[column.name], notes, parts).astype(np.float32) for column in self.columns]
@@ -65,12 +66,12 @@ class TablePreprocessing:
         else:
             frame = check_frame(source, where, notes)
         rows = Rows(frame)
-        inputs = self.transform(frame, notes, {where: slice(None)})
+        inputs = self.transform(frame, notes, where)
         used = {column.name for column in self.columns}
         if extra := [name for name in rows.names() if name not in used | {self.meaning.label, *self.meaning.group}]:
             notes.append(f"Columns that the model does not use: {listing(extra)}.")
-        notes += self.meaning.unknown_groups(rows)
-        return New(inputs, self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes), rows=rows)
+        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows, notes)
+        return New(inputs, labels, groups, tuple(notes), rows=rows)
 
     def input_module(self) -> nn.Module:
         """Make what a model puts before its first layer: nothing, as the inputs are ready."""

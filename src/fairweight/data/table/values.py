@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairweight.data.options import TableOptions
-from fairweight.data.rows import Codes, coded, factors
+from fairweight.data.rows import Codes, factors
 from fairweight.data.table.number_text import reader, ways_of, written_form
-from fairweight.data.texts import canonical
 from fairweight.errors import BadInput, option
 
 if TYPE_CHECKING:
@@ -152,11 +151,3 @@ def days(values: pd.Series[Any], form: str) -> Numbers:
     read = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
     found = np.asarray(read.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
     return np.append(found, np.nan)[codes]
-
-
-def words(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
-    """Find each entry's place among the distinct texts (-1: missing), with one spelling per number, and those."""
-    codes, texts = coded(values)
-    place: dict[str, int] = {}
-    table = [place.setdefault(canonical(text), len(place)) for text in texts]
-    return np.array([*table, -1], dtype=np.int64)[codes], list(place)
