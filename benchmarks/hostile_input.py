@@ -29,7 +29,8 @@ from typing import Any
 
 import torch
 import typer
-from fault_injection import FIRST, OF, SMALL, command, forked, left, people, quiet, shared_out
+from fault_injection import FIRST, OF, SMALL, command, left, people
+from spoiled_disk import forked, quiet, shared_out
 
 from fairweight.cli import app
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder

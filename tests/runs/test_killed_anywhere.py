@@ -18,10 +18,10 @@ HERE = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("script", "words", "least"),
     [
-        ("fault_injection", ("fit", "--fault", "kill", "--first", "1", "--every", "7"), 7),
-        ("fault_injection", ("train", "--fault", "kill", "--first", "15", "--every", "48"), 5),
-        ("fault_injection", ("judged", "--fault", "full-disk", "--first", "5", "--every", "16"), 4),
-        ("fault_injection", ("refit", "--fault", "kill", "--first", "30", "--every", "60"), 4),
+        ("fault_injection", ("fit", "--first", "1", "--every", "9"), 4),
+        ("fault_injection", ("train", "--first", "15", "--every", "60"), 3),
+        ("fault_injection", ("refit", "--first", "30", "--every", "70"), 3),
+        ("fault_injection", ("judged", "--fault", "full-disk", "--first", "5", "--every", "16"), 2),
         ("hostile_input", ("kills", "--most", "3"), 3),
         ("hostile_input", ("altered", "--most", "12"), 12),
     ],
@@ -37,6 +37,6 @@ def test_a_sample_of_the_attacks(tmp_path, script, words, least):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = json.loads(out.read_text()).values()
-    (found,) = found.values() if script == "fault_injection" else (found,)
-    assert found["tried"] >= least
-    assert found["wrong"] == []
+    for one in found.values() if script == "fault_injection" else (found,):
+        assert one["tried"] >= least
+        assert one["wrong"] == []

@@ -18,7 +18,11 @@ from fairweight.types import Batch, Loss, Samples, Weighing
 
 
 @constrained(
-    num_samples=whole(1), rate=above(0), adjustment=between(0), normalised=FLAG, draws=one_of("shuffled", "balanced")
+    num_samples=whole(1),
+    rate=above(0, 1e6),
+    adjustment=between(0, 1e6),
+    normalised=FLAG,
+    draws=one_of("shuffled", "balanced"),
 )
 class GroupDRO(Reweighter):
     """Moves weight to the group with the larger loss: q_g ← q_g exp(η L_g) at every step, loss Σ q_g L_g.

@@ -17,7 +17,7 @@ from fairweight.methods._fixed_weights import KnownWeights, rows_of
 from fairweight.types import Batch, Loss
 
 
-@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0))
+@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0, 1e6))
 class JTT(KnownWeights):
     """Trains plainly for some epochs, then weighs up what the model still gets wrong.
 

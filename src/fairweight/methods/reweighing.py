@@ -13,7 +13,7 @@ from fairweight.methods._fixed_weights import TableWeights
 from fairweight.types import Loss, Samples
 
 
-@constrained(num_samples=whole(1), strength=between(0))
+@constrained(num_samples=whole(1), strength=between(0, 100))
 class Reweighing(TableWeights):
     """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
 

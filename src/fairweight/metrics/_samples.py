@@ -268,6 +268,10 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
     codes, found = factorise(array, what)
     values = [value for value in found if value != -1]  # the code of an unknown group, as in Batch
+    if bad := [value for value in values if isinstance(value, int) and value < -1]:
+        raise BadInput(
+            f"{what} holds {bad[0]}, which is no group; number groups from 0, with -1 where it is not known."
+        )
     axis = _named_axis(values, names, "group")
     codes = _recode(_recode(codes, found, values), values, axis.values)
     absent = int((codes < 0).sum())
