@@ -78,7 +78,7 @@ def of_search(audit: Audit) -> Front | None:
     dots = []
     for one, title in zip(found, titles, strict=True):
         between = None
-        if plain is not None and one is not plain and known(one.get("low")):
+        if plain is not None and one is not plain and known(one.get("low")) and known(one.get("high")):
             between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
         family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
         tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
