@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from fairweight.errors import BadInput, UnknownName, option
+from fairweight.errors import BadInput, FairweightError, UnknownName, option
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 
@@ -142,11 +142,21 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
             try:
-                given = signature.bind_partial(*args, **kwargs).arguments
+                given = signature.bind(*args, **kwargs).arguments
             except TypeError:
-                given = {}  # the call itself says what is wrong with it
+                return function(*args, **kwargs)  # the call itself says what is wrong with it
             check(owner, given, allowed)
-            return function(*args, **kwargs)
+            if not isinstance(what, type):
+                return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+                if isinstance(error, FairweightError):
+                    raise
+                why = str(error).strip().split("\n")[0]
+                raise BadInput(
+                    f"{owner} cannot be made of these values ({why}); give such as its help names."
+                ) from error
 
         if isinstance(what, type):
             target.__init__ = checked

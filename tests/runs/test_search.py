@@ -185,6 +185,12 @@ def test_multipliers_move_by_the_violation():
         drive(MultiplierSearch(3), lambda c: {"violation": next(shapes)})
 
 
+def test_the_best_training_may_be_kept():
+    losses = iter([0.5, 0.2, 0.4])
+    search = MultiplierSearch(3, keep="best")
+    assert drive(search, lambda c: {"violation": [[0.1]], "loss": next(losses)}).candidate.number == 1
+
+
 def test_a_search_may_be_made_longer(tmp_path):
     path = tmp_path / "search.json"
     drive(MultiplierSearch(2), lambda c: {"violation": [[0.1]]}, path)

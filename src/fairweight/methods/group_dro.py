@@ -20,8 +20,8 @@ from fairweight.types import Batch, Loss, Samples, Weighing
 @constrained(
     num_samples=whole(1),
     by=BY,
-    rate=above(0),
-    adjustment=between(0),
+    rate=above(0, 1e6),
+    adjustment=between(0, 1e6),
     normalised=FLAG,
     draws=one_of("shuffled", "balanced"),
 )

@@ -15,7 +15,7 @@ from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, ro
 from fairweight.types import Batch, Loss
 
 
-@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0), through=THROUGH)
+@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0, 1e6), through=THROUGH)
 class JTT(KnownWeights):
     """Trains plainly for some epochs, then weighs up what the model still gets wrong.
 

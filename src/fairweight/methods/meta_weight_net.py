@@ -20,12 +20,12 @@ from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 @constrained(
     num_samples=whole(1),
     look_ahead=Kind((LookAhead,), "a LookAhead"),
-    hidden=whole(1),
+    hidden=whole(1, 2**20),
     normalised=FLAG,
     detached=FLAG,
     net_optimizer=one_of("adam", "sgd"),
-    net_lr=above(0),
-    net_decay=either(between(0)),
+    net_lr=above(0, 1e6),
+    net_decay=either(between(0, 1e6)),
     seed=either(SEED),
 )
 class MetaWeightNet(ExemplarMethod):

@@ -12,7 +12,7 @@ from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through, ne
 from fairweight.types import Loss, Samples
 
 
-@constrained(num_samples=whole(1), strength=between(0), through=THROUGH)
+@constrained(num_samples=whole(1), strength=between(0, 100), through=THROUGH)
 class Reweighing(TableWeights):
     """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
 

@@ -245,7 +245,12 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
     if len(array) != length:
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
     codes, found = factorise(array, what)
-    axis = _named_axis([value for value in found if value != -1], names, "group")  # -1: not known, as in Batch
+    values = [value for value in found if value != -1]  # -1: not known, as in Batch
+    if bad := [value for value in values if isinstance(value, int) and value < -1]:
+        raise BadInput(
+            f"{what} holds {bad[0]}, which is no group; number groups from 0, with -1 where it is not known."
+        )
+    axis = _named_axis(values, names, "group")
     codes = _recode(codes, [None if value == -1 else value for value in found], axis.values)
     absent = int((codes < 0).sum())
     if absent and missing == "error":

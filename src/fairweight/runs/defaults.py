@@ -29,11 +29,10 @@ def with_defaults(spec: Spec, dataset: Dataset, asked: Mapping[str, Any], device
     known, images = knows_groups(dataset.train), len(dataset.input_shape) == 3
     options = method_defaults(spec.method, classes, groups=groups, train_groups=known, images=images)
     for key, value in asked.get("method_options", {}).items():
-        part: Any = options.get(key)  # a part such as score_step keeps the rest unless another kind is named
-        same = (
-            isinstance(value, Mapping) and isinstance(part, Mapping) and value.get("name", part["name"]) == part["name"]
-        )
-        options[key] = {**part, **value} if same else value
+        part = options.get(key)  # a part such as score_step keeps the rest unless another kind is named
+        if isinstance(value, Mapping) and isinstance(part, Mapping) and value.get("name", part["name"]) == part["name"]:
+            value = {**part, **value}
+        options[key] = value
     chosen["method_options"] = options
     if dataset.validation is None:
         chosen["early_stopping"] = {}

@@ -38,15 +38,14 @@ def named_object(words: str) -> Any:
     if not colon or not module or not name:
         raise BadInput(f"{words!r} names no model; write MODULE:MODEL, such as my_package.models:Net or net.py:Net.")
     try:
-        found = _from_file(Path(module)) if module.endswith(".py") else _from_here(module)
+        found = _imported(module)
     except (Exception, SystemExit) as error:  # a module may do anything while it is imported
         way_out = "run from its folder, or give the path of its file"
         raise BadInput(f"{module} cannot be imported ({_said(error)}); {way_out}.") from error
     try:
         return attrgetter(name)(found)
     except AttributeError:
-        what = f"{module} has no {name!r}; give the name of a class, a function or a model in it."
-        raise BadInput(what) from None
+        raise BadInput(f"{module} has no {name!r}; name a class, a function or a model in it.") from None
 
 
 def _said(error: BaseException) -> str:
@@ -54,19 +53,17 @@ def _said(error: BaseException) -> str:
     return first if isinstance(error, ImportError | OSError | SyntaxError) else f"{type(error).__name__}: {first}"
 
 
-def _from_here(module: str) -> Any:
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    return importlib.import_module(module)
-
-
-def _from_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ImportError(f"there is no file {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _imported(module: str) -> Any:
+    if not module.endswith(".py"):
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)
+        return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+    if spec is None or spec.loader is None or not Path(module).is_file():
+        raise ImportError(f"there is no file {module}")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
 
 
 def model_from(words: str) -> nn.Module:

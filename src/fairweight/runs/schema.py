@@ -110,6 +110,9 @@ _RATES = {f"{name}{limit}?": NUMBER for name in _RATE_NAMES for limit in _LIMIT_
 _CELL = {f"tpr{limit}": NUMBER for limit in _LIMIT_NAMES}
 _ALWAYS = {f"{name}{limit}": NUMBER for name in ("accuracy", "tpr") for limit in _LIMIT_NAMES}
 _SCALARS = ("balanced_accuracy", "fpr_gap", "equalised_odds_gap", "selection_rate_gap", "tpr_std", "tpr_worst_tenth")
+_CHANGE = {"value": NUMBER, "low": NUMBER, "high": NUMBER, "n?": WHOLE}
+_JUDGED = ("accuracy", "balanced_accuracy", "gap", "gap_change", "low", "high")
+_CANDIDATE = {"name": str, "learner": str, **dict.fromkeys(_JUDGED, NUMBER)}
 METRICS = {
     **dict.fromkeys(("n", "n_missing"), WHOLE),
     "accuracy": float,
@@ -134,9 +137,14 @@ METRICS = {
     },
     "scores?": {str: NUMBER},
     "search?": {"trainings": WHOLE, "chosen": str},
-    **{f"{name}?": str for name in ("verdict", "chosen", "criterion", "sentence")},
+    **{f"{name}?": str for name in ("verdict", "chosen", "criterion", "sentence", "all_rates_move_together")},
     "kept_epoch?": (WHOLE, None),
-    "judged?": {"reference": str, "chosen": str, "rows": WHOLE, "candidates": [OBJECT], "notes": [str]},
+    **{f"{name}?": _CHANGE for name in ("gap_before", "gap_after", "gap_change", "accuracy_change")},
+    **{f"{name}?": NUMBER for name in ("accuracy_before", "accuracy_after")},
+    "columns?": {str: {str: NUMBER}},
+    "calibration?": {str: ({str: ANYTHING}, None)},
+    "notes?": [str],
+    "judged?": {"reference": str, "chosen": str, "rows?": WHOLE, "candidates": [_CANDIDATE], "notes": [str]},
 }
 _MEANING = {"label": str, "label_names": [str], "group": [str], "group_names": [str]}
 _COLUMN = {

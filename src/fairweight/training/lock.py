@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from fairweight.errors import FolderBusy, FolderRefused, option
+from fairweight.errors import FolderBusy, FolderRefused, NoSpace, option
 
 FILE = ".lock"
 BEAT = 10.0  # seconds between the owner's signs of life
@@ -45,6 +45,10 @@ def claimed(folder: str | Path) -> Iterator[None]:
     try:
         with nullcontext() if times else _locked(path):
             yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise NoSpace(f"the disk of {path} is full; make room on it, then start the same again.") from error
     finally:
         with _guard:
             if times:
@@ -104,9 +108,13 @@ def _taken(path: Path) -> IO[str]:
                 break
         file.close()  # the last owner has taken this file away between our opening and our locking it
     file.truncate(0)
-    since = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    file.write(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
-    file.flush()
+    who = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    try:
+        file.write(json.dumps(who) + "\n")
+        file.flush()
+    except OSError:
+        place.unlink(missing_ok=True)
+        raise
     return file
 
 
