@@ -25,7 +25,7 @@ RATE_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # of the averaged scores: what closes h
 PULL = 5.0  # of a rate on its cell's score
 FORML_STRENGTHS = (0.3, 1.0)
 BEHIND = 0.5  # points of accuracy beyond the budget by which a learner's plain training may be behind the best
-FORML_COST = 4.0  # a training by FORML, in plain trainings of the network
+FORML_COST, FIXED_COST = 4.0, 0.5  # a training by FORML, and one whose epoch is known, in plain trainings
 Tables = Mapping[int | None, Floats]  # [G, K] weights for the rows outside each fold; None: for all rows
 Tell = Callable[[str, int], None]  # a model was trained and judged: its name, how many so far
 
@@ -109,8 +109,9 @@ class Candidates:
 
     def _made(self, name: str, learner: str, way: Way | Mapping[int | None, Way], epoch: int | None) -> Candidate:
         ways = way if isinstance(way, Mapping) else dict.fromkeys((*self.folds.used, None), way)
-        kind = f"{learner} {ways[None].method if learner == 'mlp' else ''}{'' if epoch is None else ' fixed'}"
-        like, times = ("mlp uniform", FORML_COST) if ways[None].method == "forml" else (f"{learner} ", 0.5)
+        dear = ways[None].method == "forml"
+        kind = f"{learner}{' forml' if dear else ''}{'' if epoch is None else ' fixed'}"
+        times = FORML_COST if dear else FIXED_COST
         began = last = self.clock.now()
         left, first = len(self.folds.used), not self.clock.took  # the first of all is made in any case
 
@@ -119,7 +120,7 @@ class Candidates:
             if left < len(self.folds.used):
                 self.clock.note(kind, self.clock.now() - last)
             if not first:
-                self.clock.check(kind, left, like, times)
+                self.clock.check(kind, left, learner, times)
             last, left = self.clock.now(), left - 1
             return ways[fold]
 

@@ -92,7 +92,7 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     place = choose(Score.of(rows, said, wish.criterion), judgements, wish)
     chosen = plain if place is None else found[place]
     fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
-    fitted, notes = fitted_plain, list(first.notes)
+    fitted, notes = fitted_plain, list(made.notes)
     before = judgements[found.index(plain)]
     if place is None:
         notes += [near] if (near := closest(found, judgements, before.score)) else []

@@ -97,7 +97,7 @@ class Clock:
     A training is looked at before each fold, so that one that is slower than thought is given up early.
     """
 
-    REST = 0.12  # of the time, for judging and writing
+    REST, NEW = 0.12, 0.03  # of the time: for judging and writing; a fold of what nothing is known of
 
     def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic) -> None:
         self.now, self.start, self.limit = now, now(), seconds
@@ -107,7 +107,7 @@ class Clock:
         """Refuse to begin so many folds that would not end in time; of a kind not yet seen, some times another's."""
         if self.limit is None:
             return
-        expected = self.took.get(kind, times * self.took.get(like, 0.0))
+        expected = self.took.get(kind, times * self.took[like] if like in self.took else self.NEW * self.limit)
         kept = 2.5 * max(self.took.values(), default=0.0) + self.REST * self.limit  # a fold leaves some rows out
         if self.now() - self.start + folds * expected + kept > self.limit:
             raise OutOfTime
