@@ -121,7 +121,7 @@ def prepare(
         training["network"] = {"name": "trees"}
         training.setdefault("epochs", 100)
     judge = {} if method is not None else _judging(wanted, wish)
-    if method is None and dataset.kind == "table" and ":" not in (wanted.learner or ""):
+    if asked is not None:
         first = first.with_(method=BASELINE)
     else:
         training = with_objective(first.method, training, wish, dataset)
