@@ -123,7 +123,7 @@ WISH_FLAGS = (
 )
 SEARCH_FLAGS = (
     *WISH_FLAGS,
-    Flag("learner", "Train only trees, linear or mlp, or your own MODULE:MODEL; default: the first three.", panel=MODEL),
+    Flag("learner", "Train only trees, linear, mlp or your own MODULE:MODEL; default: the first three.", panel=MODEL),
     Flag("candidates", "Try only these ways of weighing, A,B: reweighing, positives, multipliers, forml-rates, "
          "forml-cells, forml; default: all.", read=listed, panel=FAIRNESS),
     Flag("seconds", "Stop the search in time to end after this long, such as 90s or 5m.", name="time", read=duration,
@@ -132,7 +132,7 @@ SEARCH_FLAGS = (
          minimum=1),
 )  # fmt: skip
 TRAINING_FLAGS = (
-    Flag("network.name", "Network: mlp, resnet18, or your own as MODULE:MODEL.", name="network", panel=MODEL, compare=False),
+    Flag("network.name", "Use mlp, resnet18, or your own MODULE:MODEL.", name="network", panel=MODEL, compare=False),
     Flag("network.hidden", "Widths of an mlp's layers, such as 64,64.", read=whole_numbers, panel=MODEL, compare=False),
     Flag("method_options.objective", "What to minimise: 'mean + 0.5 * variance'; see `fairweight list objectives`.",
          panel=FAIRNESS, compare=False),
