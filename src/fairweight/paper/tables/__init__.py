@@ -137,7 +137,7 @@ class Table:
                 raise UnknownName(f"the option {name} is {value!r}; choose from: {', '.join(allowed)}.")
         found = self.sizes[size]
         if epochs is not None and epochs != found.epochs:
-            found = replace(found, epochs=epochs, about=f"{found.about} Told to train for {epochs} epochs instead.")
+            found = replace(found, epochs=epochs, about=f"{found.about} Trained for {epochs} epochs instead.")
         return Plan(found, {name: option.default for name, option in self.options.items()} | dict(options or {}))
 
 

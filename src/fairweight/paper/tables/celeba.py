@@ -14,8 +14,8 @@ class Celeba(FaceTable):
     """CelebA, Attractive by Male, ResNet-18, Adam, 10 epochs, 128x128."""
 
     why_not_run: ClassVar[str] = (
-        "CelebA's terms forbid passing it on, and it is not at hand: put img_align_celeba/ and its two lists into "
-        "DATA/celeba. On 10,000 of its images every row runs."
+        "CelebA may not be redistributed: put img_align_celeba/ and its two lists into DATA/celeba. Every row was "
+        "tried on 10,000 of its images."
     )
     remarks = (
         "The validation part is the exemplar set and chooses the epoch, by accuracy, for every method.",
