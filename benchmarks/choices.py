@@ -10,10 +10,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from class_fairness_page import section
-from class_refit_page import section as refit_section
+from class_fairness_page import refit_section, section
 from newest_record import newest
 from record_blocks import image_default
+
+from fairweight.paper._table_text import markdown
 
 ROOT = Path(__file__).parents[1]
 RECORD = "2026-11-15_score_step"
@@ -60,12 +61,11 @@ def cell(pair: list[float]) -> str:
 
 
 def table(entries: list[dict[str, Any]]) -> list[str]:
-    lines = ["| | accuracy ↑ | TPRD ↓ | maxFNR ↓ | AUC for wrong labels | n |", "|---|---|---|---|---|---|"]
+    rows = []
     for e in sorted(entries, key=lambda e: order(e["configuration"])):
-        numbers = " | ".join(cell(e["test"][m]) for m in MEASURES)
         auc = f"{e['auc'][0]:.3f}" if "auc" in e else ""
-        lines.append(f"| {label(e['configuration'])} | {numbers} | {auc} | {e['n']} |")
-    return lines
+        rows.append([label(e["configuration"]), *(cell(e["test"][m]) for m in MEASURES), auc, e["n"]])
+    return [markdown(["setting", "accuracy ↑", "TPRD ↓", "maxFNR ↓", "AUC for wrong labels", "n"], rows)]
 
 
 def lead(pairs: dict[str, dict[str, dict[str, Any]]], measure: str, sign: int) -> str:

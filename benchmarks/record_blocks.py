@@ -134,17 +134,10 @@ def trainers(record: Record) -> str:
         low, high = row[f"{way}_quartiles"]
         return f"{row[f'{way}_ms']:.2f} ({low:.2f} to {high:.2f})"
 
-    lines = [
-        [
-            name,
-            row["what"],
-            spread(row, "plain"),
-            spread(row, "forml"),
-            f"{row['forml_ms'] / row['plain_ms']:.1f}",
-            row["n"],
-        ]
-        for name, row in record["rows"].items()
-    ]
+    lines = []
+    for name, row in record["rows"].items():
+        times = f"{row['forml_ms'] / row['plain_ms']:.1f}"
+        lines.append([name, row["what"], spread(row, "plain"), spread(row, "forml"), times, row["n"]])
     used = ", ".join(f"{name} {number}" for name, number in record["frameworks"].items())
     told = f"Processor time of one thread, batches of 64; {record['device']}; {used}; commit {record['commit']}."
     return f"{markdown(titles, lines)}\n\n{told}"

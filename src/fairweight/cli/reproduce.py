@@ -34,8 +34,7 @@ def reproduce(
 ) -> None:
     """Run a table of the paper over seeds: ours beside the printed numbers, with a verdict. It resumes."""
     if status:
-        from fairweight.paper.records import read_all
-        from fairweight.paper.records import grouped
+        from fairweight.paper.records import grouped, read_all
         from fairweight.paper.status import standings, status_text
 
         found = standings(grouped(read_all(records)))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fairweight.errors import BadInput
 from fairweight.metrics._limits import debiased_percentiles
-from fairweight.metrics._metric import CustomMetric
-from fairweight.metrics._samples import CodedSamples, factorise, vector_of
+from fairweight.metrics._metric import CustomMetric, Metric
+from fairweight.metrics._samples import CodedSamples, Names, factorise, vector_of
 from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.group_table import GroupTable, group_table
+from fairweight.metrics.intervals import Intervals
 from fairweight.metrics.rates import Statistic
 
 
@@ -49,15 +50,21 @@ def paired_difference(
     predictions_b: object,
     groups: object = None,
     metric: str = "tprd",
-    **options: Any,
+    *,
+    positive: Hashable | None = None,
+    missing: Literal["error", "ignore", "group"] = "error",
+    label_names: Names | None = None,
+    group_names: Names | Mapping[str, Names] | None = None,
+    metrics: Mapping[str, Metric] | None = None,
+    intervals: Intervals | None = None,
 ) -> Difference:
-    """How much higher a number of the table (by name, as in GroupTable.value) is for predictions b than for a.
-
-    options: as for group_table.
-    """
-    if options.get("label_names") is None:
-        options["label_names"] = _shared_labels(labels, predictions_a, predictions_b)
-    table_a, table_b = (group_table(labels, said, groups, **options) for said in (predictions_a, predictions_b))
+    """How much higher a number of the table (by name, as in GroupTable.value) is for predictions b than for a."""
+    names = _shared_labels(labels, predictions_a, predictions_b) if label_names is None else label_names
+    table_a, table_b = (
+        group_table(labels, said, groups, positive=positive, missing=missing, label_names=names,
+                    group_names=group_names, metrics=metrics, intervals=intervals)
+        for said in (predictions_a, predictions_b)
+    )  # fmt: skip
     return compare(table_a, table_b, metric)
 
 

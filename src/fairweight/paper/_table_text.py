@@ -77,7 +77,7 @@ def more_tables(record: Record) -> Iterator[Shown]:
     rows, titles = record["rows"], {row["key"]: row["title"] for row in record["rows"]}
     if keys := [key for key in BESIDE if any(key in row["beside"] for row in rows)]:
         cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows]
-        yield ["beside it", *(BESIDE[key][0] for key in keys)], cells
+        yield ["other numbers", *(BESIDE[key][0] for key in keys)], cells
     names = {number["key"]: number["title"] for number in record["numbers"]}
     known = {key for row in rows for found in row["compared"].values() for key in found}
     names |= {key: "std" for key in ENDPOINTS if key in known and key not in names}
@@ -88,13 +88,13 @@ def more_tables(record: Record) -> Iterator[Shown]:
         if any(entry["n"] for entry in found.values())
     ]
     if apart:
-        yield ["difference, seed by seed", "from", *names.values()], apart
+        yield ["difference by seed", "compared with", *names.values()], apart
     closed = []
     for key, found in record.get("gap_closed", {}).items():
         pairs = [(share_text(e["ours"], e["interval"]), share_text(e["printed"])) for e in found.values()]
         closed.append([titles[key], *(text for pair in pairs for text in pair)])
     if closed:
-        share = "share of the way from corrupted to clean [95 %, bootstrap]"
+        share = "share of the gap to clean labels that is closed [95 %, bootstrap]"
         yield [share, "TPRD", "printed", "accuracy", "printed"], closed
 
 
@@ -102,13 +102,13 @@ def text_of(record: Record) -> str:
     """The record for a terminal: ours beside printed, one block per number."""
     parts = [f"{record['table']}: {record['title']}\n{textwrap.fill(size_line(record), WIDTH)}"]
     if record["printed"] and not is_whole(record):
-        parts[0] += "\nThe printed numbers are of the full size: at this one there is no verdict."
+        parts[0] += "\nThe printed numbers are for the full size, so there is no verdict at this size."
     numbers = [{**number, "title": f"{number['title']} ({number['better']} is better)"} for number in record["numbers"]]
     for titles, rows in (*(main_table(record, [number], why=True) for number in numbers), *more_tables(record)):
         widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
         lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (titles, *rows))
         parts.append("\n".join(lines))
-    notes = [f"Seed by seed: {record['paired_test']}."]
+    notes = [f"Differences by seed: {record['paired_test']}."]
     notes += [f"Verdict: {record['test']}."] if record["printed"] else []
     notes += [f"- {remark}" for remark in record["remarks"]]
     notes += [f"Options: {', '.join(f'{key}={value}' for key, value in record['options'].items())}."]

@@ -108,19 +108,13 @@ def _demo(record: Record) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the pages, or say which are out of date."""
+    """Write the pages that are out of date."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Make the pages that show records.")
     parser.add_argument("--root", type=Path, default=Path(), help="The repository.")
-    parser.add_argument("--check", action="store_true", help="Only say whether the pages are up to date.")
-    asked = parser.parse_args(arguments)
-    stale = {
-        path: text
-        for path, text in pages(asked.root).items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != text
-    }
-    if asked.check and stale:
-        raise SystemExit(f"out of date: {', '.join(map(str, stale))}; run {COMMAND}")
-    for path, text in stale.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    print("\n".join(f"wrote {path}" for path in stale) or "nothing changed")
+    made, wrote = pages(parser.parse_args(arguments).root), []
+    for path, text in made.items():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            wrote.append(f"wrote {path}")
+    print("\n".join(wrote) or "nothing changed")

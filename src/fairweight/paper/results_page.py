@@ -25,11 +25,11 @@ def results(tables: list[dict[str, Any]], root: Path) -> str:
     ]
     parts = [
         "# Results",
-        f"Made from `records/` by `{COMMAND}` (or `make docs`); not typed. Every number is a mean over seeds ± its "
-        "standard error. TPRD and maxFNR: lower is better; accuracy: higher.",
+        f"Generated from `records/` by `{COMMAND}` (or `make docs`); do not edit. Every number is a mean over seeds ± "
+        "its standard error. TPRD and maxFNR: lower is better; accuracy: higher is better.",
         RULE,
         markdown(["table of the paper", "state", "why"], status),
-        f"Verdict beside a printed number, at the full size alone: {TEST}. Between rows of ours: {BETWEEN}.",
+        f"Verdicts against printed numbers, at the full size only: {TEST}. Between our rows: {BETWEEN}.",
     ]
     if tables:
         contents = []
@@ -37,7 +37,7 @@ def results(tables: list[dict[str, Any]], root: Path) -> str:
             counts = sorted(len(row["seeds"]) for row in record["rows"])
             seeds = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
             contents.append([_link(section_name(record)), len(counts), seeds, "; ".join(record["devices"])])
-        parts.append(markdown(["section", "rows", "seeds a row", "on"], contents))
+        parts.append(markdown(["section", "rows", "seeds per row", "device"], contents))
     for record in tables:
         parts.append(_section(record))
         notes = (root / "records" / name / "notes.md" for name in record["from"])
@@ -82,11 +82,11 @@ def _front(record: Record) -> str:
         free = difference_text(row["beyond_front"]) if row.get("beyond_front") else "–"
         cells = [len(row["seeds"]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes", free]
         rows.append([row["title"], *cells])
-    told = "TPRD beside a bias per class on Uniform's logits, at equal accuracy"
+    told = "TPRD compared with a bias per class on Uniform's logits at equal accuracy"
     front = markdown(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front", told], rows)
     front += f"\n\n![TPRD against accuracy]({picture_name(record)})"
     if len({tuple(sorted(row["seeds"])) for row in shown}) > 1:
-        front += "\n\nNot every row has the same seeds: where two means are close, go by the differences seed by seed."
+        front += "\n\nRows differ in their seeds: where two means are close, use the differences by seed."
     return front
 
 
@@ -95,7 +95,7 @@ def _source(record: Record) -> str:
     options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
     commands = record.get("commands") or [record["command"]]
     unsaid = [option for option in other_options(record) if any(option not in command for command in commands)]
-    then = f" (where it does not say so, {' and '.join(unsaid)} was the default then: name it now)" if unsaid else ""
+    then = f" (at the time, {' and '.join(unsaid)} was the default: pass it explicitly now)" if unsaid else ""
     seeds = record["seeds"]
     whole = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
     which = f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds)) or "none"
@@ -103,5 +103,5 @@ def _source(record: Record) -> str:
         f"- Command: {'; '.join(f'`{command}`' for command in commands)}{then}\n"
         f"- Options: {options or 'none'}\n"
         f"- {', '.join(record['devices'])}; commit {', '.join(record['commits'])}; {versions}; "
-        f"{record['wall_seconds']:.0f} seconds on the clock for what was not found finished; seeds {which}"
+        f"{record['wall_seconds']:.0f} seconds of wall time, without runs that were already finished; seeds {which}"
     )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fairweight.paper import published
 from fairweight.paper._table_text import WIDTH, difference_text, seeds_text
-from fairweight.paper.plan import is_whole, planned, size_name
+from fairweight.paper.plan import is_whole, planned
 from fairweight.paper.records import section_name, table_names
 from fairweight.paper.verdict import LEAST, LEVEL
 
 Record = Mapping[str, Any]
 RULE = (
-    f"Reproduced: every printed row was run at the full size, {LEAST} seeds at least, none ends worse than printed, "
-    "and where Uniform and FORML stand side by side, FORML as printed lowers TPRD significantly (Holm)."
+    f"Reproduced means: every printed row was run at the full size with at least {LEAST} seeds, no row ended worse "
+    "than printed, and where the table has both Uniform and FORML, FORML as printed lowers TPRD significantly (after "
+    "Holm's correction)."
 )
 
 
@@ -32,7 +33,9 @@ class Standing:
 
 def standings(tables: Sequence[Record]) -> list[Standing]:
     """Every table, from records that were grouped and sorted: the usual options first."""
-    return [_standing(name, [r for r in tables if r["table"] == name]) for name in table_names()]
+    found = [_standing(name, [r for r in tables if r["table"] == name]) for name in table_names()]
+    first = {one.why: one.table for one in reversed(found)}
+    return [one if first[one.why] == one.table else replace(one, why=f"Same as {first[one.why]}.") for one in found]
 
 
 def status_text(found: Sequence[Standing]) -> str:
@@ -50,14 +53,14 @@ def _standing(name: str, records: Sequence[Record]) -> Standing:
     shown = best or next(iter(records), None)
     section = None if shown is None else section_name(shown)
     if not table.printed:
-        seeds = "Not run" if best is None else f"{seeds_text(_seeds(best))} a row"
+        seeds = "Not run" if best is None else f"{seeds_text(_seeds(best))} per row"
         return Standing(name, "ours", f"{table.why_not_run} {seeds}.", section)
     if best is None or _seeds(best) < LEAST:
-        run = dict.fromkeys(f"{size_name(record)} ({seeds_text(_seeds(record))})" for record in records)
-        told = f" Run so far: {', '.join(run)}." if run else ""
+        run = [f"{section_name(r).removeprefix(f'{name}, ')} ({seeds_text(_seeds(r))})" for r in records]
+        told = f" Run so far: {'; '.join(run)}." if run else ""
         return Standing(name, "not run", f"{table.why_not_run}{told}", section)
     problems = _problems(name, best)
-    why = f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows stand as printed.'}"
+    why = f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows are as printed.'}"
     return Standing(name, "not reproduced" if problems else "reproduced", why, section)
 
 
@@ -75,12 +78,12 @@ def _problems(name: str, record: Record) -> list[str]:
         apart = row["compared"].get("uniform", {}).get("tprd") if row["key"] == "forml" else None
         if apart and ((p := apart.get("p_holm")) is None or p >= 1 - LEVEL or apart["mean"] >= 0):
             spread = row["beside"].get("score_std")
-            moved = "" if spread is None else f" Its scores end at a standard deviation of {spread['mean']:.1g}."
-            problems.append(f"FORML as printed, from Uniform: TPRD {difference_text(apart)}.{moved}")
+            moved = "" if spread is None else f" The standard deviation of its scores is {spread['mean']:.1g}."
+            problems.append(f"FORML as printed differs from Uniform by {difference_text(apart)} in TPRD.{moved}")
     for row in record["rows"]:
         for number in record["numbers"]:
             entry = row["means"][number["key"]]
             if entry.get("verdict") == "worse":
-                values = f"{entry['mean']:.2f} beside {entry['printed']['mean']:.2f}"
+                values = f"{entry['mean']:.2f}, printed {entry['printed']['mean']:.2f}"
                 problems.append(f"{row['title']}: {number['title']} {values}.")
     return problems

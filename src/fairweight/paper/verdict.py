@@ -17,15 +17,15 @@ from fairweight.runs.statistics import PAIRED_TEST, WILCOXON_FROM, Mean, by_seed
 
 LEVEL = 0.95
 TEST = (
-    "Welch's 95 % interval for the difference of the means, from each side's standard error and number of runs: better "
-    "or worse where it leaves out 0; agrees where it holds 0 and reaches no further than the margin (a tenth of the "
-    "printed value, for accuracy half a point); otherwise, and where our seeds are fewer than 3 or show no spread, too "
-    "few seeds to say"
+    "Welch's 95 % interval for the difference of the means, from each side's standard error and number of runs. Better "
+    "or worse: it excludes 0. Agrees: it contains 0 and reaches no further than the margin (a tenth of the printed "
+    "value; half a point for accuracy). Too few seeds to say: anything else, and fewer than 3 seeds or seeds without "
+    "spread"
 )
 BETWEEN = (
-    f"{PAIRED_TEST}, from {WILCOXON_FROM} seeds with Wilcoxon's signed-rank test beside it; the endpoints, named "
-    "before running, are TPRD and the standard deviation of the recalls (std), with Holm's correction over all of a "
-    "table's comparisons"
+    f"{PAIRED_TEST}, and Wilcoxon's signed-rank test from {WILCOXON_FROM} seeds on. The endpoints, named before "
+    "running, are TPRD and the standard deviation of the recalls (std), with Holm's correction over all comparisons of "
+    "a table"
 )
 LEAST = 3  # seeds that a verdict takes
 DRAWS = 2000  # of the bootstrap
@@ -63,11 +63,11 @@ def judge(
     difference = ours.value - printed.value
     reach, verdict = None, "too few seeds to say"
     if ours.n < LEAST or math.isnan(ours.error) or ours.alike:
-        few = {0: "no seed was run", 1: "one seed has no spread", 2: "two seeds are no spread to go by"}
-        why = few.get(ours.n, "the seeds are all alike: no spread")
+        few = {0: "no seed was run", 1: "one seed has no spread", 2: "two seeds say too little about the spread"}
+        why = few.get(ours.n, "all seeds gave the same: no spread")
     elif abs(difference) > (reach := _reach(ours, printed)):
         verdict = "better" if (difference > 0) == (better == "higher") else "worse"
-        why = f"{difference:+.2f}, beyond ±{reach:.2f}"
+        why = f"{difference:+.2f}, more than ±{reach:.2f}"
     elif reach <= margin:
         verdict, why = "agrees", f"{difference:+.2f}, within ±{reach:.2f}"
     elif (alone := _reach(Mean(ours.value, 0.0, 10**6), printed)) > margin:

@@ -1,4 +1,4 @@
-"""Choose what a user left open by the data; measured by benchmarks/tabular_choice.py and image_default.py."""
+"""Choose what a user left open by the data; measured in the records tabular_choice and image_default."""
 
 from __future__ import annotations
 

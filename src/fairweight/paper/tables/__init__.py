@@ -10,8 +10,11 @@ only when they are named.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from fairweight.errors import BadInput, UnknownName
@@ -24,8 +27,8 @@ class Option:
     """A choice that the paper leaves open, with its default."""
 
     default: str
-    choices: tuple[str, ...]  # empty: any number
     about: str
+    choices: Sequence[str] = ()  # empty: any number
 
 
 @dataclass(frozen=True)
@@ -111,15 +114,25 @@ def _reseeded(rule: Any, seed: int) -> Any:
     return new
 
 
+@cache
+def _protocols() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).parents[1].joinpath("protocol.toml").read_text(encoding="utf-8"))
+
+
 class Table:
     """A published table, or one of ours beside them."""
 
+    protocol: ClassVar[str]  # its entry in protocol.toml
+    without: ClassVar[tuple[str, ...]] = ()  # options of the entry that change nothing here
     printed: ClassVar[bool] = True  # whether the paper has it
-    why_not_run: ClassVar[str]  # a sentence: what it takes; of a table of ours, what it is
     numbers: ClassVar[tuple[Number, ...]] = (TPRD, MAX_FNR, ACCURACY)
-    sizes: ClassVar[Mapping[str, Size]]
-    options: ClassVar[Mapping[str, Option]] = {}
-    remarks: ClassVar[tuple[str, ...]] = ()  # how it differs from the paper, one sentence each
+
+    def __init__(self) -> None:
+        entry = _protocols()[self.protocol]
+        self.why_not_run: str = entry["why_not_run"]  # a sentence: what it takes; of a table of ours, what it is
+        self.remarks: list[str] = entry["remarks"]  # how it differs from the paper
+        self.sizes = {name: Size(name, **size) for name, size in entry["sizes"].items()}
+        self.options = {name: Option(**o) for name, o in entry["options"].items() if name not in self.without}
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """Every row, extra ones last."""
@@ -137,7 +150,7 @@ class Table:
                 raise UnknownName(f"the option {name} is {value!r}; choose from: {', '.join(allowed)}.")
         found = self.sizes[size]
         if epochs is not None and epochs != found.epochs:
-            found = replace(found, epochs=epochs, about=f"{found.about} Told to train for {epochs} epochs instead.")
+            found = replace(found, epochs=epochs, about=f"{found.about} Trained for {epochs} epochs instead.")
         return Plan(found, {name: option.default for name, option in self.options.items()} | dict(options or {}))
 
 

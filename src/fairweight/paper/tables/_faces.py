@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from fairweight.paper.tables import Moved, Option, Plan, Row, Table
-from fairweight.paper.tables._forml import SCALE, as_printed, as_product, heeding, three_rows
+from fairweight.paper.tables import Moved, Plan, Row, Table
+from fairweight.paper.tables._forml import as_printed, as_product, heeding, three_rows
 from fairweight.runs.spec import Spec
-
-COMPARED = "which groups the meta-loss compares: those of positives, as TPRD does, all members, or label and group"
-MEAN_LOSS = "MeanLossD: distance from the mean, over pairs, from the best"
-PER_CELL = "exemplars of each label and group in a batch"
 
 
 class FaceTable(Table):
     """ResNet-18 on faces, a binary label by a group."""
 
-    options: ClassVar = {
-        "compared": Option("positives", ("positives", "all", "cells"), COMPARED),
-        "mean_loss": Option("mean", ("mean", "pairs", "best"), MEAN_LOSS),
-        "per_cell": Option("20", (), PER_CELL),
-        "scale": SCALE,
-    }
     source: str
     groups: int
     batch_size: int

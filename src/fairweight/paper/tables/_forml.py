@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fairweight.paper.moved_decisions import BUDGET
-from fairweight.paper.tables import Moved, Option, Plan, Row
+from fairweight.paper.tables import Moved, Plan, Row
 from fairweight.runs.defaults import EXEMPLARS, HEEDING, LOOKS_EVERY, method_defaults
 from fairweight.runs.spec import Spec
 
 BUDGETED = "class-bias-budget"  # key of a row
 CHOOSING = 0.2  # of the exemplars that a row trains on
-SCALE = Option("1", (), "what multiplies the scores' learning rate (lr_w_scale in a comment of the source)")
-MAX_LOSS = Option("range", ("range", "mean"), "MaxLossD: largest minus smallest, or largest distance from the mean")
-PER_CLASS = Option("3", (), "exemplars of each class in a batch, for the rows as printed")
 
 
 def max_loss(plan: Plan) -> dict[str, Any]:

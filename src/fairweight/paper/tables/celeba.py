@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from fairweight.paper.tables import Plan, Row, Size
+from fairweight.paper.tables import Plan, Row
 from fairweight.paper.tables._faces import FaceTable
 from fairweight.paper.tables._forml import as_printed
 from fairweight.runs.spec import Spec
@@ -13,23 +13,8 @@ from fairweight.runs.spec import Spec
 class Celeba(FaceTable):
     """CelebA, Attractive by Male, ResNet-18, Adam, 10 epochs, 128x128."""
 
-    why_not_run: ClassVar[str] = (
-        "CelebA's terms forbid passing it on, and it is not at hand: put img_align_celeba/ and its two lists into "
-        "DATA/celeba. On 10,000 of its images every row runs."
-    )
-    remarks = (
-        "The validation part is the exemplar set and chooses the epoch, by accuracy, for every method.",
-        "LB moves its multipliers for equal opportunity after every epoch of one training.",
-        "The network starts from random weights; no image is augmented.",
-    )
-    sizes: ClassVar = {
-        "quick": Size(
-            "quick", "a network 4 wide on 400 images of 32x32 for 2 epochs: the code path, not the numbers.",
-            seeds=2, epochs=2, limit=400, network={"width": 4},
-        ),
-        "short": Size("short", "4 epochs in place of 10.", seeds=5, epochs=4),
-        "paper": Size("paper", "the paper's own: 10 epochs.", seeds=5, epochs=10),
-    }  # fmt: skip
+    protocol = "celeba"
+    without: ClassVar[tuple[str, ...]] = ("max_loss",)
     source, groups, batch_size, quick_per_cell = "celeba", 2, 256, 4
     label, group = "Attractive", "Male"
 

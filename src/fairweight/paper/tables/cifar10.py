@@ -5,48 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairweight.paper.tables import Option, Plan, Row, Size, Table, _forml
+from fairweight.paper.tables import Plan, Row, Table, _forml
 from fairweight.runs.spec import Spec
 
-FORML_OPTIONS = {
-    "per_class": _forml.PER_CLASS,
-    "max_loss": _forml.MAX_LOSS,
-    "scale": _forml.SCALE,
-    "decay": Option(
-        "0.1",
-        ("0.1", "0.2"),
-        "what the rate is multiplied by at 30, 60 and 80 % of the epochs; the text has 0.1; 0.2 met CIFAR-10's Uniform",
-    ),
-}
-HELD_OUT = Option(
-    "heldout", ("heldout", "inside"), "whether the 5,000 exemplars leave the training set, as in the text"
-)
 TIED_RATE = 0.003  # of one score per class: the best trade-off of those tried (docs/choices.md)
-SHORT = "8 epochs in place of 200, the learning rate rising over 2 of them, then falling along a cosine."
 
 
 class Cifar10(Table):
     """CIFAR-10, ResNet-18, the class as the attribute, 200 epochs."""
 
+    protocol = "cifar10"
     source, exemplars, classes = "cifar10", 500, 10  # exemplars: of each class
     rounds = 20  # of MOEW's search
     # Classes that are known to be hard (bird, cat, deer, dog), for an extra row: cats count twice as much as ships.
     hard: ClassVar[Mapping[int, float]] = {2: 0.5, 3: 1.0, 4: 0.0, 5: 0.5}
-
-    options: ClassVar = {"exemplar": HELD_OUT, **FORML_OPTIONS}
-    why_not_run: ClassVar[str] = "200 epochs of 9 rows and 30 seeds take about 43 hours of an H200."
-    remarks: ClassVar[tuple[str, ...]] = (
-        "LB moves its multipliers after every epoch of one training, with the mean recall over classes as the pivot: "
-        "the paper says nothing, and one training per value is not affordable here.",
-    )
-    sizes: ClassVar = {
-        "quick": Size(
-            "quick", "a network 4 wide on 600 training images for 2 epochs: the code path, not the numbers.",
-            seeds=2, epochs=2, limit=600, network={"width": 4},
-        ),
-        "short": Size("short", SHORT, seeds=5, epochs=8),
-        "paper": Size("paper", "the paper's own: 200 epochs.", seeds=30, epochs=200),
-    }  # fmt: skip
 
     def base(self, plan: Plan) -> Spec:
         """Uniform on all of train; the exemplars stay in it."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-from fairweight.paper.tables import Option, Plan, Row
+from fairweight.paper.tables import Plan, Row
 from fairweight.paper.tables._forml import as_printed, as_product, max_loss, with_reverse
-from fairweight.paper.tables.cifar10 import FORML_OPTIONS
 from fairweight.paper.tables.cifar100 import Cifar100
 from fairweight.runs.spec import Spec
 
@@ -15,18 +13,7 @@ from fairweight.runs.spec import Spec
 class Condensation(Cifar100):
     """CIFAR-100 without the tenth that FORML, on the 1,000 least-forgotten exemplars, finds least worth; retrained."""
 
-    why_not_run = "200 epochs of 8 rows and 5 seeds, with the runs that they build on, take about 6 hours of an H200."
-    sizes: ClassVar = {**Cifar100.sizes, "paper": replace(Cifar100.sizes["paper"], seeds=5)}
-    options: ClassVar = {
-        **FORML_OPTIONS,
-        "drop": Option("0.1", (), "the share of the training samples that is dropped"),
-    }
-    remarks = (
-        "Dropped are the lowest EMA of weight times loss, the weight being the softmax weight in the batch times its "
-        "size.",
-        "Each seed has its own forgetting runs, its own FORML run, its own subset and its own retraining.",
-        "The exemplars stay in the training set; their batches are not augmented.",
-    )
+    protocol = "condensation"
 
     def base(self, plan: Plan) -> Spec:
         """Uniform on all of train, which is the same for every seed."""

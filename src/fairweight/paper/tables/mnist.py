@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from fairweight.paper.tables import Option, Plan, Row, Size, Table, _forml
+from fairweight.paper.tables import Plan, Row, Table, _forml
 from fairweight.runs.spec import Spec
-
-QUICK = "scikit-learn's 1,797 digits of 8x8 stand in for MNIST, so that nothing has to be fetched; 15 epochs."
 
 
 class Mnist(Table):
     """MNIST, 20 % of the training labels set to 2, an MLP with two hidden layers."""
 
-    options: ClassVar = {
-        "validation": Option("clean", ("clean", "corrupted"), "whether the 5,000 held-out samples have true labels"),
-        "selection": Option(
-            "best", ("best", "last"), "the epoch that counts: the best on held-out samples, or the last"
-        ),
-        "per_class": _forml.PER_CLASS,
-        "max_loss": _forml.MAX_LOSS,
-        "scale": _forml.SCALE,
-        "lb_iterations": Option("15", (), "trainings of LB; the notebook has 100"),
-    }
-    why_not_run = "10 seeds take about an hour of a GPU."
-    remarks: ClassVar[tuple[str, ...]] = (
-        "5,000 samples are held out of train, serve as exemplars and choose the epoch of every row, by accuracy: early "
-        "stopping for all methods, as the paper's appendix has it. With selection=last no row chooses. What speaks for "
-        "looking there too: Uniform then ends at its printed numbers, and under early stopping far below them.",
-        "Adam at 1e-3, batches of 50 for 9 epochs: the 10,000 steps of LB's notebook on the 55,000 samples that "
-        "remain.",
-        "Rows that train on the exemplars keep a fifth of them back to choose the epoch. Alone they take as many steps "
-        "as Uniform does; after Uniform, as many epochs.",
-        "Layers start as torch starts them and inputs are standardised; the notebook's truncated normal is not copied.",
-        "LB is the notebook's protocol: the net is trained anew for each value of the multiplier, weights act through "
-        "sampling, and the predicted rate of label 2 on train is brought to 0.1; the last training counts. It has 15 "
-        "trainings where the notebook has 100 (--option lb_iterations=100); by rate 1 the multiplier is still on its "
-        "way after them, by rate 3 it has arrived.",
-    )
-
-    sizes: ClassVar = {
-        "quick": Size("quick", QUICK, seeds=3, epochs=15),
-        "short": Size("short", "3 epochs in place of 9, 5 trainings of LB in place of 15.", seeds=5, epochs=3),
-        "paper": Size("paper", "the paper's own: 10,000 steps.", seeds=10, epochs=9),
-    }
+    protocol = "mnist"
 
     def base(self, plan: Plan, corrupted: bool = True) -> Spec:
         quick, epochs = plan.size.name == "quick", plan.size.epochs
