@@ -44,12 +44,11 @@ def page() -> str:
         parts += [
             f"## {title}",
             *([INHERITED] if room == "methods" else []),
-            *(f"::: fairweight.{homes[name]}.{name}" for name in names),
+            *(f"::: fairweight.{_home(f'{homes[name]}.{name}')}" for name in names),
         ]
     for title, paths in MORE.items():
         parts += [
             f"## {title}",
-            *([INHERITED] if room == "methods" else []),
             *(f"::: fairweight.{_home(path)}" for path in paths),
         ]
     return "\n\n".join(parts) + "\n"

@@ -51,7 +51,14 @@ def judged_page(tmp_path_factory):
     names = ("plain", "reweighing-0.5", "reweighing-1", "multipliers-2", "positives", "forml-0.3")
     gaps, accuracies = (0.181, 0.12, 0.066, 0.09, 0.15, 0.07), (0.802, 0.801, 0.799, 0.79, 0.785, 0.797)
     candidates = [
-        {"name": name, "learner": "trees", "gap": gap, "accuracy": accuracy, "epoch": 20, "allowed": accuracy > 0.795}
+        {
+            "name": name,
+            "learner": "trees",
+            "gap": gap,
+            "accuracy": accuracy,
+            "epoch": 20,
+            "within_budget": accuracy > 0.795,
+        }
         | {"low": gap - 0.181 - 0.04, "high": gap - 0.181 + 0.04}
         for name, gap, accuracy in zip(names, gaps, accuracies, strict=True)
     ]

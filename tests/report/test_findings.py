@@ -28,6 +28,11 @@ def test_a_gap_names_its_groups_its_number_and_its_interval():
     assert f"[{100 * low:.1f}, {100 * high:.1f}]" in found.sentence
 
 
+def test_groups_that_are_numbers_are_called_groups():
+    found = one(audits.audit(audits.table([0.6, 0.9], n=2_000, group_names=["1", "2"])), "gap")
+    assert "60.0 % for group 1 and 90.0 % for group 2" in found.sentence
+
+
 def test_a_gap_that_sampling_explains_is_no_finding_to_act_on():
     found = one(audits.audit(audits.table([0.8, 0.82], n=200)), "no gap beyond chance")
     assert found.level == "good"

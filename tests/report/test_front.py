@@ -91,6 +91,8 @@ def test_an_audit_of_a_search_shows_its_candidates():
     assert [dot.chosen for dot in front.dots] == [False, True]
     assert front.dots[1].gap_span == pytest.approx((10.0, 25.0))
     assert front.dots[1].command.endswith("--label income --group sex --learner mlp --candidates reweighing")
+    assert front.dots[1].row == {"kept epoch": "", "within the budget": "yes", "gap smaller beyond chance": "yes"}
+    assert "was chosen instead of plain training" in front.sentence
     assert 'id="front"' in html(made)
     assert of_search(audits.audit()) is None
     pair = [

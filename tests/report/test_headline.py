@@ -56,7 +56,11 @@ def test_plain_training_that_nothing_beat_is_said_to_stay():
     more = {"chosen": "plain (linear)", "judged": {"reference": "plain (linear)"}}
     top = headline(judged("no-effect", 0.30, 0.30, None, None, (0.8, 0.8), **more))
     assert top.sentence.startswith("Plain training stays")
+    assert "--budget" in top.action
     assert [tile.before for tile in top.tiles] == ["", "", ""]
+    table = audits.table([0.8, 0.82], n=200)
+    even = judged("no-effect", table.tprd, table.tprd, None, None, (0.8, 0.8), **more).metrics
+    assert "no larger than sampling alone" in headline(audits.audit({**even, **table.to_dict()})).sentence
 
 
 def test_a_gap_that_cannot_be_estimated_has_no_verdict():

@@ -79,11 +79,6 @@ class Trained:
         return path is not None and len(path) > 1 and bool((path == path[0]).all())
 
     @property
-    def most_suspect(self) -> Array:
-        """Positions by suspicion, the most suspect first."""
-        return self.suspects["rank"].to_numpy().argsort(kind="stable")
-
-    @property
     def wrong(self) -> Array | None:
         """[N] whether a label is wrong, where the true ones are known."""
         if "true_label" not in self.weights:

@@ -74,8 +74,8 @@ def _other_gaps(audit: Audit) -> Found:
             yield kind, "look", {name: value, "low": low, "high": high}, {}
 
 
-def _called(audit: Audit, name: object) -> str:
-    return f"label {short(name)}" if audit.by_label else short(name)
+def _called(audit: Audit, name: str) -> str:
+    return f"{audit.group_word} {short(name)}" if audit.by_label or name.isdecimal() else short(name)
 
 
 def _samples(audit: Audit) -> str:

@@ -85,16 +85,17 @@ def of_search(audit: Audit) -> Front | None:
         tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
         family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
         tried += ["--candidates", family] if tried and family != "plain" else []
-        row = {
-            "kept epoch": str(one.get("epoch", "")),
-            "within the budget": "yes" if one.get("allowed", True) else "no",
-        }
+        smaller = known(one.get("high")) and one["high"] < 0
+        row = {"kept epoch": str(one.get("epoch", "")), "gap smaller beyond chance": "yes" if smaller else "no"}
+        row["within the budget"] = "yes" if one.get("within_budget", True) else "no"
         marks = {"chosen": title == judged["chosen"], "plain": one is plain}
         place = short(title), 100 * one["gap"], 100 * one["accuracy"], between
         dots.append(Dot(*place, row=row, command=shlex.join([*command, *tried]), **marks))
     where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on"
-    spread = "Bars: 95 % interval of the gap's change from plain training."
-    said = f"Chosen: {judged['chosen']}. Plain training: {judged['reference']}."
+    spread = "Bars: 90 % interval of the gap's change from plain training."
+    said = f"{judged['chosen']} was chosen instead of plain training, {judged['reference']}."
+    if judged["chosen"] == judged["reference"]:
+        said = f"Plain training, {judged['reference']}, was kept: no gap is smaller beyond chance within the budget."
     return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, said)
 
 

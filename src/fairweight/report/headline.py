@@ -65,7 +65,9 @@ def headline(audit: Audit) -> Headline:
     else:
         values |= {"moved": f"from {_hundredths(gap.before)} to {points(gap.after)}", "after": points(gap.after)}
         values |= {"accuracy": percent(accuracy.after), "cost": _cost(accuracy.value)}
-        if word != "kept-plain":
+        if word == "kept-plain":
+            word = "kept-even" if gap.after == value and known(floor) and value <= floor else word
+        else:
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"
             tiles = _tiles_beside(audit, gap, accuracy, tone)
     return Headline(*sentence_and_action("verdicts", word, values), tone, tiles)

@@ -14,11 +14,7 @@ class Part(NamedTuple):
     name: str
     n: int  # its samples
     means: Any  # mean weight at the start and after each epoch
-
-    @property
-    def end(self) -> float:
-        """Mean weight after the last epoch."""
-        return float(self.means[-1])
+    end: float  # the last of them
 
 
 def movement(trained: Trained, by: str) -> list[Part]:
@@ -40,5 +36,5 @@ def movement(trained: Trained, by: str) -> list[Part]:
     means = pd.DataFrame(weights.T).groupby(codes).mean().reindex(range(len(sizes))).to_numpy()  # [parts, epochs]
     means = np.concatenate([means[:, :1] if trained.weights_are_fixed else np.ones_like(means[:, :1]), means], axis=1)
     names = [" · ".join(map(short, key)) if by == "cell" else str(key) for key in sizes.index]
-    found = [Part(*part) for part in zip(names, sizes.tolist(), means, strict=True) if not np.isnan(part[2]).any()]
-    return sorted(found, key=lambda part: -abs(part.end - 1))
+    found = [Part(*part, end=float(part[2][-1])) for part in zip(names, sizes.tolist(), means, strict=True)]
+    return sorted((part for part in found if part.end == part.end), key=lambda part: -abs(part.end - 1))

@@ -86,7 +86,7 @@ def _tight(text: str) -> str:
 def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
     colours: dict[str, int] = {}  # a part has one colour in all pictures
     suspected = trained.suspects["suspected"].to_numpy()
-    shown = {"suspects": trained.most_suspect[:SUSPECTS]}
+    shown = {"suspects": trained.suspects["rank"].to_numpy().argsort()[:SUSPECTS]}
     shown |= {name: weighted_most(trained, up=name == "up")[: CARDS * trained.weighs] for name in ("up", "down")}
     given = trained.given_weight.to_numpy(dtype=float)
     return {

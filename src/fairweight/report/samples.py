@@ -40,7 +40,7 @@ def weighted_most(trained: Trained, *, up: bool) -> Array:
 
 def worth_a_picture(trained: Trained, most: int) -> list[int]:
     """Positions of the samples to show: a third each of most suspect, most weighted up and down, each once."""
-    lists = [trained.most_suspect]
+    lists = [trained.suspects["rank"].to_numpy().argsort()]
     if trained.weighs:
         lists += [weighted_most(trained, up=up) for up in (True, False)]
     turns = chain.from_iterable(zip_longest(*(ranked.tolist() for ranked in lists)))
@@ -153,21 +153,15 @@ def data_for(trained: Trained, most: int = MOST_SAMPLES) -> dict[str, Any]:
         "of": len(trained.weights),
         "columns": columns,
         "paths": [kept.get(int(place), "") for place in places] if kept else None,
-        "source": [_names(str(name), str(name), column.map(_text)) for name, column in source],
+        "source": [_names(str(name), str(name), column) for name, column in source],
         "images": {str(position[place]): uri for place, uri in trained.images.items() if place in position},
     }
 
 
 def _names(name: str, title: str, column: pd.Series[Any]) -> dict[str, Any]:
     """Places in a list of names, which are in order; none where a value is missing."""
-    texts = column.astype(object).where(column.notna())
-    names = in_order({str(value) for value in texts.dropna().unique()})
+    whole = {value: f"{value:.0f}" for value in column.unique() if isinstance(value, float) and value.is_integer()}
+    texts = [whole.get(value, str(value)) if known(value) else None for value in column]
+    names = in_order({text for text in texts if text is not None})
     place = {text: k for k, text in enumerate(names)}
-    values = [place[str(value)] if known(value) else None for value in texts]
-    return {"name": name, "title": title, "kind": "name", "names": names, "values": values}
-
-
-def _text(value: Any) -> str | None:
-    if not known(value):
-        return None
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+    return {"name": name, "title": title, "kind": "name", "names": names, "values": [place.get(t or "") for t in texts]}
