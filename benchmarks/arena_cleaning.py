@@ -24,6 +24,7 @@ from arena_tasks import carry_out, parser_of
 import fairweight.runs.run
 from fairweight.apps import train as app
 from fairweight.apps.clean import Cleaned, clean
+from fairweight.apps.condense import Trainings
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.runs.folder import METRICS, RunFolder
@@ -78,7 +79,9 @@ def cleaning(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     prepared = prepared_for(made, path.with_suffix(".csv"), task["seed"], task["method"], epochs=EPOCHS)
     done = app.train(prepared, path, baseline=False)
     fairweight.runs.run.held_out_parts = lambda dataset, data: {}  # nobody asks the runs below for opinions
-    found = clean(done.result.folder.path, path.with_name(f"{path.name}_ways"), trust=True, seeds=SEEDS, jobs=1)
+    found = clean(
+        done.result.folder.path, path.with_name(f"{path.name}_ways"), trust=True, trainings=Trainings(SEEDS, jobs=1)
+    )
     runs = runs_of(found.out)
     arms = {method: {arm: told(runs[method, arm]) for arm in ways} for method, ways in found.seeds.items()}
     truth = Made(made.frame.assign(**{made.table.label: made.true}), made.table, made.true)

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairweight.apps._wrong_labels import FINISHED, HELD_OUT, POSTERIOR, ranked_labels
 from fairweight.apps.clean import MENDED, Cleaned
-from fairweight.apps.suspects import stays
+from fairweight.apps.suspects import FINISHED, HELD_OUT, POSTERIOR, ranked_labels, stays
 from fairweight.runs.held_out import held_out_chances
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
@@ -69,7 +68,7 @@ def test_tables_are_judged_by_held_out_opinions_that_the_run_keeps(table, monkey
     assert found.confident() == pytest.approx(wrong.sum(), rel=0.3)
     Path(folder.read_spec().source).unlink()  # no source is opened
     assert ranked_labels(folder, weights).rule == POSTERIOR
-    monkeypatch.setattr("fairweight.apps._wrong_labels.HELD_OUT_PARTS", ("none", "none"))  # as an older run
+    monkeypatch.setattr("fairweight.apps.suspects.HELD_OUT_PARTS", ("none", "none"))  # as an older run
     other = ranked_labels(folder, weights)
     assert other.rule == FINISHED
     assert other.confident() is None

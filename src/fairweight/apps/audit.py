@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
 from fairweight.apps._audit_baseline import baseline_of
-from fairweight.apps._wrong_labels import ranked_labels
+from fairweight.apps.suspects import ranked_labels
 from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
 from fairweight.errors import FairweightError, MissingData, Sentence, option

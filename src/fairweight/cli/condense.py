@@ -25,7 +25,7 @@ def condense(
     json: opt.Json = False,
 ) -> None:
     """Drop the samples that count least, and write the rest; --retrain compares it with random sets of its size."""
-    from fairweight.apps.condense import condense_run
+    from fairweight.apps.condense import Trainings, condense_run
     from fairweight.apps.condense import retrain as train_again
     from fairweight.cli._progress import RunsProgress
     from fairweight.runs.folder import RunFolder
@@ -41,17 +41,8 @@ def condense(
         print(written.text())
     found = None
     if retrain:
-        found = train_again(
-            written,
-            seeds=seeds,
-            first_seed=seed,
-            jobs=jobs,
-            device=opt.device_of(device),
-            data_dir=data_dir,
-            network=network,
-            trust_code=trust_code,
-            watching=RunsProgress,
-        )
+        trainings = Trainings(seeds, seed, jobs, opt.device_of(device), data_dir, RunsProgress)
+        found = train_again(written, trainings, network=network, trust_code=trust_code)
     if json:
         opt.print_json({**written.to_dict(), **({} if found is None else {"retrained": found.to_dict()})})
     elif found is not None:
