@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fairweight.apps import condense as sets
@@ -13,6 +14,9 @@ from fairweight.apps._drop_rules import random_like
 from fairweight.apps.audit import finished
 from fairweight.apps.condense import NUMBERS, PLAIN, Seeds, Trainings, mean_of
 from fairweight.apps.suspects import Suspects, stays, suspects_of, write_table
+from fairweight.apps.verdict import by_group
+from fairweight.metagradient.passes import predicted
+from fairweight.metrics import compare
 from fairweight.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 SUMMARY, KEPT, LABELS, WEIGHTS = "clean.json", "kept.txt", "relabelled.csv", "weights.parquet"
 RECOMMENDED = "recommended.csv"  # row, label and weight of every row that stays; only where cleaning does good
 GIVEN = "as-given"
+Limits = Mapping[str, tuple[float, float]]  # by number
 ARMS = {
     GIVEN: "labels as given",
     "relabelled": "relabelled",
@@ -29,7 +34,7 @@ ARMS = {
     "random-drop": "random drop, same cells",
 }
 MENDED = ("relabelled", "weighted", "dropped")  # as they are preferred: the first that does no harm
-SURE = 0.05  # p-value below which a difference over seeds counts
+SURE = 0.05  # p-value below which a difference over seeds counts, if test rows drawn anew would show it, too
 HARMS, HELPS = ("widens the gap", "costs accuracy"), ("narrows the gap", "raises accuracy")
 
 
@@ -43,16 +48,21 @@ class Cleaned:
     relabelled: int
     cells: Sequence[Mapping[str, Any]]  # label, group, before, after: what dropping leaves of each cell
     seeds: Mapping[str, Mapping[str, Seeds]]  # by method and way of cleaning
+    rows: Mapping[str, Mapping[str, Limits]]  # by method and way: interval of its difference over resampled test rows
 
     def difference(self, method: str, arm: str, number: str) -> dict[str, Any]:
         """Mean difference from the labels as given, over seeds, with the p-value of a paired t-test."""
         return sets.difference(self.seeds[method][arm], self.seeds[method][GIVEN], number)
 
     def moved(self, method: str, arm: str) -> list[str]:
-        """What is other than with the labels as given, beyond chance over seeds, in words."""
-        found = {number: self.difference(method, arm, number) for number in ("tprd", "accuracy")}
+        """What is other than with the labels as given, beyond chance in training and in test rows, in words."""
         words = {"tprd": (HELPS[0], HARMS[0]), "accuracy": (HARMS[1], HELPS[1])}  # lower, higher
-        return [words[n][v["mean"] > 0] for n, v in found.items() if v["p"] is not None and v["p"] < SURE]
+        found, said = {number: self.difference(method, arm, number) for number in words}, []
+        for number, (low, high) in self.rows[method][arm].items():
+            p, mean = found[number]["p"], found[number]["mean"]
+            if p is not None and p < SURE and (low > 0 if mean > 0 else high < 0):
+                said.append(words[number][mean > 0])
+        return said
 
     def harms(self, method: str, arm: str) -> bool:
         """True if the gap is wider or the accuracy lower than with the labels as given, beyond chance."""
@@ -87,6 +97,7 @@ class Cleaned:
                     "seeds": found,
                     "means": {n: mean_of(found, n).to_dict() for n in NUMBERS},
                     "from_as_given": {n: self.difference(method, arm, n) for n in NUMBERS},
+                    "over_test_rows": self.rows[method][arm],
                     "harms": self.harms(method, arm),
                 }
                 for arm, found in arms.items()
@@ -94,7 +105,7 @@ class Cleaned:
             for method, arms in self.seeds.items()
         }
         said = {"methods": methods, "advice": self.advice(), "recommended": self.recommended, "folder": str(self.out)}
-        return {**{key: value for key, value in asdict(self).items() if key not in ("seeds", "out")}, **said}
+        return {**{key: value for key, value in asdict(self).items() if key not in ("seeds", "out", "rows")}, **said}
 
     def text(self) -> str:
         """The table of all sets and the verdict, for a terminal."""
@@ -149,14 +160,33 @@ def clean(
         rows = {**first.rows, "train": sets.write_rows(where / f"random_seed{seed}.txt", drawn)}
         return {**fixed, "random-drop": {"rows": rows}}
 
-    numbers = (trainings or Trainings()).over(methods, ways, ARMS, where)
+    runs = (trainings or Trainings()).over(methods, ways, ARMS, where)
+    numbers = {method: {arm: sets.numbers_over(each) for arm, each in arms.items()} for method, arms in runs.items()}
+    rows = {method: {arm: apart(each, arms[GIVEN]) for arm, each in arms.items()} for method, arms in runs.items()}
     changed = int(ranked["suggested"].notna().sum())
-    result = Cleaned(where, found.suspected, int((~kept).sum()), changed, _cells(ranked, kept), numbers)
+    result = Cleaned(where, found.suspected, int((~kept).sum()), changed, _cells(ranked, kept), numbers, rows)
     (where / RECOMMENDED).unlink(missing_ok=True)
     if result.recommended is not None:
         write_table(_cleaned(found, kept, result.recommended), where / RECOMMENDED)
     RunFolder(where).write(SUMMARY, result.to_dict())
     return result
+
+
+def apart(runs: Mapping[str, RunFolder], given: Mapping[str, RunFolder], part: slice = slice(None)) -> Limits:
+    """Interval of the difference in % from runs on the labels as given, over resampled test rows; mean over seeds."""
+    found: dict[str, list[tuple[float, float]]] = {"tprd": [], "accuracy": []}
+    for seed, folder in runs.items():
+        tables = []
+        for one in (given[seed], folder):
+            logits, labels, groups = one.read_logits("test")
+            groups = None if groups is None else groups[part]
+            meaning = one.read_preprocessing().meaning
+            tables.append(by_group(meaning, labels[part], predicted(logits[part]), groups))
+        for number, limits in found.items():
+            change = compare(tables[0], tables[1], number)
+            limits.append((100 * change.low, 100 * change.high))
+    return {number: (fmean(low for low, _ in limits), fmean(high for _, high in limits))
+            for number, limits in found.items()}  # fmt: skip
 
 
 def _cleaned(found: Suspects, kept: Any, arm: str) -> pd.DataFrame:

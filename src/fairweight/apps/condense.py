@@ -32,6 +32,7 @@ ARMS = {
     "random-by-class": "random, same count per class",
 }
 Seeds = Mapping[str, Mapping[str, float]]  # by seed: numbers in %; what a run could not estimate is left out
+Runs = dict[str, dict[str, dict[str, RunFolder]]]  # by method, set and seed
 Ways = Callable[[int], Mapping[str, Mapping[str, Any]]]  # by set: how a Spec changes for a seed
 Watching = Callable[[dict[str, str]], Watcher]  # who is told of the runs, given what each is called by fingerprint
 
@@ -133,10 +134,8 @@ class Trainings:
     data_dir: str | Path | None = None
     watching: Watching | None = None
 
-    def over(
-        self, methods: Mapping[str, Spec], ways: Ways, titles: Mapping[str, str], where: Path
-    ) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-        """Train by every method on every set that `ways` makes for a seed; by method and set, numbers of each seed."""
+    def over(self, methods: Mapping[str, Spec], ways: Ways, titles: Mapping[str, str], where: Path) -> Runs:
+        """Train by every method on every set that `ways` makes for a seed; the runs by method, set and seed."""
         specs = {
             (method, arm, seed): spec.with_(seed=seed, **change)
             for seed in range(self.first_seed, self.first_seed + self.seeds)
@@ -148,14 +147,19 @@ class Trainings:
         told = None if self.watching is None else self.watching(named)
         options: dict[str, Any] = {"jobs": self.jobs, "device": self.device, "data_dir": self.data_dir}
         outcomes = run_all(specs.values(), where, watcher=told, **options)
-        found: dict[str, Any] = {method: {} for method in methods}
+        found: Runs = {method: {} for method in methods}
         for (method, arm, seed), spec in specs.items():
             outcome = outcomes[spec.fingerprint]
             if outcome.error is not None:
                 raise RunsFailed(f"the run {outcome.folder} failed: {outcome.error}")
-            numbers = numbers_of(RunFolder(outcome.folder))
-            found[method].setdefault(arm, {})[str(seed)] = {name: numbers[name] for name in NUMBERS if name in numbers}
+            found[method].setdefault(arm, {})[str(seed)] = RunFolder(outcome.folder)
         return found
+
+
+def numbers_over(runs: Mapping[str, RunFolder]) -> Seeds:
+    """Numbers in % of runs, by seed."""
+    every = {seed: numbers_of(folder) for seed, folder in runs.items()}
+    return {seed: {name: found[name] for name in NUMBERS if name in found} for seed, found in every.items()}
 
 
 def mean_of(seeds: Seeds, number: str) -> Mean:
@@ -220,8 +224,9 @@ def retrain(
                 rows[arm] = write_rows(written.out / f"{arm}_seed{seed}.txt", drawn)
             return {"full": {}, **{arm: {"rows": {**base.rows, "train": rule}} for arm, rule in rows.items()}}
 
-        done = trainings.over({PLAIN: base}, ways, ARMS, written.out)
-        found = Retrained(done[PLAIN], {arm: len(weights) if arm == "full" else int(kept.sum()) for arm in ARMS})
+        done = trainings.over({PLAIN: base}, ways, ARMS, written.out)[PLAIN]
+        arms = {arm: numbers_over(runs) for arm, runs in done.items()}
+        found = Retrained(arms, {arm: len(weights) if arm == "full" else int(kept.sum()) for arm in ARMS})
         said = {**written.to_dict(), "retrained": found.to_dict(), "seeds": trainings.seeds}
         RunFolder(written.out).write(SUMMARY, said)
         return found
