@@ -20,6 +20,7 @@ SETTING = (
     "draws than 600 evenly: 3 seeds; cleaning and controls: 8 epochs, 3 seeds of the data, and 3 trainings each for "
     "cleaning; pictures: 2,500 of 32x32 and a small convolutional network, digits a small MLP"
 )
+SCRIPTS = dict.fromkeys(("cleaning", "controls", "fragile"), "arena_cleaning.py") | {"image": "arena_images.py"}
 METRICS = ("auc", "precision", "count", "wrong", "seconds", "accuracy", "tprd", "looks_wrong")
 
 
@@ -55,10 +56,11 @@ def means_of(seeds: dict[str, Found]) -> Found:
 
 def averages(seeds: dict[str, Found], names: tuple[str, ...] = ("accuracy", "tprd")) -> Found:
     """Of each way of training: means over seeds, and the differences from plain training."""
-    ways = [
-        way for way, numbers in next(iter(seeds.values())).items() if "accuracy" in numbers and "auc" not in numbers
-    ]
-    by = {way: {name: {seed: found[way][name] for seed, found in seeds.items()} for name in names} for way in ways}
+    ways = {way for found in seeds.values() for way, v in found.items() if "accuracy" in v and "auc" not in v}
+    by = {
+        way: {name: {seed: found[way][name] for seed, found in seeds.items() if way in found} for name in names}
+        for way in sorted(ways)
+    }
     return {
         way: {name: Mean.of(list(values.values())).to_dict() for name, values in numbers.items()}
         | {f"{name}_from_plain": paired(values, by["plain training"][name]) for name, values in numbers.items()}
@@ -135,15 +137,14 @@ def main() -> None:
     parser.add_argument("--records", default="records")
     asked = parser.parse_args()
     files = [json.loads(file.read_text()) for file in asked.finished]
-    names = ("arena.py", "arena.py", "arena_cleaning.py", "arena_images.py")
     sources = [
         {
-            "script": name,
+            "script": SCRIPTS.get(file["entries"][0]["task"]["kind"], "arena.py"),
             "commit": file["about"]["commit"],
             "date": file["about"]["date"],
             "tasks": len(file["entries"]),
         }
-        for name, file in zip(names, files, strict=False)
+        for file in files
     ]
     about = files[-1]["about"]
     about["command"] = (

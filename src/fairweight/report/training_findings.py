@@ -146,7 +146,8 @@ def _suspects(trained: Trained) -> list[Finding]:
         f"model preferred another label. {most:,} of them are labelled {short(top)}. "
     )
     found = expected_wrong(trained)
-    many = "How many are wrong is not known, as no row is trusted."
+    why = ", as no row is trusted" if "no trusted rows" in trained.suspect_rule else ""
+    many = f"How many are wrong is not known{why}."
     sentence += many if found is None else f"{found:,.0f} of them are known to be wrong."
     numbers = {"n": count, "share": share, "most": most}
     level: Level = "look" if share >= 0.005 else "note"
