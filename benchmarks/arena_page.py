@@ -183,12 +183,13 @@ def page_of(record: dict[str, Any]) -> str:
             parts += [f"{drawn}, 3 seeds:", ranking(record, TABLES, exemplars, both)]
     parts += ["How many, 600 exemplars drawn evenly, mean of the sets:", counts(record, "600 even")]
     parts += ["The same, 600 exemplars drawn at random, 3 seeds:", counts(record, "600 random")]
-    parts += [
-        "Training after cleaning, accuracy / TPRD in % on test rows that gave no verdict, mean over n trainings (seeds "
-        "of the data and of training); * is worse than the labels as given beyond chance over trainings:",
-        cleaning(record),
-        followed(record),
-    ]
+    if record["cleaning"]:
+        parts += [
+            "Training after cleaning, accuracy / TPRD in % on test rows that gave no verdict, mean over n trainings "
+            "(seeds of the data and of training); * is worse than the labels as given beyond chance over trainings:",
+            cleaning(record),
+            followed(record),
+        ]
     if record["fragile"]:
         parts.append(fragile(record))
     if record["controls"]:
