@@ -26,7 +26,7 @@ from arena_tasks import carry_out, parser_of
 from sklearn.metrics import roc_auc_score
 
 from fairweight.apps import train as app
-from fairweight.apps._wrong_labels import ranked_labels
+from fairweight.apps.suspects import ranked_labels
 from fairweight.data import Dataset
 from fairweight.metrics.label_noise import label_noise
 from fairweight.runs.folder import METRICS, RUN, RunFolder

@@ -4,7 +4,8 @@ cleaning: `fairweight clean` on a run with planted wrong labels, beside training
 and by FORML, too, with noise in one group and the first seed. Half of the test rows give the verdict, as a user has it;
 the other half shows what following it does on rows not yet seen.
 controls: plain training, the exemplars added to it, fine-tuning on them after it, and FORML, on the same noisy rows.
-fragile: credit card default, a fifth of men's labels flipped, 600 exemplars drawn at random.
+fragile: credit card default, a fifth of men's labels flipped, 600 exemplars drawn at random; of the last seed what
+`fairweight train` chooses, too.
 
     python benchmarks/arena_cleaning.py --data-dir FOLDER --jobs 2 --out runs/arena_cleaning
 """
@@ -16,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import arena_data
-import torch
 from arena import MAIN, ours, prepared_for
 from arena_data import Made, make
 from arena_tasks import carry_out, parser_of
 
 import fairweight.runs.run
 from fairweight.apps import train as app
-from fairweight.apps.clean import Cleaned, clean
+from fairweight.apps.clean import Cleaned, apart, clean
+from fairweight.apps.condense import Trainings
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.runs.folder import METRICS, RunFolder
@@ -33,25 +34,19 @@ from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean
 
 EPOCHS, SEEDS = 8, 3
-TESTED = 8_000  # rows of test: the first half judges, the second is fresh
+TESTED = 8_000  # rows of test
 TABLES = ("adult", "bank", "credit")
 NUMBERS = ("accuracy", "tprd")
+HALVES = {"judged": slice(0, None, 2), "fresh": slice(1, None, 2)}  # of the test rows, which are in random order
 
 
-def halves(folder: RunFolder) -> tuple[dict[str, float], dict[str, float]]:
-    """Accuracy and gap in % on the rows that judge, and on fresh ones."""
+def numbers_on(folder: RunFolder, part: slice) -> dict[str, float]:
+    """Accuracy and gap in % on some of the test rows."""
     logits, labels, groups = folder.read_logits("test")
-    said, found = predicted(logits), []
-    for part in (torch.arange(len(labels)) % 2 == 0, torch.arange(len(labels)) % 2 == 1):
-        table = group_table(labels[part].numpy(), said[part].numpy(), None if groups is None else groups[part].numpy())
-        found.append({"accuracy": 100 * table.accuracy, "tprd": 100 * table.tprd, "max_fnr": 100 * table.max_fnr})
-    return found[0], found[1]
-
-
-def told(folders: dict[str, RunFolder]) -> dict[str, dict[str, dict[str, float]]]:
-    """By half of the test rows and seed: numbers."""
-    both = {seed: halves(folder) for seed, folder in folders.items()}
-    return {name: {seed: pair[k] for seed, pair in both.items()} for k, name in enumerate(("judged", "fresh"))}
+    table = group_table(
+        labels[part].numpy(), predicted(logits)[part].numpy(), None if groups is None else groups[part].numpy()
+    )
+    return {"accuracy": 100 * table.accuracy, "tprd": 100 * table.tprd, "max_fnr": 100 * table.max_fnr}
 
 
 def runs_of(pool: Path) -> dict[tuple[str, str], dict[str, RunFolder]]:
@@ -78,23 +73,26 @@ def cleaning(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     prepared = prepared_for(made, path.with_suffix(".csv"), task["seed"], task["method"], epochs=EPOCHS)
     done = app.train(prepared, path, baseline=False)
     fairweight.runs.run.held_out_parts = lambda dataset, data: {}  # nobody asks the runs below for opinions
-    found = clean(done.result.folder.path, path.with_name(f"{path.name}_ways"), trust=True, seeds=SEEDS, jobs=1)
+    found = clean(
+        done.result.folder.path, path.with_name(f"{path.name}_ways"), trust=True, trainings=Trainings(SEEDS, jobs=1)
+    )
     runs = runs_of(found.out)
-    arms = {method: {arm: told(runs[method, arm]) for arm in ways} for method, ways in found.seeds.items()}
     truth = Made(made.frame.assign(**{made.table.label: made.true}), made.table, made.true)
-    for method in arms:
+    for method in found.seeds:
         first = prepared_for(truth, path.with_name(f"{path.name}_true.csv"), 0, method, epochs=EPOCHS)
         specs = {str(seed): first.spec.with_(seed=seed) for seed in range(SEEDS)}
-        pool = path.with_name(f"{path.name}_truth")
-        outcomes = run_all(specs.values(), pool, jobs=1)
-        arms[method]["true labels"] = told(
-            {seed: RunFolder(outcomes[spec.fingerprint].folder) for seed, spec in specs.items()}
-        )
+        outcomes = run_all(specs.values(), path.with_name(f"{path.name}_truth"), jobs=1)
+        done = {seed: RunFolder(outcomes[spec.fingerprint].folder) for seed, spec in specs.items()}
+        runs[method, "true labels"] = done
     fairweight.runs.run.held_out_parts = held_out_parts
-    parts = {
-        half: replace(found, seeds={m: {arm: both[half] for arm, both in ways.items()} for m, ways in arms.items()})
-        for half in ("judged", "fresh")
-    }
+    parts = {}
+    for half, part in HALVES.items():
+        seeds: dict[str, Any] = {}
+        rows: dict[str, Any] = {}
+        for (method, arm), each in runs.items():
+            seeds.setdefault(method, {})[arm] = {seed: numbers_on(folder, part) for seed, folder in each.items()}
+            rows.setdefault(method, {})[arm] = apart(each, runs[method, "as-given"], part)
+        parts[half] = replace(found, seeds=seeds, rows=rows)
     chosen = parts["judged"].recommended
     return {
         "suspected": found.suspected,
@@ -114,6 +112,7 @@ def summary(found: Cleaned) -> dict[str, Any]:
             arm: {
                 "means": {n: Mean.of([v[n] for v in seeds.values()]).to_dict() for n in NUMBERS},
                 "from_as_given": {n: found.difference(method, arm, n) for n in NUMBERS},
+                "over_test_rows": found.rows[method][arm],
                 "harms": arm != "as-given" and found.harms(method, arm),
             }
             for arm, seeds in ways.items()
@@ -147,7 +146,10 @@ def numbers(folder: RunFolder) -> dict[str, float]:
 def fragile(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     made = made_for(task, data_dir, 4_000)
     found: dict[str, Any] = {}
-    for title, method in {"plain training": "uniform", "FORML": "forml", "fairweight train": None}.items():
+    methods: dict[str, str | None] = {"plain training": "uniform", "FORML": "forml"}
+    if task["judged"]:
+        methods["fairweight train"] = None
+    for title, method in methods.items():
         prepared = prepared_for(made, path.with_suffix(".csv"), task["seed"], method)
         done = app.train(prepared, path.with_name(f"{path.name}_{method or 'judged'}"), baseline=False)
         found[title] = numbers(done.result.folder)
@@ -173,6 +175,8 @@ def tasks(seeds: range) -> list[dict[str, Any]]:
     for task in found:
         if task["kind"] == "cleaning":
             task["method"] = "forml" if task["seed"] == seeds[0] and task["noise"] == "group" else "uniform"
+        elif task["kind"] == "fragile":
+            task["judged"] = task["seed"] == seeds[-1]  # what `fairweight train` chooses takes longest
     return found
 
 

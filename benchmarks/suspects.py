@@ -27,7 +27,7 @@ from newest_record import newest, placed
 from sklearn.metrics import roc_auc_score
 
 from fairweight import FitOptions, Uniform, fit
-from fairweight.apps._wrong_labels import ranked_labels
+from fairweight.apps.suspects import ranked_labels
 from fairweight.data import Dataset
 from fairweight.paper.records import keep
 from fairweight.runs.build import network_for, optimizer_for

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fairweight import catalog
-from fairweight.apps._wrong_labels import ranked_labels
+from fairweight.apps.suspects import ranked_labels
 from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
 from fairweight.errors import BadInput, FairweightError, MissingData, Sentence, option

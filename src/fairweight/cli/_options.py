@@ -17,6 +17,7 @@ from fairweight.cli._flags import DATA, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
 
 if TYPE_CHECKING:
+    from fairweight.apps.condense import Trainings
     from fairweight.runs.pool import EngineName
     from fairweight.runs.run_place import Watching
 
@@ -69,12 +70,12 @@ def device_of(asked: str) -> str:
     return asked
 
 
-def pool(jobs: int | None, device: str, data_dir: Path | None, first_seed: int) -> dict[str, Any]:
-    """Where and how many runs are trained, and who is told of them: arguments of `clean` and `condense`."""
+def trainings(seeds: int, first: int, jobs: int | None, device: str, data_dir: Path | None) -> Trainings:
+    """How `clean` and `condense` train their sets, with a line of progress."""
+    from fairweight.apps.condense import Trainings
     from fairweight.cli._progress import RunsProgress
 
-    place = {"jobs": jobs, "device": device_of(device), "data_dir": data_dir}
-    return {**place, "first_seed": first_seed, "watching": RunsProgress}
+    return Trainings(seeds, first, jobs, device_of(device), data_dir, RunsProgress)
 
 
 def hold(folder: Path) -> None:

@@ -23,5 +23,4 @@ def clean(
     from fairweight.apps.clean import clean as clean_run
 
     opt.quiet()
-    place = opt.pool(jobs, device, data_dir, seed)
-    opt.show(clean_run(run, out, trust=trust, seeds=seeds, **place), json)
+    opt.show(clean_run(run, out, trust=trust, trainings=opt.trainings(seeds, seed, jobs, device, data_dir)), json)

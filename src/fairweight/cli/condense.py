@@ -40,8 +40,8 @@ def condense(
         print(written.text())
     values = written.to_dict()
     if retrain:
-        place = opt.pool(jobs, device, data_dir, seed)
-        found = train_again(written, seeds=seeds, network=network, trust_code=trust_code, **place)
+        trainings = opt.trainings(seeds, seed, jobs, device, data_dir)
+        found = train_again(written, trainings, network=network, trust_code=trust_code)
         values["retrained"] = found.to_dict()
         if not json:
             print(found.text())

@@ -1,4 +1,4 @@
-"""Labels that are probably wrong, where no row is trusted (apps/_wrong_labels.py has the rule where some are).
+"""Labels that are probably wrong, where no row is trusted (apps/suspects.py has the rule where some are).
 
 Labels are ranked by the margin, in probabilities: that of models which were not trained on the row, where it is given,
 or else the average over training, where each visit is judged before the step that learns from it. Ties go to the
