@@ -189,7 +189,9 @@ class Reweighter:
         if len(batch) == self.num_samples:
             return torch.arange(self.num_samples, device=batch.labels.device)
         last = self.num_samples - 1
-        raise RowsOutOfRange(f"The batch does not say which samples it holds; give Batch(rows=...), from 0 to {last}.")
+        raise RowsOutOfRange(
+            f"The batch does not say which samples it holds; give Batch(rows=...), numbers from 0 to {last}."
+        )
 
     def check_rows(self, batch: Batch) -> None:
         """Refuse rows that have no score."""

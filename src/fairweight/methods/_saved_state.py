@@ -7,10 +7,36 @@ from typing import Any
 
 from torch import Tensor
 
+from fairweight.errors import ScoresMismatch
 from fairweight.metagradient import MODES
 
 
-def state_problem(saved: Any, mine: Any, where: str = "") -> str | None:
+def check_saved(state: Any, mine: dict[str, Any], num_samples: int) -> None:
+    """Refuse a saved state that is not of this FORML; mine: its state now."""
+    saved = state if isinstance(state, dict) else {}
+    own = saved.get("own")
+    count = own.numel() if isinstance(own, Tensor) else 0
+    if count != num_samples:
+        raise ScoresMismatch(
+            f"The saved scores are of {count} samples and this FORML is for {num_samples}: resume with the training "
+            "set of that run, or start a new one."
+        )
+    ties, step = (saved[key] if isinstance(saved.get(key), dict) else {} for key in ("ties", "score_step"))
+    if not all(bool(s.isfinite().all()) for s in (own, ties.get("scores")) if isinstance(s, Tensor)):
+        raise ScoresMismatch("The saved scores are not all finite numbers; take a checkpoint from before that.")
+    for key, here, theirs in (
+        ("form", mine["form"], saved.get("form")),
+        ("scope", mine["scope"], saved.get("scope")),
+        ("score_step", sorted(mine["score_step"]), sorted(map(str, step))),
+        ("tie", mine.get("ties", {}).get("tie"), ties.get("tie")),
+    ):
+        if not isinstance(theirs, str | list | tuple | None) or here != theirs:
+            raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
+    if found := _problem(saved, mine):
+        raise ScoresMismatch(f"The saved state is not as FORML writes it: {found}; take another checkpoint.")
+
+
+def _problem(saved: Any, mine: Any, where: str = "") -> str | None:
     """What in the saved state is not as FORML writes it, such as "visits is no number from 0"; None where all fits."""
     if isinstance(mine, dict):
         if not isinstance(saved, dict):
@@ -19,7 +45,7 @@ def state_problem(saved: Any, mine: Any, where: str = "") -> str | None:
             there = f"{where}.{key}".lstrip(".")
             if key not in saved and key not in ("scope", "ties", "own"):
                 return f"{there} is not there"
-            if key in saved and (found := state_problem(saved[key], value, there)):
+            if key in saved and (found := _problem(saved[key], value, there)):
                 return found
         if "index" in mine and bool((saved["index"] >= len(mine["scores"])).any()):
             return f"{where}.index numbers scores that are not there"

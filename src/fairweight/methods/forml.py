@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import FLAG, Kind, constrained, either, one_of, whole
-from fairweight.errors import BadInput, ScoresMismatch
+from fairweight.errors import BadInput
 from fairweight.fast.traced import Backend, TracedSteps
 from fairweight.metagradient import ForwardPass, Mode, Rates, Scope, Softmax, Solution, WeightForm, forward, solve
 from fairweight.metagradient.model import Parameters, trainable, unwrap
@@ -20,7 +20,7 @@ from fairweight.metagradient.passes import classification_loss
 from fairweight.metagradient.solve import weight_form
 from fairweight.methods import ExemplarMethod, current_lr
 from fairweight.methods._ranks import find_ranks
-from fairweight.methods._saved_state import state_problem
+from fairweight.methods._saved_state import check_saved
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.methods.score_step import AdaptiveStep, ScoreStep, agreement
 from fairweight.methods.ties import Tie, TiedScores
@@ -248,32 +248,10 @@ class FORML(ExemplarMethod):
         return self.state_dict() if whole else {"form": self.form.name, "score_step": self.score_step.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        saved = state if isinstance(state, dict) else {}
-        own = saved.get("own")
-        count = own.numel() if isinstance(own, Tensor) else 0
-        if count != self.num_samples:
-            raise ScoresMismatch(
-                f"The saved scores are of {count} samples and this FORML is for {self.num_samples}: resume with the "
-                "training set of that run, or start a new one."
-            )
-        ties, step = (saved[key] if isinstance(saved.get(key), dict) else {} for key in ("ties", "score_step"))
-        scores = [own, *([ties["scores"]] if isinstance(ties.get("scores"), Tensor) else [])]
-        if not all(bool(one.isfinite().all()) for one in scores if one is not None):
-            raise ScoresMismatch("The saved scores are not all finite numbers; take a checkpoint from before that.")
-        scope, tie = None if self._scope is None else self._scope.asked, None if self._ties is None else self._ties.tie
-        for key, mine, theirs in (
-            ("form", self.form.name, saved.get("form")),
-            ("scope", scope, saved.get("scope")),
-            ("score_step", sorted(self.score_step.state_dict()), sorted(map(str, step))),
-            ("tie", tie, ties.get("tie")),
-        ):
-            if not isinstance(theirs, str | list | tuple | None) or mine != theirs:
-                raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
-        if found := state_problem(saved, self.state_dict()):
-            raise ScoresMismatch(f"The saved state is not as FORML writes it: {found}; take another checkpoint.")
+        check_saved(state, self.state_dict(), self.num_samples)
         super().load_state_dict(state)
         self._own.copy_(self._shard.part(state["own"]))
         self._visits.copy_(state["visits"])
         self.score_step.load_state_dict(state["score_step"])
         if self._ties is not None:
-            self._ties.load_state_dict({**ties, "index": self._shard.part(ties["index"])})
+            self._ties.load_state_dict({**state["ties"], "index": self._shard.part(state["ties"]["index"])})
