@@ -64,7 +64,7 @@ tutorials: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m fairweight.paper.records
 	$(BIN)/python benchmarks/record_blocks.py
-	$(BIN)/python benchmarks/choices.py page
+	$(BIN)/python benchmarks/choices.py
 	$(BIN)/python benchmarks/tabular.py --page
 	$(BIN)/python benchmarks/performance.py
 	$(BIN)/python benchmarks/suspects.py --page docs/audit.md

@@ -1,136 +1,158 @@
-"""Wrong labels among images: CIFAR-10 and FairFace with planted noise by class and group; a study on one GPU.
+"""Wrong labels among pictures, small enough for a CPU: digits, ten classes of CIFAR-100, and FairFace (gender by race).
 
-Each run's labels are ranked by our rule beside trusted exemplars, by its parts, and by cleanlab's score of the same
-model's probabilities. Exemplars are clean; noise is in train and validation.
+One plain training of a small network (digits: by FORML, too), whose labels `fairweight suspects` ranks beside clean
+exemplars; cleanlab has the same network's cross-validated probabilities, which takes three trainings more, and so does
+our posterior beside it. Exemplars are trained on in the folds that they are not in.
 
-    python benchmarks/arena_images.py --data-dir FOLDER --device cuda --jobs 4 --minutes 7 --results FILE
+    python benchmarks/arena_images.py --data-dir FOLDER --out runs/arena_images
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import logging
 import time
-import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import torch
-from arena import measured
+from arena import Array, cleanlab_of, measured
+from arena_tasks import carry_out, parser_of
+from torch import nn
 
-from fairweight.apps._wrong_labels import ranked_labels
-from fairweight.runs.folder import METRICS, RunFolder
-from fairweight.runs.provenance import provenance
+from fairweight.apps.suspects import ranked_labels
+from fairweight.data import Dataset
+from fairweight.metrics.label_noise import label_noise
+from fairweight.runs.build import network_for
+from fairweight.runs.folder import METRICS
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
 
+FOLDS, PICTURES = 3, 2_500
+EPOCHS = {"digits": 12, "cifar": 8, "fairface": 8}
 NOISES = {
-    "cifar10": {
-        "uniform 20 %": "uniform-flips:fraction=0.2",
-        "pairs of classes 20 %": "pair-flips:fraction=0.2",
-        "to one class 20 %": "one-class:label=cat,fraction=0.2",
-        "clean": None,
-    },
-    "fairface": {
-        "uniform 20 %": "uniform-flips:fraction=0.2",
-        "one group 30 %": "group-flips:Black=0.3",
-        "clean": None,
-    },
+    "digits": {"uniform 20 %": "uniform-flips:fraction=0.2", "to one class 20 %": "one-class:label=2,fraction=0.2"},
+    "cifar": {"uniform 20 %": "uniform-flips:fraction=0.2", "pairs of classes 20 %": "pair-flips:fraction=0.2"},
+    "fairface": {"uniform 20 %": "uniform-flips:fraction=0.2", "one group 30 %": "group-flips:Black=0.3"},
 }
 
 
-def spec_for(task: dict[str, Any], epochs: int, width: int) -> Spec:
-    noise = NOISES[task["name"]][task["noise"]]
+def small(classes: int) -> nn.Module:
+    layers: list[nn.Module] = []
+    for before, after in ((3, 16), (16, 32), (32, 64)):
+        layers += [nn.Conv2d(before, after, 3, 2, 1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 4 * 4, classes))
+
+
+def ten() -> nn.Module:
+    return small(10)
+
+
+def two() -> nn.Module:
+    return small(2)
+
+
+def ten_classes(data_dir: str, out: Path) -> Path:
+    """Every tenth class of CIFAR-100, by name."""
+    folder = out / "ten_classes"
+    for part in ("train", "test"):
+        files = sorted((Path(data_dir) / "cifar100").glob(f"{part}-*.parquet"))
+        frame = pd.concat([pq.read_table(file).to_pandas() for file in files], ignore_index=True)
+        frame = frame[frame["fine_label"] % 10 == 0]
+        labels = "class " + (frame["fine_label"] // 10).astype(str)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = frame[["img"]].assign(label=labels)
+        if not (folder / f"{part}.parquet").is_file():
+            made.to_parquet(folder / f"{part}.parquet", index=False)
+    return folder
+
+
+def spec_for(task: dict[str, Any], out: Path, data_dir: str) -> Spec:
+    name = task["name"]
     data: dict[str, Any] = {
-        "corruptions": [] if noise is None else [noise],
-        "split": {"validation": 0.0},
-        "exemplar": {"source": "train", "size": 60},
+        "corruptions": [NOISES[name][task["noise"]]],
+        "split": {"validation": 0.0} | ({"test": 0.25} if name == "digits" else {}),
+        "exemplar": {"source": "train", "size": {"digits": 15, "cifar": 30, "fairface": 20}[name]},
     }
-    network = {"name": "resnet18", "width": width}
+    network: dict[str, Any] = {"name": "mlp", "hidden": [64]}
+    source = name
+    if name != "digits":
+        data |= {"limit": PICTURES, "image": {"size": 32, "cache_dir": str(out / "cache")}}
+        network = {"name": "arena_images:ten" if name == "cifar" else "arena_images:two"}
+        source = str(ten_classes(data_dir, out)) if name == "cifar" else name
     return Spec(
-        task["name"], data=data, network=network, method=task["method"], epochs=epochs, batch_size=128,
-        seed=task["seed"],
+        source, label="label" if name == "cifar" else None, data=data, network=network, method=task["method"],
+        epochs=EPOCHS[name], batch_size=64, seed=task["seed"],
     )  # fmt: skip
 
 
-def ranked(folder: RunFolder) -> dict[str, Any]:
-    """AUC and precision of our rule and of its parts, and of cleanlab's score of the same model."""
+def cross_validated(dataset: Dataset, spec: Spec) -> tuple[Array, Array]:
+    """Chances by the same network, of train and of exemplars, each from a training without the row."""
+    parts = (dataset.train, dataset.exemplar)
+    inputs, labels = (torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "labels"))
+    generator = torch.Generator().manual_seed(spec.seed)
+    fold = torch.randperm(len(labels), generator=generator) % FOLDS
+    chances = torch.zeros(len(labels), len(dataset.label_names), dtype=torch.float64)
+    for part in range(FOLDS):
+        torch.manual_seed(spec.seed)
+        model, rest = network_for(dataset.preprocessing, spec.network), torch.nonzero(fold != part).flatten()
+        optimizer = torch.optim.Adam(model.parameters(), lr=spec.lr)
+        for _ in range(spec.epochs):
+            for batch in rest[torch.randperm(len(rest), generator=generator)].split(spec.batch_size):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(inputs[batch]), labels[batch]).backward()
+                optimizer.step()
+        with torch.no_grad():
+            chances[fold == part] = model.eval()(inputs[fold == part]).double().softmax(dim=1)
+    n = len(dataset.train)
+    return chances[:n].numpy(), chances[n:].numpy()
+
+
+def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
+    spec = spec_for(task, Path(out), data_dir)
+    dataset = dataset_for(spec, data_dir)
+    path = Path(out) / "_".join(str(value).replace(" ", "-").replace("%", "") for value in task.values())
+    folder = run(spec, path, data_dir=data_dir).folder
     weights, metrics = folder.read_weights(), folder.read(METRICS)
-    wrong = np.zeros(len(weights), dtype=bool)
-    if "true_label" in weights:
-        wrong = (weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy()
+    wrong = (weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy()
     started = time.process_time()
-    found = ranked_labels(folder, weights, trust=True)
+    ranked = ranked_labels(folder, weights, trust=True)
+    whole: dict[str, Any] = next(iter(ranked.counts()), {})  # nothing is said where the model is not good enough
     seconds = time.process_time() - started
-    whole = found.counts()[0]
-    posterior, margin = found.table["posterior"], -weights["mean_probability_margin"]
-    logits, labels, _ = folder.read_logits("train")
-    own = logits.double().softmax(dim=1)[torch.arange(len(labels)), labels].numpy()
-    entry = measured(wrong, -found.table["rank"].to_numpy().astype(float), whole["wrong"], seconds)
-    entry |= {"low": whole["low"], "high": whole["high"], "accuracy": metrics["accuracy"], "tprd": metrics["tprd"]}
-    kept = {"fairweight": entry, "posterior": measured(wrong, posterior.to_numpy())}
-    kept["margin over training"] = measured(wrong, margin.to_numpy())
-    kept["mean rank of posterior and margin"] = measured(
-        wrong, (pd.Series(posterior.to_numpy()).rank() + pd.Series(margin.to_numpy()).rank()).to_numpy()
+    entry = measured(wrong, -ranked.table["rank"].to_numpy().astype(float), whole.get("wrong"), seconds)
+    entry |= {key: whole[key] for key in ("low", "high") if whole} | {"accuracy": metrics["accuracy"]}
+    found = {"fairweight": entry}
+    alone = ranked_labels(folder, weights, trust=False)
+    found["fairweight, nothing trusted"] = measured(wrong, -alone.table["rank"].to_numpy().astype(float))
+    if task["method"] != "uniform":
+        return found
+    started = time.process_time()
+    chances, beside = cross_validated(dataset, spec)
+    y, g = dataset.train.labels.numpy(), dataset.train.groups
+    theirs = cleanlab_of(y, chances, wrong, started)
+    trusted = dataset.exemplar
+    noise = label_noise(
+        np.log(chances + 1e-9), y, np.log(beside + 1e-9), trusted.labels, groups=g, trusted_groups=trusted.groups
     )
-    kept["cleanlab self-confidence, same model"] = measured(wrong, -own)
-    if weights["score"].notna().any():
-        kept["low score"] = measured(wrong, -weights["score"].to_numpy(dtype=float))
-    trusted, ty, _ = folder.read_logits("exemplar")
-    kept["fairweight"]["right_on_trusted"] = float((trusted.argmax(dim=1) == ty).double().mean())
-    return kept
-
-
-def job(task: dict[str, Any], asked: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    logging.getLogger("fairweight").addHandler(logging.NullHandler())
-    folder = Path(asked.out) / "_".join(str(value).replace(" ", "-") for value in task.values())
-    done = run(spec_for(task, asked.epochs, asked.width), folder, data_dir=asked.data_dir, device=asked.device)
-    return task, ranked(done.folder)
+    count = noise.count()
+    ours = measured(wrong, noise.wrong, count.value, time.process_time() - started)
+    ours |= {"low": count.low, "high": count.high}
+    return found | {"cleanlab, cross-validated": theirs, "fairweight's posterior, cross-validated": ours}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", default="shared/data")
-    parser.add_argument("--sets", default="cifar10,fairface")
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--jobs", type=int, default=4)
-    parser.add_argument("--minutes", type=float, default=600, help="no run is begun after so many")
-    parser.add_argument("--out", default="runs/arena_images")
-    parser.add_argument("--results", type=Path, default=Path("runs/arena_images.json"))
-    asked = parser.parse_args()
-    wanted = [
-        {"name": name, "noise": noise, "method": method, "seed": seed}
-        for seed in range(asked.seeds)
-        for name in asked.sets.split(",")
-        for noise in NOISES[name]
-        for method in ("forml", "uniform")
+    asked = parser_of(__doc__, "runs/arena_images").parse_args()
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    tasks = [
+        {"kind": "image", "name": name, "noise": noise, "method": method, "seed": seed}
+        for seed in seeds
+        for name, noises in NOISES.items()
+        for noise in noises
+        for method in (("uniform", "forml") if name == "digits" else ("uniform",))
     ]
-    asked.results.parent.mkdir(parents=True, exist_ok=True)
-    kept: list[dict[str, Any]] = []
-    queue, ends = iter(wanted), time.monotonic() + 60 * asked.minutes
-    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(job, task, asked) for task in islice(queue, asked.jobs)}
-        while running:
-            done = next(as_completed(running))
-            running.remove(done)
-            task, found = done.result()
-            kept.append({"task": task, "found": found})
-            print(f"{len(kept)} of {len(wanted)}: {task}", flush=True)
-            asked.results.write_text(json.dumps({"about": provenance(), "epochs": asked.epochs, "entries": kept}))
-            following = next(queue, None) if time.monotonic() < ends else None
-            if following is not None:
-                running.add(pool.submit(job, following, asked))
+    carry_out(job, tasks, asked)
 
 
 if __name__ == "__main__":

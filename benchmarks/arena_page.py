@@ -73,30 +73,101 @@ def counts(record: dict[str, Any], exemplars: str) -> str:
     return "\n".join(lines)
 
 
+def pair(found: dict[str, Any]) -> str:
+    return f"{found['accuracy']['mean']:.1f} / {found['tprd']['mean']:.1f}"
+
+
 def cleaning(record: dict[str, Any]) -> str:
-    """Accuracy and gap of each way, plainly and by FORML, and the verdict."""
+    """Accuracy and gap of each way on rows that gave no verdict, and the verdicts."""
     ways = {"as-given": "as given", "relabelled": "relabelled", "weighted": "weighted", "dropped": "dropped"}
-    ways["random-drop"] = "random drop"
-    heads = ["set, noise", "training", *ways.values(), "verdict"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    ways |= {"random-drop": "random drop", "true labels": "true labels"}
+    lines = table_head(["set, noise", "training", "n", *ways.values(), "verdicts"])
     for found in record["cleaning"]:
-        for method, arms in found["methods"].items():
-            cells = [
-                f"{arms[way]['means']['accuracy']['mean']:.1f} / {arms[way]['means']['tprd']['mean']:.1f}"
-                + ("*" if arms[way]["harms"] else "")
-                if way in arms
-                else "–"
-                for way in ways
-            ]
-            verdict = found["recommended"] or "do not clean"
-            lines.append(f"| {found['set']}, {found['noise']} | {method} | {' | '.join(cells)} | {verdict} |")
+        for method, arms in found["fresh"].items():
+            cells = [pair(arms[way]["means"]) + star(arms[way]) if way in arms else "–" for way in ways]
+            said = [verdict["recommended"] or "do not clean" for verdict in found["verdicts"].values()]
+            verdicts = ", ".join(f"{said.count(one)} x {one}" for one in dict.fromkeys(said))
+            n = arms["as-given"]["means"]["tprd"]["n"]
+            about = f"{found['set']}, {NOISES[found['noise']]} | {method} | {n}"
+            lines.append(f"| {about} | {' | '.join(cells)} | {verdicts} |")
+    return "\n".join(lines)
+
+
+def star(arm: dict[str, Any]) -> str:
+    """* where accuracy is lower or the gap wider than with the labels as given, beyond chance over trainings."""
+    gap, accuracy = (arm["from_as_given"][name] for name in ("tprd", "accuracy"))
+    sure = [one["p"] is not None and one["p"] < 0.05 for one in (gap, accuracy)]
+    return "*" if (sure[0] and gap["mean"] > 0) or (sure[1] and accuracy["mean"] < 0) else ""
+
+
+def followed(record: dict[str, Any]) -> str:
+    """What following the verdicts does on rows that did not give them."""
+    verdicts = [verdict for found in record["cleaning"] for verdict in found["verdicts"].values()]
+    moved = [verdict["on_fresh_rows"] for verdict in verdicts if verdict["on_fresh_rows"] is not None]
+    said = f"A way was recommended in {len(moved)} of {len(verdicts)} cases"
+    if not moved:
+        return f"{said}."
+    gaps, accuracies = ([one[name]["mean"] for one in moved] for name in ("tprd", "accuracy"))
+    wider = sum(one["tprd"]["p"] is not None and one["tprd"]["p"] < 0.05 and one["tprd"]["mean"] > 0 for one in moved)
+    return (
+        f"{said}; there accuracy changes by {np.mean(accuracies):+.1f} points and the gap by {np.mean(gaps):+.1f} "
+        f"(from {min(gaps):+.1f} to {max(gaps):+.1f}) on the fresh rows, and it widens beyond chance in {wider}."
+    )
+
+
+def table_head(heads: list[str]) -> list[str]:
+    return [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+
+
+def controls(record: dict[str, Any]) -> str:
+    """Plain uses of the exemplars beside FORML: accuracy and gap."""
+    ways = ("plain training", "exemplars added", "fine-tuned on exemplars", "FORML")
+    lines = table_head(["set, noise", "n", *ways])
+    for found in record["controls"]:
+        cells = [pair(found["means"][way]) for way in ways]
+        lines.append(f"| {found['set']}, {NOISES[found['noise']]} | {len(found['seeds'])} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def fragile(record: dict[str, Any]) -> str:
+    """The case of credit card default with exemplars drawn at random, in words."""
+    found = record["fragile"][0]
+    means, suspects = found["means"], found["suspects"]
+    ways = [way for way in ("plain training", "FORML", "fairweight train") if way in means]
+    said = "; ".join(f"{way} {pair(means[way])} (n = {means[way]['tprd']['n']})" for way in ways)
+    return (
+        f"Credit card default, a fifth of men's labels flipped, 600 exemplars at random, accuracy / TPRD: {said}. "
+        f"AUC {suspects['auc']['mean']:.3f}; {suspects['count']['mean']:,.0f} labels are estimated to be wrong and "
+        f"{suspects['looks_wrong']['mean']:,.0f} look wrong, of {suspects['wrong']['mean']:,.0f} that are."
+    )
+
+
+def images(record: dict[str, Any]) -> str:
+    """AUC / precision at the true count, and the counts."""
+    names = ("fairweight", "fairweight, nothing trusted", "cleanlab, cross-validated")
+    names += ("fairweight's posterior, cross-validated",)
+    lines = table_head(["set, noise, training", "n", *names, "wrong", "ours counts", "cross-validated", "cleanlab"])
+    for row in record["images"]:
+        means = row["means"]
+        both = [
+            f"{100 * means[name]['auc']['mean']:.1f} / {100 * means[name]['precision']['mean']:.0f}"
+            if name in means
+            else "–"
+            for name in names
+        ]
+        counted = [means.get(name, {}).get("count") for name in (names[0], names[3], names[2])]
+        counts = [f"{means['fairweight']['wrong']['mean']:,.0f}"]
+        counts += ["–" if one is None else f"{one['mean']:,.0f}" for one in counted]
+        method = {"uniform": "plain", "forml": "FORML"}[row["method"]]
+        about = f"{row['set']}, {row['noise']}, {method} | {len(row['seeds'])}"
+        lines.append(f"| {about} | {' | '.join([*both, *counts])} |")
     return "\n".join(lines)
 
 
 def page_of(record: dict[str, Any]) -> str:
     """Everything as Markdown."""
     seeds = sorted({seed for row in record["rows"] for seed in row["seeds"]}, key=int)
-    source = f"`{record['command']}`; {record['device']}; commit {record['commit']}."
+    source = f"`{record['command']}`; {record['device']}; commits {record['commit']}."
     parts = [
         "Adult, bank and credit, 600 exemplars drawn evenly: AUC / precision at the true count in %, mean of the sets.",
         ranking(record, TABLES, "600 even", METHODS),
@@ -105,31 +176,31 @@ def page_of(record: dict[str, Any]) -> str:
     ]
     for exemplars in ("600 random", "100 even", "100 random"):
         if any(row["exemplars"] == exemplars for row in record["rows"]):
-            parts += [
-                f"{exemplars.replace(' ', ' exemplars, drawn ')}:",
-                ranking(record, TABLES, exemplars, METHODS[:4]),
-            ]
+            drawn = (
+                exemplars.replace("even", "evenly").replace("random", "at random").replace(" ", " exemplars drawn ", 1)
+            )
+            both = ("fairweight", "cleanlab, LightGBM")
+            parts += [f"{drawn}, 3 seeds:", ranking(record, TABLES, exemplars, both)]
     parts += ["How many, 600 exemplars drawn evenly, mean of the sets:", counts(record, "600 even")]
+    parts += ["The same, 600 exemplars drawn at random, 3 seeds:", counts(record, "600 random")]
     if record["cleaning"]:
         parts += [
-            "Training after cleaning, accuracy / TPRD in %, mean over 5 seeds; * harms beyond chance:",
+            "Training after cleaning, accuracy / TPRD in % on test rows that gave no verdict, mean over n trainings "
+            "(seeds of the data and of training); * is worse than the labels as given beyond chance over trainings:",
             cleaning(record),
+            followed(record),
         ]
-    if record.get("images"):
-        parts += ["Images, AUC / precision in %:", images(record["images"])]
+    if record["fragile"]:
+        parts.append(fragile(record))
+    if record["controls"]:
+        parts += ["Plain uses of the 600 exemplars beside FORML, accuracy / TPRD in %:", controls(record)]
+    if record["images"]:
+        parts += [
+            "Pictures, AUC / precision in %, and how many labels are said to be wrong; cross-validated takes three "
+            "more trainings, which `suspects` does not do:",
+            images(record),
+        ]
     return "\n\n".join([*parts, f"{record['setting']}; seeds {seeds[0]} to {seeds[-1]}. {source}"])
-
-
-def images(found: list[dict[str, Any]]) -> str:
-    """One row per set, noise and training; ranked by our rule, its parts, and the same model's self-confidence."""
-    names = [name for name in found[0]["means"] if name != "low score"]
-    lines = [f"| set, noise, training | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for row in found:
-        cells = [
-            f"{100 * row['means'][name]['auc']:.1f} / {100 * row['means'][name]['precision']:.0f}" for name in names
-        ]
-        lines.append(f"| {row['set']}, {row['noise']}, {row['method']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def fill(page: Path, records: Path) -> None:

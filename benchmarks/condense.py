@@ -16,20 +16,21 @@ from typing import Any
 import torch
 from newest_record import newest, placed
 
-from fairweight.apps.condense import ARMS, NUMBERS, condense_run, retrain
+from fairweight.apps.condense import ARMS, NUMBERS, Trainings, condense_run, retrain
 from fairweight.paper.records import keep
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
+from fairweight.runs.spec_data import dataset_for
 
 RULES = ("weighted-loss", "recall-quotas")  # the paper's, and quotas by recall
 
 
 def measured(rule: str, chooser: Path, asked: argparse.Namespace) -> dict[str, Any]:
     written = condense_run(chooser, asked.drop, rule, 10, Path(asked.out) / rule)
-    found = retrain(written, seeds=asked.seeds, first_seed=1, jobs=1, data_dir=asked.data_dir)
+    found = retrain(written, Trainings(asked.seeds, 1, jobs=1, data_dir=asked.data_dir))
     cells = written.condensed.cells.to_dict(orient="records")
-    against = {number: found.difference("kept", number, "random-by-class").to_dict() for number in NUMBERS}
+    against = {number: found.difference("kept", number, "random-by-class") for number in NUMBERS}
     return {"rule": rule, "cells": cells, "arms": found.to_dict(), "kept_against_random_by_class": against}
 
 
@@ -79,7 +80,7 @@ def main() -> None:
     network = {"name": "mlp", "hidden": [64, 64]}
     spec = Spec(asked.source, network=network, method="forml", epochs=asked.epochs, batch_size=128, seed=0)
     chooser = Path(asked.out) / "chooser"
-    run(spec, chooser, data_dir=asked.data_dir)
+    run(spec, chooser, dataset=dataset_for(spec, asked.data_dir))
     rules = [measured(rule, chooser, asked) for rule in RULES]
     about = provenance()
     about["command"] = (

@@ -1,32 +1,29 @@
 """Stop every call that touches the disk, one after the other: the same command, started again, comes to the same end.
 
     python benchmarks/fault_injection.py [train judged refit fit search trade-off audit predict ...] [--every 7]
-        [--fault kill | full-disk] [--jobs 16] [--out faults.json]
+        [--fault kill | full-disk] [--seconds 600] [--jobs 16] [--out faults.json]
 
-A process for each call is forked off. With `kill` it ends itself there with SIGKILL, half of a write done; with
-`full-disk` the call fails as on a full disk, and the program has to say so in a sentence. Then the same work is done
-again, undisturbed: what that leaves must be what an undisturbed run leaves, and nothing else. In between a reader looks
-at what is there: it must refuse it, or find what an undisturbed run gives.
+A process for each call is forked off, in a drawn order. With `kill` it ends itself there with SIGKILL, half of a write
+done; with `full-disk` the disk is full from that call on: the program has to say so in a sentence, and no half-written
+file or lock may stay. Then the same work is done again, undisturbed: what that leaves must be what an undisturbed run
+leaves, and nothing else. In between a reader looks at what is there: it must refuse it, or find what an undisturbed run
+gives. --seconds: try no further call of a piece of work after that time; the counts say how many were tried.
 """
 
 from __future__ import annotations
 
 import argparse
-import builtins
 import contextlib
-import errno
 import hashlib
-import io
 import json
-import logging
-import os
+import math
+import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,18 +32,19 @@ import numpy as np
 import pandas as pd
 import safetensors.torch
 import torch
+from spoiled_disk import FAULTS, NEED_ROOM, Ended, forked, quiet, shared_out
 
 import fairweight as fw
 from fairweight.cli import main as command_line
-from fairweight.runs.folder import LOG, METRICS, RUN
+from fairweight.errors import FairweightError
+from fairweight.runs.folder import METRICS, RUN
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training.checkpoint import FILE as CHECKPOINT
+from fairweight.training.log import FILE as LOG
 
-FAULTS = ("kill", "full-disk")
 OF = ("people.csv", "--label", "income", "--group", "sex", "--device", "cpu")
 SMALL = (*OF, "--epochs", "2", "--hidden", "4", "--batch-size", "32")
 _TIMES = ("seconds", "date", "command", "commit", "reused")  # what tells of the process, not of the run
-_CHANGING = ("replace", "rename", "unlink", "remove", "mkdir", "rmdir", "chmod", "utime", "truncate", "link", "symlink")
 
 
 def people(rows: int = 160) -> pd.DataFrame:
@@ -56,107 +54,6 @@ def people(rows: int = 160) -> pd.DataFrame:
     job = draw.choice(["clerk", "cook", "nurse"], rows)
     high = (age - 50) / 20 + 1.5 * (sex == "M") + draw.normal(0, 1, rows) > 0.4
     return pd.DataFrame({"age": age, "job": job, "sex": sex, "income": np.where(high, "high", "low")})
-
-
-class Shim:
-    """Counts the calls under a folder that change the disk, and spoils one of them."""
-
-    def __init__(self, folder: Path, spoil: int | None, fault: str) -> None:
-        self.folder, self.spoil, self.fault = str(folder.resolve()), spoil, fault
-        self.calls: list[str] = []
-        self._open = io.open
-
-    def inside(self, path: Any, options: dict[str, Any]) -> bool:
-        if options.get("dir_fd") is not None:
-            return True  # how a tree is deleted: by names within open folders
-        return isinstance(path, str | os.PathLike) and os.path.abspath(os.fspath(path)).startswith(self.folder)  # noqa: PTH100
-
-    def due(self, what: str) -> bool:
-        self.calls.append(what)
-        return len(self.calls) - 1 == self.spoil
-
-    def strike(self) -> None:
-        if self.fault == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def reached(self, what: str) -> None:
-        if self.due(what):
-            self.strike()
-
-    def install(self) -> None:
-        real_os_open, real_fsync, real_sendfile = os.open, os.fsync, os.sendfile
-        real_save = safetensors.torch.save_file
-
-        def open_(file: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
-            if not (set(mode) & set("wax+") and self.inside(file, {})):
-                return self._open(file, mode, *rest, **options)
-            self.reached("open")
-            return Half(self._open(file, mode, *rest, **options), self)
-
-        def os_open(path: Any, flags: int, *rest: Any, **options: Any) -> int:
-            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and self.inside(path, options):
-                self.reached("open")
-            return real_os_open(path, flags, *rest, **options)
-
-        def fsync(entry: int) -> None:
-            self.reached("fsync")
-            real_fsync(entry)
-
-        def sendfile(*arguments: Any) -> int:
-            self.reached("write")
-            return real_sendfile(*arguments)
-
-        def save_file(tensors: Any, path: Any, **options: Any) -> None:
-            if self.due("write"):  # the library writes a file of its own beside, and renames it
-                if self.fault == "kill":
-                    Path(path).with_name(".tmpHalf").write_bytes(b"half")
-                    self.strike()
-                raise safetensors.SafetensorError("No space left on device (os error 28)")
-            real_save(tensors, path, **options)
-
-        builtins.open = io.open = open_  # type: ignore[assignment]
-        os.open, os.fsync, os.sendfile, safetensors.torch.save_file = os_open, fsync, sendfile, save_file
-        for name in _CHANGING:
-            setattr(os, name, self.counted(name, getattr(os, name)))
-
-    def counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(path: Any, *rest: Any, **options: Any) -> Any:
-            if self.inside(path, options):
-                self.reached(name)
-            return real(path, *rest, **options)
-
-        for support in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
-            if real in support:
-                support.add(call)
-        return call
-
-
-class Half:
-    """A file whose fatal write leaves half of what was to be written."""
-
-    def __init__(self, file: Any, shim: Shim) -> None:
-        self.file, self.shim = file, shim
-
-    def write(self, content: Any) -> Any:
-        if self.shim.due("write"):
-            self.file.write(content[: len(content) // 2])
-            self.file.flush()
-            self.shim.strike()
-        return self.file.write(content)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
-
-    def __enter__(self) -> Half:
-        self.file.__enter__()
-        return self
-
-    def __exit__(self, *rest: Any) -> None:
-        self.file.__exit__(*rest)
-
-    def __iter__(self) -> Any:
-        return iter(self.file)
 
 
 def command(*words: str) -> None:
@@ -177,8 +74,13 @@ def fit_with_checkpoints() -> None:
     model = fw.MLP(3, 2, (4,))
     optimizer = torch.optim.Adam(model.parameters())
     options: dict[str, Any] = {"out": Path("out"), "resume": True, "batch_size": 20, "per_cell": 2}
-    fw.fit(model, optimizer, fw.FORML(model, 40), batch, batch, epochs=3, **options)
-    Path("out/model.txt").write_text(repr([p.tolist() for p in model.parameters()]))
+    try:
+        fw.fit(model, optimizer, fw.FORML(model, 40), batch, batch, epochs=3, **options)
+    except FairweightError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    with contextlib.suppress(OSError):  # the user's own
+        Path("out/model.txt").write_text(repr([p.tolist() for p in model.parameters()]))
 
 
 @dataclass(frozen=True)
@@ -270,47 +172,6 @@ def _timeless(value: Any) -> Any:
     return [_timeless(entry) for entry in value] if isinstance(value, list) else value
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a process has ended: its status, what it printed on stderr, and the calls that it counted."""
-
-    status: int
-    said: str
-    calls: list[str]
-
-
-def forked(work: Callable[[], None], folder: Path, spoil: int | None = None, fault: str = "kill") -> Ended:
-    """Do the work in a folder, in a process of its own, and spoil one of its calls."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status, err = 1, io.StringIO()
-        try:
-            logging.disable(logging.CRITICAL)
-            warnings.simplefilter("ignore")
-            os.chdir(folder)
-            shim = Shim(folder, spoil, fault)
-            shim.install()
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
-                try:
-                    work()
-                    status = 0
-                except SystemExit as end:
-                    status = int(end.code or 0)
-                except BaseException as error:
-                    err.write(f"Traceback: {error!r}")
-            os.write(write, json.dumps([err.getvalue()[-2000:], shim.calls]).encode())
-        finally:
-            os._exit(status)
-    os.close(write)
-    told = b""
-    while part := os.read(read, 65536):
-        told += part
-    os.close(read)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return Ended(status, *(json.loads(told) if told else ("", [])))
-
-
 def prepared(name: str, at: Path) -> Path:
     """A folder in which the work can be done."""
     at.mkdir()
@@ -321,7 +182,7 @@ def prepared(name: str, at: Path) -> Path:
     return at
 
 
-def problems(name: str, fault: str, every: int, first: int = 0) -> dict[str, Any]:
+def problems(name: str, fault: str, every: int, first: int = 0, seconds: float = math.inf) -> dict[str, Any]:
     """Spoil every so-many-th call of a piece of work; how many there are of each kind, and what went wrong."""
     work = WORK[name]
     with tempfile.TemporaryDirectory() as inside:
@@ -337,12 +198,19 @@ def problems(name: str, fault: str, every: int, first: int = 0) -> dict[str, Any
         whole = left(whole_at)
         good = _read(work, whole_at)
         wrong: list[list[Any]] = []
-        tried = range(first, len(whole_run.calls), every)
-        for call in tried:
+        calls = [k for k, kind in enumerate(whole_run.calls) if fault == "kill" or kind in NEED_ROOM]
+        chosen, tried, began = calls[first::every], 0, time.monotonic()
+        random.Random(0).shuffle(chosen)  # noqa: S311
+        for call in chosen:
+            if time.monotonic() - began > seconds:
+                break
+            tried += 1
             at = top / "spoiled"
             shutil.copytree(fresh, at)
             struck = forked(work.do, at, call, fault)
             bad = _bad_end(struck, fault)
+            if fault == "full-disk" and (half := [path.name for path in at.rglob(".*") if path.is_file()]):
+                bad = bad or f"left behind: {half[:4]}"
             found = _read(work, at)
             if found not in (None, good):
                 bad = bad or "a reader was given something else"
@@ -357,8 +225,9 @@ def problems(name: str, fault: str, every: int, first: int = 0) -> dict[str, Any
             if bad:
                 wrong.append([call, whole_run.calls[call], bad])
             shutil.rmtree(at)
-    kinds = {kind: whole_run.calls.count(kind) for kind in sorted(set(whole_run.calls))}
-    return {"calls": len(whole_run.calls), "kinds": kinds, "tried": len(tried), "wrong": wrong}
+    named = [whole_run.calls[call] for call in calls]
+    kinds = {kind: named.count(kind) for kind in sorted(set(named))}
+    return {"calls": len(calls), "kinds": kinds, "tried": tried, "wrong": sorted(wrong)}
 
 
 def _bad_end(struck: Ended, fault: str) -> str | None:
@@ -382,17 +251,6 @@ def _read(work: Work, at: Path) -> str | None:
     return found
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what is printed back; where the command fails, show the end of it."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            yield
-    except SystemExit as end:
-        raise SystemExit(said.getvalue()[-500:]) from end
-
-
 def show(found: Mapping[str, Any]) -> None:
     """One line for each piece of work and fault, and what went wrong."""
     for name, by_fault in found.items():
@@ -400,23 +258,6 @@ def show(found: Mapping[str, Any]) -> None:
             print(f"{name}, {fault}: {one['tried']} of {one['calls']} calls, {len(one['wrong'])} wrong", flush=True)
             for line in one["wrong"][:20]:
                 print("   ", *line, flush=True)
-
-
-def shared_out(script: str, words: list[str], jobs: int) -> list[dict[str, Any]]:
-    """What each of so many processes with its share of the work has found."""
-    with tempfile.TemporaryDirectory() as inside:
-        files = [Path(inside) / f"{job}.json" for job in range(jobs)]
-        shares = [["--first", str(job), "--every", str(jobs), "--out", str(file)] for job, file in enumerate(files)]
-        processes = [
-            subprocess.Popen([sys.executable, script, *words, *share], stdout=subprocess.DEVNULL)  # noqa: S603
-            for share in shares
-        ]
-        for process in processes:
-            process.wait()
-        parts = [json.loads(file.read_text()) for file in files if file.is_file()]
-    if len(parts) < jobs:
-        print(f"{jobs - len(parts)} of {jobs} processes were lost: what they would have tried was not.", flush=True)
-    return parts
 
 
 def _together(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -439,6 +280,7 @@ def main() -> None:
     asked.add_argument("--every", type=int, default=1)
     asked.add_argument("--first", type=int, default=0)
     asked.add_argument("--fault", choices=FAULTS, help="Default: all.")
+    asked.add_argument("--seconds", type=float, default=math.inf)
     asked.add_argument("--jobs", type=int, default=1)
     asked.add_argument("--out", type=Path)
     options = asked.parse_args()
@@ -446,12 +288,14 @@ def main() -> None:
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
     if options.jobs > 1:
-        found = shared_out(
-            [*options.work, *(word for fault in [options.fault] if fault for word in ("--fault", fault))], options.jobs
-        )
+        words = [*options.work, *(("--fault", options.fault) if options.fault else ())]
+        found = _together(shared_out(__file__, [*words, "--seconds", str(options.seconds)], options.jobs))
+        show(found)
     else:
         for name in options.work or WORK:
-            found[name] = {fault: problems(name, fault, options.every, options.first) for fault in faults}
+            found[name] = {
+                fault: problems(name, fault, options.every, options.first, options.seconds) for fault in faults
+            }
             show({name: found[name]})
     if options.out is not None:
         options.out.write_text(json.dumps(found, indent=1) + "\n")

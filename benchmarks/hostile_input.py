@@ -1,6 +1,7 @@
 """Attack the program as a stranger would, in four ways, and count what is refused, what is harmless and what is wrong.
 
-    python benchmarks/hostile_input.py [flips altered kills options] [--most 200] [--jobs 16] [--out hostile.json]
+    python benchmarks/hostile_input.py [flips altered kills options] [--most 200] [--seconds 600]
+        [--jobs 16] [--out hostile.json]
 
 flips: one bit of one file of a finished run is turned; what reads it says so, or gives what it gave before.
 altered: every place of every JSON file of a run is taken away or gets a strange value, and the manifest says that all
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import shutil
@@ -29,7 +31,8 @@ from typing import Any
 
 import torch
 import typer
-from fault_injection import FIRST, OF, SMALL, command, forked, left, people, quiet, shared_out
+from fault_injection import FIRST, OF, SMALL, command, left, people
+from spoiled_disk import forked, quiet, shared_out
 
 from fairweight.cli import app
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
@@ -267,15 +270,18 @@ ATTACKS: dict[str, Callable[[Path, Path, range], Iterator[tuple[str, str | None]
 }
 
 
-def tried(name: str, numbers: range) -> dict[str, Any]:
-    """Carry out these of the attacks: how many ended in each way, and what went wrong."""
+def tried(name: str, numbers: range, seconds: float = math.inf) -> dict[str, Any]:
+    """Carry out these of the attacks, none after so many seconds: how many ended in each way, and what went wrong."""
     found: dict[str, Any] = {"tried": 0, "ended": {}, "wrong": []}
     with tempfile.TemporaryDirectory() as inside:
         top = Path(inside)
-        for way, bad in ATTACKS[name](fresh(top / "fresh"), top / "work", numbers):
+        desk, began = fresh(top / "fresh"), time.monotonic()
+        for way, bad in ATTACKS[name](desk, top / "work", numbers):
             found["tried"] += 1
             found["ended"][way] = found["ended"].get(way, 0) + 1
             found["wrong"] += [bad] if bad else []
+            if time.monotonic() - began > seconds:
+                break
     return found
 
 
@@ -285,16 +291,21 @@ def main() -> None:
     asked.add_argument("--most", type=int, default=200, help="How many of each.")
     asked.add_argument("--first", type=int, default=0)
     asked.add_argument("--every", type=int, default=1)
+    asked.add_argument("--seconds", type=float, default=math.inf, help="Try no further one of a kind after that time.")
     asked.add_argument("--jobs", type=int, default=1)
     asked.add_argument("--out", type=Path)
     given = asked.parse_args()
     torch.set_num_threads(1)
     names, found = given.attacks or list(ATTACKS), {}
     if given.jobs > 1:
-        found = _together(shared_out(__file__, [*given.attacks, "--most", str(given.most)], given.jobs))
+        found = _together(
+            shared_out(
+                __file__, [*given.attacks, "--most", str(given.most), "--seconds", str(given.seconds)], given.jobs
+            )
+        )
     for name in names:
         if given.jobs == 1:
-            found[name] = tried(name, range(given.first, given.most, given.every))
+            found[name] = tried(name, range(given.first, given.most, given.every), given.seconds)
             if given.out is not None:
                 given.out.write_text(json.dumps(found, indent=1) + "\n")
         print(

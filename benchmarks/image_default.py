@@ -1,6 +1,6 @@
 """Whether the default for images harms clean data: Uniform, the default of 0.1 and scores that heed agreement.
 
-The rule, written before any of these runs: `AdaptiveStep(heed=1)`, which benchmarks/class_fairness.py chose on
+The rule, written before any of these runs: `AdaptiveStep(heed=1)`, which the study `class_fairness` chose on
 validation rows of a small CIFAR-10, becomes the default for images if it costs no more than 0.1 points of accuracy
 beyond noise beside Uniform on the same rows on CIFAR-100 and FairFace, and MNIST with wrong labels stays as good.
 `heed=2` is shown beside it and cannot be chosen. Seeds took part in no earlier study.

@@ -24,14 +24,13 @@ from typing import Any
 
 import judgement_peers as peers
 from judgement_numbers import CRITERIA, counts_of, numbers_of
-from judgement_page import docs_page, write_pictures, write_table
+from judgement_page import table, write_pictures
 from judgement_record import record_of, restore
 from judgement_sets import ROWS, SETS, Task, task
 
 from fairweight.runs.provenance import commit
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "judgement.md"
 
 
 def names_of(asked: list[str]) -> list[str]:
@@ -105,9 +104,8 @@ def write_record(runs: Path, records: Path, device: str | None = None) -> Path:
     folder = records / (name if not taken else f"{name}-{len(taken) + 1}")  # a record is never written over
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps(record, indent=None, separators=(",", ":")) + "\n")
-    write_table(record, folder / "table.md")
+    (folder / "table.md").write_text(table(record), encoding="utf-8")
     write_pictures(record, folder)
-    PAGE.write_text(docs_page(record, f"../records/{folder.name}"), encoding="utf-8")
     return folder
 
 

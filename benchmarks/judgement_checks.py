@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,21 +38,13 @@ class Entry:
         return float(np.mean(list(self.gap.values())))
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """Mean of a − b over the seeds that both have, with its interval; unbounded with fewer than two seeds."""
 
     mean: float
     low: float
     high: float
     n: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, None for what is unbounded."""
-        bounds = {
-            key: value if math.isfinite(value) else None for key, value in (("low", self.low), ("high", self.high))
-        }
-        return {"mean": self.mean, **bounds, "n": self.n}
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Any
 
 from judgement_record import ANSWERS, answering
 
+from fairweight.paper._table_text import markdown
 from fairweight.runs.statistics import mean_text
 
 
@@ -17,23 +18,17 @@ def table(record: Mapping[str, Any]) -> str:
     for name, found in record["sets"].items():
         rows = found["rows"]
         seeds = sorted({int(s) for row in rows.values() for s in row["seeds"]})
-        lines = [
-            f"## {name}: {found['about']}",
-            "",
-            f"{_n(rows)}; seeds {', '.join(map(str, seeds))}; in points, mean ± standard error. G: needs the group at "
-            "prediction.",
-            "",
-            "| | accuracy | " + " | ".join(ANSWERS) + " | balanced accuracy | positives | n | s |",
-            "|---|---|---|---|---|---|---|---|---|",
-        ]
+        cells = []
         for row in rows.values():
             means, gaps = row["means"], row["means"]["gaps"]
-            cells = [mean_text(means["accuracy"]), *(mean_text(gaps[c], 1) for c in ANSWERS)]
-            cells += [mean_text(means["balanced_accuracy"], 1), mean_text(means["positives"], 1)]
             mark = " (G)" if row["groups_at_prediction"] else ""
-            cells += [str(means["accuracy"]["n"]), f"{means['seconds']['mean']:.1f}"]
-            lines.append(f"| {row['title']}{mark} | {' | '.join(cells)} |")
-        parts.append("\n".join(lines))
+            numbers = [mean_text(means["accuracy"]), *(mean_text(gaps[c], 1) for c in ANSWERS)]
+            numbers += [mean_text(means["balanced_accuracy"], 1), mean_text(means["positives"], 1)]
+            seconds = f"{means['seconds']['mean']:.1f}"
+            cells.append([row["title"] + mark, *numbers, means["accuracy"]["n"], seconds])
+        about = f"{_n(rows)}; seeds {', '.join(map(str, seeds))}; in points, mean ± standard error. G: needs the group "
+        titles = ["method", "accuracy", *ANSWERS, "balanced accuracy", "positives", "n", "s"]
+        parts += [f"## {name}: {found['about']}", f"{about}at prediction.", markdown(titles, cells)]
     lacking = [f"- {line}" for line in (*record["failed"], *_grouped(record["missing"]))]
     parts.append("\n".join(["## Not run, or failed", "", *(lacking or ["Nothing."])]))
     made = f"{record['device']}, commits {', '.join(record['commits'])}; {_used(record)}."
@@ -62,71 +57,13 @@ def _grouped(missing: list[str]) -> list[str]:
 def _promises(record: Mapping[str, Any], criterion: str) -> str:
     found = record["checks"][criterion]
     title = next(r["rows"][found["ours"]]["title"] for r in record["sets"].values() if found["ours"] in r["rows"])
-    lines = [
-        f"## Promises by {criterion}: {title}",
-        "",
-        "| promise | holds | sets asked | fails on |",
-        "|---|---|---|---|",
-    ]
+    rows = []
     for promise in found["promises"]:
         said = "; ".join(f"{name} ({why})" for name, why in promise["failed"].items()) or "–"
         holds = {True: "yes", False: "**no**", None: "not asked, or too few seeds"}[promise["holds"]]
-        lines.append(f"| {promise['title']} | {holds} | {len(promise['asked'])} | {said} |")
-    return "\n".join(lines)
-
-
-def docs_page(record: Mapping[str, Any], folder: str) -> str:
-    """The page of the documentation: the promises, what was chosen, and a picture per set."""
-    seeds = sorted({int(s) for f in record["sets"].values() for row in f["rows"].values() for s in row["seeds"]})
-    parts = [
-        "# What `fairweight train` delivers",
-        f"Made from [the record]({folder}/table.md) by `benchmarks/judgement.py`: {len(record['sets'])} tables, seeds "
-        f"{seeds[0]} to {seeds[-1]}, every method on the same rows; {record['device']}. The rule was written first: "
-        "[choices](choices.md#the-rule-that-chooses-among-models). A star is what is delivered, squares are plain "
-        "models, hollow marks need the group at prediction.",
-        *(_promises(record, criterion) for criterion in record["checks"]),
-        _changes(record),
-    ]
-    parts += [f"## {name}\n\n![{found['about']}]({folder}/front_{name}.png)" for name, found in record["sets"].items()]
-    return "\n\n".join(parts) + "\n"
-
-
-def _changes(record: Mapping[str, Any]) -> str:
-    """By set: how often plain training was left, and what that changed on test beside it."""
-    lines = [
-        "| | plain training left | accuracy | gap | gap of plain training | gap larger |",
-        "|---|---|---|---|---|---|",
-    ]
-    whole: list[tuple[float, float, float, bool]] = []
-    for name, found in record["sets"].items():
-        told = [run["verdict"] for run in found["rows"].get("ours", {}).get("seeds", {}).values() if "verdict" in run]
-        rows = [
-            (
-                100 * (v["accuracy_after"] - v["accuracy_before"]),
-                100 * (v["gap_after"]["value"] - v["gap_before"]["value"]),
-                100 * v["gap_before"]["value"],
-                v["gap_after"] != v["gap_before"] or v["accuracy_after"] != v["accuracy_before"],
-            )
-            for v in told
-            if v["gap_before"]["value"] is not None and v["gap_after"]["value"] is not None
-        ]
-        lines.append(_change(name, rows))
-        whole += rows
-    return "\n".join([*lines, _change("all", whole)])
-
-
-def _change(name: str, rows: list[tuple[float, float, float, bool]]) -> str:
-    if not rows:
-        return f"| {name} | – | – | – | – | – |"
-    n = len(rows)
-    accuracy, gap, before = (sum(row[k] for row in rows) / n for k in range(3))
-    left, larger = sum(row[3] for row in rows), sum(row[1] > 0 for row in rows)
-    return f"| {name} | {left} of {n} | {accuracy:+.2f} | {gap:+.2f} | {before:.2f} | {larger} of {n} |"
-
-
-def write_table(record: Mapping[str, Any], path: Path) -> None:
-    """Write the table as a page."""
-    path.write_text(table(record), encoding="utf-8")
+        rows.append([promise["title"], holds, len(promise["asked"]), said])
+    head = f"## Promises by {criterion}: {title}"
+    return f"{head}\n\n{markdown(['promise', 'holds', 'sets asked', 'fails on'], rows)}"
 
 
 def write_pictures(record: Mapping[str, Any], folder: Path) -> None:

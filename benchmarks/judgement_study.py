@@ -1,9 +1,8 @@
-r"""The studies behind the records `judgement` and `label_flips`, on many cores, one job after the other in time.
+r"""The study behind the record `judgement`, on many cores, one job after the other in time.
 
     PYTHONPATH=src python benchmarks/judgement_study.py --data FOLDER --plan ours --out part1.json
     PYTHONPATH=src python benchmarks/judgement_study.py --data FOLDER --plan peers --done part1.json --out part2.json
-    PYTHONPATH=src python benchmarks/judgement_study.py --data FOLDER --plan flips --seeds 10 11 12 13 14 --out f.json
-    PYTHONPATH=src python benchmarks/judgement_study.py --unpack part1.json part2.json f.json  # into runs/
+    PYTHONPATH=src python benchmarks/judgement_study.py --unpack part1.json part2.json  # into runs/
 
 What a file of --done holds is not run again. `ours` and `ours-groups` come from one search: thresholds by group are
 candidates beside the others, so the model that is blind to groups is the choice among the rest.
@@ -33,7 +32,6 @@ PLANS = {  # by method: how many seeds
         "reweighing-lightgbm": 10, "reweighing-logistic": 10, "thresholds-equal-opportunity": 10, "oxonfair": 10,
         "eg-logistic-equal-opportunity": 5, "ours-0.1": 5, "fairret": 5, "eg-lightgbm-equal-opportunity": 3,
     },
-    "flips": {"flips-0.1": 10, "flips-0.2": 10},
 }  # fmt: skip
 
 
@@ -57,11 +55,6 @@ def one(job: tuple[str, int, str], data: str, until: float, commit: str) -> list
     from judgement_sets import ROWS, task
 
     name, seed, method = job
-    if method.startswith("flips"):
-        import label_flips
-
-        found = label_flips.one(name, float(method.partition("-")[2]), seed, Path(data))
-        return [{**found, "method": method}]
     found = task(name, seed, Path(data))
     runs = searched(found) if method == "ours" else [measure(found, method)]
     return [{**run, "rows": ROWS, "commit": commit or run["commit"]} for run in runs]
@@ -145,19 +138,16 @@ def main() -> None:
     given = words.parse_args()
     from judgement import path_of
     from judgement_sets import SETS
-    from label_flips import SETS as FLIPPED
 
     if given.unpack:
         for run in [run for path in given.unpack for run in json.loads(path.read_text())]:
             path = path_of(given.runs / "judgement", run["set"], run["seed"], run["method"])
-            if run["method"].startswith("flips"):
-                path = given.runs / "label_flips" / f"{run['set']}_{100 * run['flips']:.0f}_seed{run['seed']}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(run))
         return
     finished = [run for path in given.done if path.is_file() for run in json.loads(path.read_text())]
     have = {(run["set"], run["seed"], run["method"]) for run in finished if "failed" not in run}
-    sets = given.sets or list(FLIPPED if given.plan == "flips" else SETS)
+    sets = given.sets or list(SETS)
     jobs = [job for job in planned(given.plan, sets, given.seeds) if job not in have]
     started, found = time.time(), []
     until = given.until or started + 60 * given.minutes

@@ -24,25 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from per_layer_models import Encoder, GroupNormResNet18, ViT
+from per_layer_models import Case, cases
 from torch import Tensor, nn
 
 import fairweight as fw
 from fairweight.fast import group_norm_layout, step_graph
 from fairweight.fast.cuda_graph import CapturedStep
 from fairweight.metagradient.passes import classification_loss
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    model: Callable[[], nn.Module]
-    inputs: Callable[[int], Tensor]
-    batch: int
-    exemplars: int
-    classes: int
-    target: float
-    wide: bool = False  # channels last
 
 
 @dataclass
@@ -59,36 +47,6 @@ class Measured:
     error: str | None = None
     every: int = 1  # steps after which their kinds repeat
     times: list[float] = field(default_factory=list, repr=False)
-
-
-def cases(quick: bool) -> list[Case]:
-    if quick:
-        return [
-            Case("MLP 256-256", lambda: fw.MLP(108, 2), lambda n: torch.randn(n, 108), 128, 100, 2, 2.8),
-            Case("small ViT", lambda: ViT(32, 4, 128, 4, 4, 10), lambda n: torch.randn(n, 3, 32, 32), 64, 15, 10, 2.3),
-            Case(
-                "small BERT", lambda: Encoder(2000, 64, 128, 4, 4, 2), lambda n: torch.randint(1, 2000, (n, 64)), 64,
-                15, 2, 2.3,
-            ),
-            Case(
-                "small ResNet-18 GN", lambda: GroupNormResNet18(10, 8), lambda n: torch.randn(n, 3, 32, 32), 64, 15,
-                10, 2.3,
-            ),
-        ]  # fmt: skip
-    return [
-        Case(
-            "ViT-S/16", lambda: ViT(224, 16, 384, 6, 12, 1000), lambda n: torch.randn(n, 3, 224, 224), 128, 30, 1000,
-            2.1,
-        ),
-        Case(
-            "BERT-base", lambda: Encoder(30522, 128, 768, 12, 12, 2), lambda n: torch.randint(1, 30522, (n, 128)), 64,
-            15, 2, 2.1,
-        ),
-        Case(
-            "ResNet-18 GN", lambda: GroupNormResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.2, True,
-        ),
-        Case("ResNet-18 BN", lambda: fw.ResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.5, True),
-    ]  # fmt: skip
 
 
 def forml(model: nn.Module, n: int, **options: Any) -> fw.FORML:
@@ -338,16 +296,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="small models, for a CPU")
     parser.add_argument("--only", default="", help="models whose names hold this")
-    parser.add_argument(
-        "--ways", default="", help="ways to take, as way:regime with semicolons between; 'fast': plain and fast modes"
-    )
+    parser.add_argument("--ways", default="", help="way:regime with semicolons between; 'fast': plain and fast modes")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--each", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=340.0)
     parser.add_argument("--keep-layout", action="store_true", help="group norm that keeps channels last in the trace")
-    parser.add_argument(
-        "--width", type=int, default=0, help="of the ResNet with batch norm, to try the script on a CPU"
-    )
+    parser.add_argument("--width", type=int, default=0, help="of the ResNet with batch norm, to try this on a CPU")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     group_norm_layout.KEEP_LAYOUT = asked.keep_layout

@@ -1,10 +1,15 @@
-"""The models that the step per layer is measured on, written plainly: nothing here knows of fairweight's ways."""
+"""The models that the step per layer is measured on, written plainly, and the cases made of them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+import fairweight as fw
 
 
 class Block(nn.Module):
@@ -97,3 +102,85 @@ class _Residual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(y)) + self.skip(x))
+
+
+def encoder(width: int, depth: int) -> nn.Module:
+    """A transformer for texts of at most 512 words; 2048 and 20 make one of 10⁹ parameters."""
+    return Encoder(32_000, 512, width, max(1, width // 128), depth, 2)
+
+
+class ResNet50(nn.Module):
+    """For 224 pixels and 1,000 classes, with batch norm."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        layers: list[nn.Module] = []
+        before = width
+        for stage, depth in enumerate((3, 4, 6, 3)):
+            for k in range(depth):
+                layers.append(_Bottleneck(before, width * 2**stage, 2 if stage and k == 0 else 1))
+                before = 4 * width * 2**stage
+        self.layers, self.head = nn.Sequential(*layers), nn.Linear(before, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layers(F.max_pool2d(self.stem(x), 3, 2, 1)).mean(dim=(2, 3)))
+
+
+class _Bottleneck(nn.Module):
+    def __init__(self, before: int, inner: int, stride: int) -> None:
+        super().__init__()
+        after = 4 * inner
+        shapes = [(before, inner, 1, 1), (inner, inner, 3, stride), (inner, after, 1, 1)]
+        self.convs = nn.ModuleList(nn.Conv2d(a, b, k, s, k // 2, bias=False) for a, b, k, s in shapes)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(b) for _, b, _, _ in shapes)
+        self.skip: nn.Module = nn.Identity()
+        if stride != 1 or before != after:
+            self.skip = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norms[0](self.convs[0](x)))
+        y = F.relu(self.norms[1](self.convs[1](y)))
+        return F.relu(self.norms[2](self.convs[2](y)) + self.skip(x))
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    model: Callable[[], nn.Module]
+    inputs: Callable[[int], Tensor]
+    batch: int
+    exemplars: int
+    classes: int
+    target: float
+    wide: bool = False  # channels last
+
+
+def cases(quick: bool) -> list[Case]:
+    if quick:
+        return [
+            Case("MLP 256-256", lambda: fw.MLP(108, 2), lambda n: torch.randn(n, 108), 128, 100, 2, 2.8),
+            Case("small ViT", lambda: ViT(32, 4, 128, 4, 4, 10), lambda n: torch.randn(n, 3, 32, 32), 64, 15, 10, 2.3),
+            Case(
+                "small BERT", lambda: Encoder(2000, 64, 128, 4, 4, 2), lambda n: torch.randint(1, 2000, (n, 64)), 64,
+                15, 2, 2.3,
+            ),
+            Case(
+                "small ResNet-18 GN", lambda: GroupNormResNet18(10, 8), lambda n: torch.randn(n, 3, 32, 32), 64, 15,
+                10, 2.3,
+            ),
+        ]  # fmt: skip
+    return [
+        Case(
+            "ViT-S/16", lambda: ViT(224, 16, 384, 6, 12, 1000), lambda n: torch.randn(n, 3, 224, 224), 128, 30, 1000,
+            2.1,
+        ),
+        Case(
+            "BERT-base", lambda: Encoder(30522, 128, 768, 12, 12, 2), lambda n: torch.randint(1, 30522, (n, 128)), 64,
+            15, 2, 2.1,
+        ),
+        Case(
+            "ResNet-18 GN", lambda: GroupNormResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.2, True,
+        ),
+        Case("ResNet-18 BN", lambda: fw.ResNet18(10), lambda n: torch.randn(n, 3, 32, 32), 128, 30, 10, 2.5, True),
+    ]  # fmt: skip

@@ -22,9 +22,9 @@ def block(name: str, found: Mapping[str, Record]) -> str | None:
     """The text of a marked place from the newest record of its kind; None where the name is not one of ours."""
     if name not in BLOCKS:
         return None
-    kind, text, script = BLOCKS[name]
+    kind, text = BLOCKS[name]
     newest = [record for record in found.values() if record.get("kind") == kind][-1:]
-    return text(newest[0]) if newest else f"No record yet; `python benchmarks/{script}` makes one."
+    return text(newest[0]) if newest else f"No record of the kind {kind!r} yet."
 
 
 def history_cost(record: Record) -> str:
@@ -134,17 +134,10 @@ def trainers(record: Record) -> str:
         low, high = row[f"{way}_quartiles"]
         return f"{row[f'{way}_ms']:.2f} ({low:.2f} to {high:.2f})"
 
-    lines = [
-        [
-            name,
-            row["what"],
-            spread(row, "plain"),
-            spread(row, "forml"),
-            f"{row['forml_ms'] / row['plain_ms']:.1f}",
-            row["n"],
-        ]
-        for name, row in record["rows"].items()
-    ]
+    lines = []
+    for name, row in record["rows"].items():
+        times = f"{row['forml_ms'] / row['plain_ms']:.1f}"
+        lines.append([name, row["what"], spread(row, "plain"), spread(row, "forml"), times, row["n"]])
     used = ", ".join(f"{name} {number}" for name, number in record["frameworks"].items())
     told = f"Processor time of one thread, batches of 64; {record['device']}; {used}; commit {record['commit']}."
     return f"{markdown(titles, lines)}\n\n{told}"
@@ -162,13 +155,13 @@ def torchrun_adult(record: Record) -> str:
 
 
 BLOCKS = {
-    "torchrun-adult": ("torchrun adult", torchrun_adult, "torchrun_adult.py"),
-    "trainers": ("trainers", trainers, "trainers.py"),
-    "scaling": ("scaling", scaling, "scaling.py"),
-    "sharded-scores": ("scaling", sharded_scores, "scaling.py"),
-    "judgement-fresh": ("judgement fresh", judgement_fresh, "judgement_fresh.py"),
-    "history-cost": ("dynamics_cost", history_cost, "dynamics_cost.py"),
-    "label-bias-notebook": ("label bias", label_bias, "label_bias_mnist.py"),
+    "torchrun-adult": ("torchrun adult", torchrun_adult),
+    "trainers": ("trainers", trainers),
+    "scaling": ("scaling", scaling),
+    "sharded-scores": ("scaling", sharded_scores),
+    "judgement-fresh": ("judgement fresh", judgement_fresh),
+    "history-cost": ("dynamics_cost", history_cost),
+    "label-bias-notebook": ("label bias", label_bias),
 }
 
 

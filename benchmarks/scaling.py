@@ -164,7 +164,7 @@ def _resident() -> int:
 def measured_steps(device: str = "cuda", repeats: int = 20, *, small: bool = False) -> dict[str, dict[str, Any]]:
     """Plain and FORML steps, not compiled, bfloat16; small: the same by tiny networks."""
     import torch
-    from scaling_models import ResNet50, encoder
+    from per_layer_models import ResNet50, encoder
 
     import fairweight as fw
 

@@ -27,7 +27,7 @@ from newest_record import newest, placed
 from sklearn.metrics import roc_auc_score
 
 from fairweight import FitOptions, Uniform, fit
-from fairweight.apps._wrong_labels import ranked_labels
+from fairweight.apps.suspects import ranked_labels
 from fairweight.data import Dataset
 from fairweight.paper.records import keep
 from fairweight.runs.build import network_for, optimizer_for
@@ -98,7 +98,7 @@ def by_cleanlab(labels: np.ndarray[Any, Any], chances: np.ndarray[Any, Any]) -> 
 
 def one_run(spec: Spec, folder: Path, data_dir: str | None, folds: int) -> dict[str, dict[str, float]]:
     dataset = dataset_for(spec, data_dir)
-    result = run(spec, folder, data_dir=data_dir, dataset=dataset)
+    result = run(spec, folder, dataset=dataset)
     weights = result.folder.read_weights()
     wrong = (weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy()
     found = {

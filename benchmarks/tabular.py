@@ -1,7 +1,7 @@
 r"""FORML on tables beside plain training, reweighing and fairlearn's ExponentiatedGradient: Adult and COMPAS.
 
 Every seed draws its own validation and exemplar rows. Test rows are the published ones (Adult), a fifth that was put
-aside once and that benchmarks/tabular_choice.py never reads (COMPAS, put aside), or drawn by every seed. Networks are
+aside once and that the choice of settings never read (COMPAS, put aside), or drawn by every seed. Networks are
 those that `fairweight train` chooses, and one rule chooses the epoch of every network on validation: FORML's objective,
 loss and gap. A row beside them shows plain training whose epoch is chosen by the loss alone, and one FORML's four mean
 cell weights, fixed from the start of a second training: what is left to the scores of single samples.
@@ -165,7 +165,7 @@ def record_of(found: list[dict[str, Any]], name: str, command: str) -> dict[str,
         }  # fmt: skip
     origin = {**provenance(), "command": command}
     remark = (
-        "FORML's strength and rate were chosen by benchmarks/tabular_choice.py, without the published test rows of "
+        "FORML's strength and rate were chosen (record tabular_choice) without the published test rows of "
         "Adult or those of COMPAS that are put aside. The objective, the ties of cells and the range of that choice "
         "come from earlier trials on seeds 0 to 9 in which test rows were in view."
     )
@@ -233,6 +233,24 @@ def page(record: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def choice_page(record: dict[str, Any]) -> str:
+    """The settings that were tried for tables, as a table in markdown."""
+    names = list(record["rows"][0]["sets"])
+    lines = [
+        f"| | {' | '.join(f'{name}: accuracy | TPRD' for name in names)} | gap left | |",
+        "|---|" + "---|" * (2 * len(names) + 2),
+    ]
+    for row in record["rows"]:
+        cells = []
+        for name in names:
+            for key in ("accuracy", "tprd"):
+                mean = row["sets"][name][key]
+                cells.append(f"{100 * mean['mean']:.2f} ± {100 * mean['standard_error']:.2f}")
+        word = "chosen" if row["setting"] == record["chosen"] else "" if row["admissible"] else "gives up too much"
+        lines.append(f"| {row['setting']} | {' | '.join(cells)} | {100 * row['gap']:.0f} % | {word} |")
+    return "\n".join(lines)
+
+
 def _text(mean: dict[str, Any], scale: float) -> str:
     error = "" if mean["standard_error"] is None else f" ± {scale * mean['standard_error']:.2f}"
     return f"{scale * mean['mean']:.2f}{error}"
@@ -245,12 +263,10 @@ def write_page(records: Path, path: Path) -> None:
 
 def with_records(text: str, records: Path) -> str:
     """The page with the tables of the newest records: the choice of settings, and what they give."""
-    import tabular_choice
-
     for name in ("tabular_choice", "tabular_other_test", "tabular"):
         folder, record = newest(records, name)
         source = f"From `records/{folder}/record.json` ({record['device']}, commit {record['commit']})."
-        made = tabular_choice.page(record) if name == "tabular_choice" else page(record)
+        made = choice_page(record) if name == "tabular_choice" else page(record)
         text = placed(text, name, f"{made}\n\n{source}")
     return text
 

@@ -1,4 +1,4 @@
-"""Adult and COMPAS as the tabular benchmarks read them: which rows are test rows, and which the choice may see."""
+"""Adult and COMPAS as the tabular benchmark reads them: which rows are test rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PART = "part of the benchmark"  # a column that says which rows are put aside
 ASIDE = 0.2  # of the rows of COMPAS, drawn once
-Rows = Literal["own", "drawn", "aside", "choice"]
+Rows = Literal["own", "drawn", "aside"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class Source:
     """A set, whether the model sees its groups, and where its test rows come from.
 
     own: as `fairweight train NAME` has them. drawn: by every seed, from all rows. aside: put aside once.
-    choice: drawn by every seed from what is left when the published test rows, or those put aside, are taken away.
     """
 
     name: str
@@ -54,13 +53,9 @@ class Source:
         if self.rows == "drawn":
             return pd.concat(parts.values(), ignore_index=True)
         if self.name == "adult":  # its published test file is what is put aside
-            return parts["train"] if self.rows == "choice" else pd.concat(
-                [frame.assign(**{PART: name}) for name, frame in parts.items()], ignore_index=True
-            )  # fmt: skip
+            return pd.concat([frame.assign(**{PART: name}) for name, frame in parts.items()], ignore_index=True)
         whole = parts["train"]
         aside = np.random.default_rng(0).random(len(whole)) < ASIDE
-        if self.rows == "choice":
-            return whole[~aside].reset_index(drop=True)
         return whole.assign(**{PART: np.where(aside, "test", "train")})
 
 
@@ -71,8 +66,4 @@ SETTINGS = {
     "compas": Source("compas", False),
     "compas, race in the inputs": Source("compas", True),
     "compas, race in the inputs, test rows put aside": Source("compas", True, "aside"),
-}
-CHOICE = {
-    "adult": Source("adult", False, "choice"),
-    "compas, race in the inputs": Source("compas", True, "choice"),
 }

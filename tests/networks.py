@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+import fairweight as fw
 from fairweight.types import Batch
 
 CLASSES = 3
@@ -211,3 +212,11 @@ class Words(nn.Module):
 def words(size: int, seed: int = 1) -> Batch:
     g = torch.Generator().manual_seed(seed)
     return Batch(torch.randint(0, 11, (size, 4), generator=g), torch.arange(size) % CLASSES)
+
+
+def short_resnet(classes: int = 4, width: int = 4) -> nn.Module:
+    """The first and the third of ResNet-18's blocks, one with a step in its way past: a fifth of the time to trace."""
+    made = fw.ResNet18(classes, width=width)
+    made.stages = nn.Sequential(made.stages[0], made.stages[2])
+    made.head = nn.Linear(2 * width, classes)
+    return made

@@ -40,7 +40,7 @@ def page() -> str:
     special = {path.rpartition(".")[2] for path in MORE["What a method must have"]}
     parts = [HEAD]
     for room, title in ROOMS.items():
-        names = [name for name in homes if homes[name].split(".")[0] == room and name not in special]
+        names = [name for name in sorted(homes) if homes[name].split(".")[0] == room and name not in special]
         parts += [
             f"## {title}",
             *([INHERITED] if room == "methods" else []),

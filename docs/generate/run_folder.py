@@ -51,7 +51,7 @@ VERDICT = {
 def page() -> str:
     """Every file, then every field of each JSON file, then the columns of the parquet files."""
     from fairweight.runs import schema, sealed
-    from fairweight.runs.frames import NEEDED
+    from fairweight.runs.folder import NEEDED
 
     names = dict.fromkeys([*FILES, *sealed.FILES, *schema.FORMS])
     parts = [
@@ -88,42 +88,33 @@ def _verdict() -> list[str]:
 
 
 def _fields(form: Any, at: str) -> Iterator[tuple[str, str, str]]:
-    from fairweight.runs import schema
-
-    if isinstance(form, schema.Either) and isinstance(form.first, Mapping):
-        for kind in (form.first, form.second):
-            yield from _fields(kind, at or f"({kind['kind'].values[0]}) ")
+    if isinstance(form, tuple):  # one of several kinds
+        for kind in form:
+            yield from _fields(kind, at or f"({next(iter(kind['kind']))}) ")
         return
     for key, inner in form.items():
         name, needed = key.removesuffix("?"), "no" if key.endswith("?") else "yes"
         path = f"{at}{name}"
         yield path, _kind(inner), needed
-        core = inner.form if isinstance(inner, schema.Maybe) else inner
-        if isinstance(core, Mapping):
+        core = inner[0] if isinstance(inner, tuple) else inner
+        if isinstance(core, list):
+            path, core = f"{path}[]", core[0]
+        elif isinstance(core, Mapping) and str in core:
+            path, core = f"{path}.NAME", core[str]
+        if isinstance(core, Mapping) and str not in core:
             yield from _fields(core, f"{path}.")
-        elif isinstance(core, schema.Each) and isinstance(core.form, Mapping):
-            yield from _fields(core.form, f"{path}[].")
-        elif isinstance(core, schema.By) and isinstance(core.form, Mapping):
-            yield from _fields(core.form, f"{path}.NAME.")
 
 
 def _kind(form: Any) -> str:
-    from fairweight.runs import schema
-
-    if form is schema.ANYTHING:
-        return "any value"
-    if isinstance(form, schema.Maybe):
-        return f"{_kind(form.form)}, or null"
-    if isinstance(form, schema.Either):
-        return f"{_kind(form.first)}, or {_kind(form.second)}"
-    if isinstance(form, schema.OneOf):
-        return "one of " + ", ".join(f"`{value}`" for value in form.values)
-    if isinstance(form, schema.Whole):
-        return "whole number" if form.least == 0 else f"whole number from {form.least}"
-    if isinstance(form, schema.Each):
-        return ("list" if form.length is None else f"list of {form.length}") + f": {_kind(form.form)}"
-    if isinstance(form, schema.By):
-        return f"names, each with {_kind(form.form)}"
+    if isinstance(form, tuple):
+        return ", or ".join(_kind(one) for one in form)
+    if isinstance(form, frozenset):
+        return "one of " + ", ".join(f"`{value}`" for value in sorted(form))
+    if isinstance(form, range):
+        return "whole number" if form.start == 0 else f"whole number from {form.start}"
+    if isinstance(form, list):
+        return ("list" if len(form) == 1 else f"list of {len(form)}") + f": {_kind(form[0])}"
     if isinstance(form, Mapping):
-        return "object"
-    return {str: "text", int: "whole number", float: "number", bool: "true or false"}.get(form, "any value")
+        return f"names, each with {_kind(form[str])}" if str in form else "object"
+    words = {None: "null", str: "text", int: "whole number", float: "number", bool: "true or false"}
+    return words.get(form, "any value")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from fairweight.errors import BadInput, UnknownName, option
+from fairweight.errors import BadInput, FairweightError, UnknownName, option
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 
@@ -32,7 +32,6 @@ class Number:
     optional: bool = False
 
     def allows(self, value: Any) -> bool:
-        """True if the value is such a number."""
         if value is None:
             return self.optional
         if isinstance(value, bool | str | bytes | complex):
@@ -65,7 +64,6 @@ class Choice:
     values: tuple[Any, ...]
 
     def allows(self, value: Any) -> bool:
-        """True if the value is one of them."""
         try:
             return value in self.values
         except (TypeError, ValueError, RuntimeError):  # an array is compared entry by entry
@@ -85,7 +83,6 @@ class Kind:
     optional: bool = False
 
     def allows(self, value: Any) -> bool:
-        """True if the value is of such a type."""
         return (value is None and self.optional) or isinstance(value, self.types)
 
     def __str__(self) -> str:
@@ -145,19 +142,28 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
             try:
-                given = signature.bind_partial(*args, **kwargs).arguments
+                given = signature.bind(*args, **kwargs).arguments
             except TypeError:
-                given = {}  # the call itself says what is wrong with it
+                return function(*args, **kwargs)  # the call itself says what is wrong with it
             check(owner, given, allowed)
-            return function(*args, **kwargs)
+            if not isinstance(what, type):
+                return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+                if isinstance(error, FairweightError):
+                    raise
+                why = str(error).strip().split("\n")[0]
+                raise BadInput(
+                    f"{owner} cannot be made of these values ({why}); give such as its help names."
+                ) from error
 
-        if not isinstance(what, type):
-            vars(checked)["_constraints"] = allowed
-            found: Any = checked
-            return found  # type: ignore[no-any-return]
-        target.__init__ = checked
+        if isinstance(what, type):
+            target.__init__ = checked
+        else:
+            target = checked
         target._constraints = allowed
-        return what
+        return target  # type: ignore[no-any-return]
 
     return decorated
 

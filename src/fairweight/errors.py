@@ -40,7 +40,7 @@ class Sentence(str):
 
     def __new__(cls, text: str) -> Sentence:
         marked = text.marked if isinstance(text, Sentence) else text
-        made = super().__new__(cls, re.sub("[\x02\x03]", "", marked))
+        made = super().__new__(cls, printable_lines(re.sub("[\x02\x03]", "", marked)))
         made.marked = marked
         return made
 

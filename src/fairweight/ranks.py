@@ -54,9 +54,11 @@ class Ranks:
         found = dist.group.WORLD if isinstance(group, str) else group
         if found is None or dist.get_world_size(found) < 2:
             return None
-        on_gpu = dist.get_backend(found) == "nccl"
-        where = torch.device(device) if torch.device(device).type == "cuda" else torch.device("cuda", _local_gpu())
-        return cls(found, dist.get_rank(found), dist.get_world_size(found), where if on_gpu else torch.device("cpu"))
+        where = torch.device("cpu")
+        if dist.get_backend(found) == "nccl":
+            given = torch.device(device)
+            where = given if given.type == "cuda" else torch.device("cuda", torch.cuda.current_device())
+        return cls(found, dist.get_rank(found), dist.get_world_size(found), where)
 
     @property
     def first(self) -> bool:
@@ -78,19 +80,15 @@ class Ranks:
             return [[v.new_zeros(s) for s, v in zip(row, values, strict=True)] for row in shapes]
         packed = torch.zeros(width, dtype=torch.uint8, device=self.device)
         flat = [v.detach().to(self.device).contiguous().reshape(-1).view(torch.uint8) for v in values if v.numel()]
-        if flat:
-            mine = torch.cat(flat)
-            packed[: len(mine)] = mine
-        found = [torch.empty_like(packed) for _ in range(self.size)]
-        dist.all_gather(found, packed, group=self.group)
-        return [_unpacked(one, row, values) for one, row in zip(found, shapes, strict=True)]
+        mine = torch.cat([packed[:0], *flat])
+        packed[: len(mine)] = mine
+        return [_unpacked(one, row, values) for one, row in zip(self._all(packed), shapes, strict=True)]
 
     def sum(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Each tensor summed over the ranks; those of one type travel in one call."""
         self._headers([])
-        kinds = {v.dtype for v in values.values()}
         found: dict[str, Tensor] = {}
-        for kind in sorted(kinds, key=str):
+        for kind in sorted({v.dtype for v in values.values()}, key=str):
             names = [name for name, v in values.items() if v.dtype == kind]
             packed = torch.cat([values[name].detach().to(self.device).reshape(-1) for name in names])
             dist.all_reduce(packed, group=self.group)
@@ -142,13 +140,9 @@ class Ranks:
             raise
 
     def _headers(self, values: Sequence[int], error: Exception | None = None) -> list[list[int]]:
-        mine = torch.zeros(_HEADER, dtype=torch.int64)
-        mine[0] = _WELL if error is None else _FAILED
-        mine[1 : 1 + len(values)] = torch.tensor(list(values), dtype=torch.int64)
-        sent = mine.to(self.device)
-        found = [torch.empty_like(sent) for _ in range(self.size)]
-        dist.all_gather(found, sent, group=self.group)
-        rows = torch.stack(found).tolist()
+        head = [_WELL if error is None else _FAILED, *values]
+        mine = torch.tensor(head + [0] * (_HEADER - len(head)), dtype=torch.int64)
+        rows = torch.stack(self._all(mine.to(self.device))).tolist()
         if all(row[0] == _WELL for row in rows):
             return [row[1 : 1 + len(values)] for row in rows]
         raise _Agreed(self._first_error(error))
@@ -163,19 +157,20 @@ class Ranks:
         return found
 
     def _bare_sizes(self, values: Sequence[int]) -> list[list[int]]:
-        sent = torch.tensor(list(values), dtype=torch.int64, device=self.device)
-        found = [torch.empty_like(sent) for _ in range(self.size)]
-        dist.all_gather(found, sent, group=self.group)
-        return [one.tolist() for one in found]
+        return [one.tolist() for one in self._all(torch.tensor(list(values), device=self.device))]
 
     def _plain(self, value: Any, sizes: Any) -> list[Any]:
         text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         lengths = [row[0] for row in sizes([len(text)])]
         packed = torch.zeros(max(lengths), dtype=torch.uint8, device=self.device)
         packed[: len(text)] = text.to(self.device)
-        found = [torch.empty_like(packed) for _ in range(self.size)]
-        dist.all_gather(found, packed, group=self.group)
-        return [json.loads(bytes(one[:n].cpu().tolist())) for one, n in zip(found, lengths, strict=True)]
+        found = zip(self._all(packed), lengths, strict=True)
+        return [json.loads(bytes(one[:n].cpu().tolist())) for one, n in found]
+
+    def _all(self, mine: Tensor) -> list[Tensor]:
+        found = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(found, mine, group=self.group)
+        return found
 
 
 _PIECE = 2**24  # numbers of a shard that are gathered at once
@@ -254,10 +249,6 @@ def _unpacked(packed: Tensor, shapes: Sequence[tuple[int, ...]], like: Sequence[
         found.append(piece.to(values.device))
         start += size
     return found
-
-
-def _local_gpu() -> int:
-    return torch.cuda.current_device() if torch.cuda.is_available() else 0
 
 
 def join(backend: str, seconds: float = 1800) -> None:

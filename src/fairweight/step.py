@@ -8,13 +8,14 @@ p       what the method makes of them                     `Reweighter.weigh`
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
@@ -27,44 +28,20 @@ from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 if TYPE_CHECKING:
     from fairweight.methods import Reweighter
 
-Scale: TypeAlias = float | Callable[[Tensor], Tensor]
-
 
 def backward(
-    method: Reweighter,
-    batch: Batch,
-    exemplar: Batch | None,
-    optimizer: torch.optim.Optimizer,
-    *,
-    scale: Scale = 1.0,
-    scaler: Any = None,
-    check: bool = True,
-) -> StepRecord:
+    method: Reweighter, batches: Sequence[Batch], exemplar: Batch | None, optimizer: Optimizer, *,
+    scale: float = 1.0, scaler: Any = None, check: bool = True,
+) -> StepRecord:  # fmt: skip
     """Weigh the batch and add scale times the gradient of its weighted loss to `.grad`; move nothing but scores.
 
-    scale: a number, or what makes a larger loss of it. scaler: a GradScaler, whose factor multiplies every loss that
-    goes backward; scores rest where it was too large. check: refuse bad labels, rows and losses with a sentence; reads
-    values, which waits for a GPU. Where there are several ranks, the batch is theirs side by side.
+    Several batches make the step of one batch that holds them all, and so do those of several ranks. scaler: a
+    GradScaler, whose factor multiplies every loss that goes backward; scores rest where it was too large. check:
+    refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
-    return backward_together(method, [batch], exemplar, optimizer, scale=scale, scaler=scaler, check=check)
-
-
-def backward_together(
-    method: Reweighter,
-    batches: Sequence[Batch],
-    exemplar: Batch | None,
-    optimizer: torch.optim.Optimizer,
-    *,
-    scale: Scale = 1.0,
-    scaler: Any = None,
-    check: bool = True,
-) -> StepRecord:
-    """The same for micro-batches that make one step: the step of one batch that holds them all."""
     in_pieces = torch.distributed.is_available() and torch.distributed.is_initialized()  # perhaps: `gathered` looks
     whole = gathered(method.model, optimizer) if in_pieces else nullcontext()
     with whole, nullcontext() if (ranks := method.ranks) is None else ranks.together():
-        if scaler is not None and (ranks is not None or len(batches) > 1):
-            scale, scaler = partial(scaled_by, scaler, scale), None  # the real loss alone
         several = len(batches) > 1  # on every rank, though some of its parts may be empty
         batches = [batch for batch in batches if len(batch)] or batches[:1]
         own = batches[0] if not several else labels_side_by_side(batches)
@@ -81,55 +58,35 @@ def backward_together(
         return _finish(method, done, exemplar, optimizer, scale, scaler)
 
 
-def scaled_by(scaler: Any, scale: Scale, total: Tensor) -> Tensor:
-    """A loss times a GradScaler's factor and one of the caller's."""  # []
-    found: Tensor = scaler.scale(scale(total) if callable(scale) else total * scale)
-    return found
-
-
 def _finish(
-    method: Reweighter,
-    done: ForwardPass,
-    exemplar: Batch | None,
-    optimizer: torch.optim.Optimizer,
-    scale: Scale,
-    scaler: Any,
+    method: Reweighter, done: ForwardPass, exemplar: Batch | None, optimizer: Optimizer, scale: float, scaler: Any
 ) -> StepRecord:
     """Weigh the batch of a pass, and go backward."""
     batch = done.batch
     with torch.enable_grad(), restored_on_error(done.model, done.buffers, done.random):
         if done.check:
             _check_finite(done.losses, batch)
-        if scaler is not None:
+        if scaler is not None and done.whole:  # of several parts, the real loss alone is scaled
             done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
-        scaled = scale(total) if callable(scale) else total if scale == 1.0 else total * scale
-        scaled = scaled if done.loss_scale is None else scaled * done.loss_scale
+        sent = total if scale == 1.0 else total * scale
+        sent = sent if scaler is None else sent * done.loss_scale if done.loss_scale is not None else scaler.scale(sent)
         agreement = made.look() if made.look is not None and done.keeps_graph else None
-    done.backward(scaled)
+    done.backward(sent)
     if made.look is not None and not done.keeps_graph:
         agreement = made.look()  # with the memory that backward has freed
-    gathered = not isinstance(done, GlobalPass) or method.gathers_logits
+    has_logits = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
-        loss=total.detach(),
-        losses=done.losses.detach(),
-        weights=weights.detach(),
-        correct=done.correct,
-        logits=done.logits.detach() if gathered else None,
-        labels=batch.labels,
-        objective=made.objective,
-        exemplar_losses=made.exemplar_losses,
-        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(),
-        pull=made.pull,
-        gradient=made.gradient,
-        agreement=agreement,
-        mode=made.mode,
+        loss=total.detach(), losses=done.losses.detach(), weights=weights.detach(), correct=done.correct,
+        logits=done.logits.detach() if has_logits else None, labels=batch.labels, objective=made.objective,
+        exemplar_losses=made.exemplar_losses, pull=made.pull, gradient=made.gradient, agreement=agreement,
+        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), mode=made.mode,
         batch=None if done.whole else batch,
-    )
+    )  # fmt: skip
 
 
-def update(optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> None:
+def update(optimizer: Optimizer, clip_norm: float | None = None) -> None:
     """Clip the gradient's norm where asked, and step the optimizer."""
     _check_optimizer(optimizer)
     if clip_norm is not None:
@@ -139,23 +96,18 @@ def update(optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> 
 
 
 def take_step(
-    method: Reweighter,
-    batch: Batch,
-    exemplar: Batch | None,
-    optimizer: torch.optim.Optimizer,
-    *,
-    clip_norm: float | None = None,
-    check: bool = True,
-) -> StepRecord:
+    method: Reweighter, batch: Batch, exemplar: Batch | None, optimizer: Optimizer, *,
+    clip_norm: float | None = None, check: bool = True,
+) -> StepRecord:  # fmt: skip
     """One whole step: gradients cleared, weights found, parameters moved once."""
     _check_optimizer(optimizer)
     optimizer.zero_grad()
-    record = backward(method, batch, exemplar, optimizer, check=check)
+    record = backward(method, [batch], exemplar, optimizer, check=check)
     update(optimizer, clip_norm)
     return record
 
 
-def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
+def _check_optimizer(optimizer: Optimizer) -> None:
     kind: Any = type(optimizer)
     if _needs_closure(kind):
         raise BadInput(
@@ -165,12 +117,9 @@ def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 @cache
 def _needs_closure(kind: Any) -> bool:
-    closure = inspect.signature(kind.step).parameters.get("closure")
-    required = closure is not None and closure.default is inspect.Parameter.empty and closure.kind not in _REST
-    return required or bool(issubclass(kind, torch.optim.LBFGS))
-
-
-_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    closure: Any = inspect.signature(kind.step).parameters.get("closure")
+    named = closure is not None and closure.kind not in (closure.VAR_POSITIONAL, closure.VAR_KEYWORD)
+    return bool(named and closure.default is closure.empty) or issubclass(kind, torch.optim.LBFGS)
 
 
 def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor]:

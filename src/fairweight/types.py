@@ -31,6 +31,13 @@ def map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return inputs
 
 
+def tensors(value: Any) -> list[Tensor]:
+    """Every tensor in a tensor, tuple, list or mapping, in order."""
+    found: list[Tensor] = []
+    map_tensors(value, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
+    return found
+
+
 def sent(values: Tensor, device: torch.device | str) -> Tensor:
     """The tensor on a device; a copy from memory to a GPU is begun and not waited for, so that steps follow closely."""
     if values.device.type == "cpu" and torch.device(device).type == "cuda":
@@ -62,36 +69,26 @@ class Batch:
 
     def __post_init__(self) -> None:
         for name in ("labels", "groups", "rows", "shares"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            value = _column(name, value)
-            object.__setattr__(self, name, value)
-            if len(value) != len(self.labels):
-                raise BadInput(
-                    f"Batch.{name} has {len(value)} entries; give one per sample, {len(self.labels)} as in labels."
-                )
+            if (value := getattr(self, name)) is not None:
+                value = _column(name, value)
+                object.__setattr__(self, name, value)
+                if len(value) != (size := len(self.labels)):
+                    raise BadInput(f"Batch.{name} has {len(value)} entries; give one per sample, {size} as in labels.")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        moved = {f.name: map_tensors(getattr(self, f.name), lambda t: sent(t, device)) for f in fields(self)}
-        return Batch(**moved)
+        return Batch(**{f.name: map_tensors(getattr(self, f.name), lambda t: sent(t, device)) for f in fields(self)})
 
     def take(self, index: Tensor) -> Batch:
         """The samples at these positions, or where a mask is true; rows keep their identity."""
         if index.dtype == torch.bool:
             index = torch.nonzero(index).flatten()
-        rows = self.rows[index] if self.rows is not None else index
-        return Batch(
-            map_tensors(self.inputs, lambda t: t[index]),
-            self.labels[index],
-            None if self.groups is None else self.groups[index],
-            rows,
-            None if self.shares is None else self.shares[index],
-        )
+        columns = (self.inputs, self.labels, self.groups, self.rows, self.shares)
+        inputs, labels, groups, rows, shares = map_tensors(columns, lambda t: t[index])
+        return Batch(inputs, labels, groups, index if rows is None else rows, shares)
 
     def compared(self) -> Tensor:
         """The groups that an objective compares: the groups, or the labels where none are given."""  # [B]
@@ -116,23 +113,19 @@ def side_by_side(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     try:
-        inputs = _inputs_side_by_side([batch.inputs for batch in batches])
+        inputs = _joined([batch.inputs for batch in batches])
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         first = str(error).split("\n")[0]
         raise BadInput(f"The batches do not fit side by side ({first}); give them as one batch.") from None
     return replace(labels_side_by_side(batches), inputs=inputs)
 
 
-def _inputs_side_by_side(parts: Sequence[Any]) -> Any:
+def _joined(parts: Sequence[Any]) -> Any:
     first = parts[0]
-    if isinstance(first, Tensor):
-        return torch.cat(list(parts))
     if isinstance(first, Mapping):
-        return {key: _inputs_side_by_side([part[key] for part in parts]) for key in first}
-    if isinstance(first, tuple | list):
-        joined = [_inputs_side_by_side(column) for column in zip(*parts, strict=True)]
-        return type(first)(*joined) if hasattr(first, "_fields") else type(first)(joined)
-    return first
+        return {key: _joined([part[key] for part in parts]) for key in first}
+    joined = iter([torch.cat(column) for column in zip(*map(tensors, parts), strict=True)])
+    return map_tensors(first, lambda _: next(joined))
 
 
 def _column(name: str, value: Any) -> Tensor:
@@ -183,43 +176,25 @@ class Cells:
 
     @classmethod
     def of(
-        cls,
-        labels: Tensor,
-        groups: Tensor | None = None,
-        *,
-        label_names: tuple[str, ...] | None = None,
-        group_names: tuple[str, ...] | None = None,
-    ) -> Cells:
+        cls, labels: Tensor, groups: Tensor | None = None, *,
+        label_names: tuple[str, ...] | None = None, group_names: tuple[str, ...] | None = None,
+    ) -> Cells:  # fmt: skip
         """Cells by label, or by label and group where groups are given; empty ones have no entry."""
-        labels = labels.cpu()
-        if groups is None:
-            keys = labels[:, None]
-            known = torch.ones(len(labels), dtype=torch.bool)
-        else:
-            groups = groups.cpu()
-            keys = torch.stack([labels, groups], dim=1)  # [N, 2]
-            known = groups >= 0
+        keys = torch.stack([column.cpu() for column in (labels, groups) if column is not None], dim=1)  # [N, 1 or 2]
+        known = (keys[:, 1:] >= 0).all(dim=1)
         index = torch.full((len(labels),), -1, dtype=torch.int64)
         if not bool(known.any()):
             return cls(index, (), ())
-        unique, inverse, counts = torch.unique(keys[known], dim=0, return_inverse=True, return_counts=True)
-        index[known] = inverse
+        unique, index[known], counts = torch.unique(keys[known], dim=0, return_inverse=True, return_counts=True)
         names = []
-        for key in unique.tolist():
-            name = f"label={label_names[key[0]] if label_names else key[0]}"
-            if len(key) > 1:
-                name += f", group={group_names[key[1]] if group_names else key[1]}"
-            names.append(name)
+        for label, *group in unique.tolist():
+            parts = [f"label={label_names[label] if label_names else label}"]
+            parts += [f"group={group_names[k] if group_names else k}" for k in group]
+            names.append(", ".join(parts))
         return cls(index, tuple(names), tuple(counts.tolist()))
 
     def __len__(self) -> int:
         return len(self.names)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.item() if value.ndim == 0 else value.tolist()
-    return value
 
 
 @dataclass
@@ -268,10 +243,9 @@ class StepRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for a log."""
-        values = {
-            f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in ("logits", "labels", "batch")
-        }
-        return {**values, "margin": _plain(self.margin), "effective_size": _plain(self.effective_size)}
+        values = {**vars(self), "margin": self.margin, "effective_size": self.effective_size}
+        left = {name: value for name, value in values.items() if name not in ("logits", "labels", "batch")}
+        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in left.items()}
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
@@ -298,4 +272,4 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for a file."""
-        return {f.name: cast(Any, getattr(self, f.name)) for f in fields(self)}
+        return dict(vars(self))

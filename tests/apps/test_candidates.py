@@ -50,7 +50,8 @@ def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
     np.testing.assert_allclose(one.said(np.array([True, True])), [[0.5, 0.5], [0, 1]])
 
 
-def test_several_classes_get_a_bias_per_class_for_free():
+def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):
+    monkeypatch.setattr("fairweight.runs.learners.ITERATIONS", 25)  # quick, and enough for two columns
     draw = np.random.default_rng(0)
     job = draw.choice(["a", "b", "c"], size=1500, p=[0.7, 0.2, 0.1])
     x = (job == "b") * 1.0 + (job == "c") * 2.0 + draw.normal(0, 0.9, 1500)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from types import SimpleNamespace
 
 import pytest
 from tests.command import fairweight
 from tests.tables import people
 
+from fairweight.apps.judge import Judgement, Score, Wish, near_constant
 from fairweight.apps.trade_off import TradeOff, choose, scaled, trade_off
+from fairweight.apps.verdict import in_points
 from fairweight.errors import BadInput
 from fairweight.metrics import Estimate
 from fairweight.objectives._from_text import objective_from
+from fairweight.report.front import Dot, Front
 
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--method", "forml", "--epochs", "3")
 
@@ -41,43 +45,32 @@ def test_an_objective_without_groups_has_no_strength():
         scaled("mean", 2.0)
 
 
-def point(strength: float, accuracy: float, gap: float, test_gap: float = 0.0) -> SimpleNamespace:
-    return SimpleNamespace(strength=strength, accuracy=accuracy, gap=gap, title=str(strength), test_gap=test_gap)
+def judgement(accuracy: float, gap: float, plain: float = 0.8, give_up: float = 1.0, share: float = 0.3) -> Judgement:
+    score = Score(accuracy, accuracy, share, gap)
+    within = 100 * (plain - accuracy) <= give_up + 1e-9
+    return Judgement(score, (0.0, 0.0, 0.0), near_constant(score, Score(plain, plain, 0.3, 0.2), 12), within)
 
 
-POINTS = [
-    point(0, 0.80, 0.20),
-    point(0.1, 0.81, 0.15),
-    point(1, 0.792, 0.05),
-    point(3, 0.785, 0.01),
-    point(9, 0.7, 0.3),
-]
+@pytest.mark.parametrize(("give_up", "place"), [(0, 1), (1, 2), (5, 3), (100, 3)])
+def test_the_rule(give_up, place):
+    points = ((0.80, 0.20), (0.81, 0.15), (0.792, 0.05), (0.785, 0.01), (0.7, 0.3))
+    assert choose([judgement(*point, give_up=give_up) for point in points]) == place
 
 
-@pytest.mark.parametrize(("give_up", "strength"), [(0.0, 0.1), (0.01, 1), (0.05, 3), (1.0, 3)])
-def test_the_rule(give_up, strength):
-    assert choose(POINTS, give_up).strength == strength
-
-
-def test_plain_training_wins_where_no_point_keeps_accuracy():
-    assert choose([point(0, 0.8, 0.2), point(1, 0.5, 0.0)], 0.01).strength == 0
-    assert choose([point(0, 0.8, float("nan")), point(1, 0.5, 0.0)], 0.01).strength == 0
-
-
-def test_the_front_holds_what_no_other_beats():
-    found = TradeOff(tuple(POINTS), 0.01, None, None)
-    assert [p.strength for p in found.front] == [0.1, 1, 3]
+def test_plain_training_wins_where_no_point_keeps_accuracy_or_is_far_from_constant():
+    assert choose([judgement(0.8, 0.2), judgement(0.5, 0.0)]) == 0
+    assert choose([judgement(0.8, math.nan), judgement(0.5, 0.0)]) == 0
+    assert choose([judgement(0.8, 0.2), judgement(0.8, 0.0, share=0.0)]) == 0
 
 
 def test_a_gap_that_is_not_known_is_on_no_front_and_strict_json():
     """On validation rows of one group alone."""
-    points = [point(0, 0.8, float("nan")), point(1, 0.7, float("nan")), point(3, 0.7, 0.1)]
-    for p in points:
-        p.result = SimpleNamespace(folder=SimpleNamespace(path="x"))
-        p.table = SimpleNamespace(n=9)
-    found = TradeOff(tuple(points), 0.01, SimpleNamespace(to_dict=dict), "x.png")
-    assert [p.strength for p in found.front] == [3]
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["points"][0]["validation"]["tprd"] is None
+    run = SimpleNamespace(folder=SimpleNamespace(path="x"))
+    dots = [Dot("a", math.nan, 80), Dot("b", math.nan, 70), Dot("c", 10, 70)]
+    front = Front("t", dots, "gap", "rows", "", "why")
+    found = TradeOff((0, 1, 3), (run,) * 3, front, SimpleNamespace(to_dict=dict), "x.png").to_dict()
+    assert [point["on_front"] for point in found["points"]] == [False, False, True]
+    assert json.loads(json.dumps(found, allow_nan=False))["points"][0]["validation"]["gap"] is None
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +93,7 @@ def test_a_page_a_table_and_the_chosen_run(swept):
     (chosen,) = [p for p in found["points"] if p["chosen"]]
     least = found["points"][0]["validation"]["accuracy"] - 0.01
     allowed = [p for p in found["points"] if p["validation"]["accuracy"] >= least]
-    assert chosen["validation"]["tprd"] == min(p["validation"]["tprd"] for p in allowed)
+    assert chosen["validation"]["gap"] == min(p["validation"]["gap"] for p in allowed)
     # The numbers on test are those of the chosen run, and no other's are told.
     metrics = json.loads((folder / chosen["folder"] / "metrics.json").read_text())
     assert json.loads((folder / "sweep" / "metrics.json").read_text()) == metrics
@@ -153,15 +146,12 @@ def test_empty_folders_of_a_sweep_are_nothing_to_lose(tmp_path):
     assert (tmp_path / "mine" / "strength_3" / "thesis.txt").read_text() == "words"
 
 
-@pytest.mark.parametrize("give_up", [-0.03, 2.0, float("nan")])
-def test_what_may_be_given_up_is_a_share(give_up, tmp_path):
-    with pytest.raises(BadInput, match="from 0 to 1"):
-        trade_off(SimpleNamespace(), tmp_path / "out", [1.0], give_up)
+@pytest.mark.parametrize("give_up", [-0.03, 101.0, float("nan")])
+def test_what_may_be_given_up_is_in_points(give_up, tmp_path):
+    with pytest.raises(BadInput, match="from 0 to 100"):
+        trade_off(SimpleNamespace(dataset=None, wish=Wish(None)), tmp_path / "out", [1.0], give_up)
     assert not (tmp_path / "out").exists()
 
 
-def test_points_carry_their_intervals():
-    from fairweight.apps.verdict import in_points
-
-    table = SimpleNamespace(estimate=lambda name: Estimate(0.5, 0.4, 0.6, 10))
-    assert in_points(table, "tprd") == "50.00 [40.0, 60.0]"
+def test_numbers_carry_their_intervals():
+    assert in_points(Estimate(0.5, 0.4, 0.6, 10)) == "50.00 [40.0, 60.0]"

@@ -102,6 +102,16 @@ def test_nothing_is_selected_without_validation(tmp_path):
         prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"network": {"name": "resnet18"}}))
 
 
+def test_an_own_network_on_a_table_is_trained_by_forml_beside_plain_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    people()[["age", "hours", "sex", "income"]].to_csv("p.csv", index=False)
+    (tmp_path / "net.py").write_text("from torch import nn\nnet = nn.Linear(2, 2)\n")
+    for own in ({"training": {"network": {"name": "net.py:net"}}}, {"learner": "net.py:net"}):
+        prepared = prepare(Wanted("p.csv", "income", "sex", **own))
+        assert (prepared.spec.method, prepared.asked) == ("forml", None)
+        assert prepared.spec.judge["criterion"] == "equal-opportunity"
+
+
 def verdict(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Verdict:
     tables = [
         group_table(torch.tensor(labels), torch.tensor(p), torch.tensor(groups), group_names=("F", "M"))

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairweight.apps._wrong_labels import FINISHED, HELD_OUT, POSTERIOR, ranked_labels
 from fairweight.apps.clean import MENDED, Cleaned
-from fairweight.apps.suspects import stays
+from fairweight.apps.suspects import FINISHED, HELD_OUT, POSTERIOR, ranked_labels, stays
 from fairweight.runs.held_out import held_out_chances
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
@@ -69,13 +68,13 @@ def test_tables_are_judged_by_held_out_opinions_that_the_run_keeps(table, monkey
     assert found.confident() == pytest.approx(wrong.sum(), rel=0.3)
     Path(folder.read_spec().source).unlink()  # no source is opened
     assert ranked_labels(folder, weights).rule == POSTERIOR
-    monkeypatch.setattr("fairweight.apps._wrong_labels.HELD_OUT_PARTS", ("none", "none"))  # as an older run
+    monkeypatch.setattr("fairweight.apps.suspects.HELD_OUT_PARTS", ("none", "none"))  # as an older run
     other = ranked_labels(folder, weights)
     assert other.rule == FINISHED
     assert other.confident() is None
 
 
-def _cleaned(arms):
+def _cleaned(arms, row_noise=0.5):
     """By way of cleaning: accuracy and gap of five seeds beside 80 and 10 with the labels as given."""
     wobble = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
 
@@ -84,7 +83,21 @@ def _cleaned(arms):
         return {str(k): found for k, found in enumerate(numbers)}
 
     found = {"as-given": seeds(80.0, 10.0), **{arm: seeds(*numbers, sign=-1) for arm, numbers in arms.items()}}
-    return Cleaned(Path(), 50, 40, 50, [], {"uniform": found})
+    rows = {
+        arm: {"accuracy": _around(accuracy - 80, row_noise), "tprd": _around(gap - 10, row_noise)}
+        for arm, (accuracy, gap) in arms.items()
+    }
+    return Cleaned(Path(), 50, 40, 50, [], {"uniform": found}, {"uniform": rows})
+
+
+def _around(value, noise):
+    return value - noise, value + noise
+
+
+def test_what_test_rows_drawn_anew_would_not_show_is_chance():
+    arms = dict.fromkeys(MENDED, (82.0, 5.0))
+    assert _cleaned(arms).recommended == "relabelled"
+    assert _cleaned(arms, row_noise=6.0).recommended is None
 
 
 @pytest.mark.parametrize(

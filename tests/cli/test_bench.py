@@ -49,14 +49,6 @@ def test_a_way_that_does_not_work_says_why_and_the_others_go_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_time_does_not_grow_with_the_number_of_scores():
-    from fairweight.apps.bench import growth
-
-    found = growth("cpu", repeats=30, samples=(10_000, 10_000_000))["samples"]
-    assert found[1]["median_ms"] < 3 * found[0]["median_ms"]  # a thousand times the scores
-
-
-@pytest.mark.slow
 def test_a_model_that_is_not_there_leaves_no_folder(tmp_path):
     done = run(tmp_path, "--model", "nothere:Net", "--out", "bench")
     assert done.returncode == 2

@@ -60,8 +60,8 @@ def test_the_end_says_gap_accuracy_epoch_seed_and_where_to_look_next(desk):
     before, after = (f"{100 * metrics[name]['value']:.2f}" for name in ("gap_before", "gap_after"))
     change = metrics["gap_change"]
     limits = f"95 % interval {100 * change['low']:+.1f} to {100 * change['high']:+.1f}"
-    assert f"Gap {before} → {after} points ({100 * change['value']:+.2f}, {limits})" in screen
-    assert f"Accuracy {100 * metrics['accuracy_before']:.2f} → {100 * metrics['accuracy_after']:.2f} %" in screen
+    assert f"gap {before} → {after} points ({100 * change['value']:+.2f}, {limits})" in screen
+    assert f"accuracy {100 * metrics['accuracy_before']:.2f} → {100 * metrics['accuracy_after']:.2f} " in screen
     assert f"Kept forml, epoch {metrics['kept_epoch']}" in screen
     assert f"How sure one seed, {metrics['n']:,} test rows" in screen
     assert "Look next: fairweight audit run" in screen

@@ -88,18 +88,8 @@ def test_predict_audit_refit_and_the_same_command_again_work_on_it(run, desk):
 
 @pytest.mark.slow
 def test_thresholds_by_group_need_the_group_and_close_the_gap(desk):
-    words = (
-        *TABLE,
-        "--candidates",
-        "plain",
-        "--groups-at-prediction",
-        "--budget",
-        "2",
-        "--out",
-        "by_group",
-        "--json",
-    )
-    done = fairweight(desk, "train", *words)
+    words = (*TABLE, "--candidates", "plain", "--groups-at-prediction", "--budget", "2")
+    done = fairweight(desk, "train", *words, "--out", "by_group", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["chosen"] in ("thresholds (trees)", "thresholds-half (trees)")
@@ -126,7 +116,8 @@ def test_where_nothing_helps_plain_training_is_handed_over_and_said_first(desk):
 
 @pytest.mark.slow
 def test_weights_alone_are_written_for_any_trainer(desk):
-    done = fairweight(desk, "weights", *TABLE[:-2], "--time", "40s", "--out", "w.parquet", "--json")
+    words = (*TABLE[:-1], "linear", "--candidates", "reweighing", "--time", "40s")
+    done = fairweight(desk, "weights", *words, "--out", "w.parquet", "--json")
     assert done.returncode == 0, done.stderr
     assert list(pd.read_parquet(desk / "w.parquet").columns) == ["row", "label", "group", "weight"]
 

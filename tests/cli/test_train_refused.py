@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
         "no option 'objective'",
     ),
     "no such option": (lambda f: given(csv(f), "--option", "tye=cell"), "has no option 'tye'"),
-    "a number in words": (lambda f: given(csv(f), "--option", "every=two"), "every='two'; give a number"),
+    "a number in words": (lambda f: given(csv(f), "--option", "every=two"), "every='two'; give a whole number"),
     "half of a step": (lambda f: given(csv(f), "--option", "every=2.5"), "give a whole number"),
     "no number": (lambda f: given(csv(f), "--option", "score_step.heed=NaN"), "score_step: heed=nan; give a number"),
     "a step in one word": (lambda f: given(csv(f), "--option", "score_step=adaptive"), "such as score_step.rate=0.1"),

@@ -7,7 +7,8 @@ import copy
 import pytest
 import torch
 from tests import oracle
-from tests.contract.architectures import ARCHITECTURES, MIXING, PLAINLY, Hooked, Mixing, vectors
+from tests.contract.architectures import ARCHITECTURES, MIXING, PLAINLY, vectors
+from tests.contract.unusual_models import Hooked, Mixing
 
 import fairweight as fw
 from fairweight.errors import NotDifferentiable

@@ -15,7 +15,7 @@ import pytest
 
 from fairweight import errors
 from fairweight.data import ImageOptions, Options, Split, load
-from fairweight.data.image import cache
+from fairweight.data.image import pixels as cache
 
 Desk = Any  # see conftest.py
 ROWS = 120

@@ -83,7 +83,11 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
         errors.BadInput,
         "no rows",
     ),
-    "exemplars of no size": (lambda d: _train(d, exemplar=Exemplar(size=0)), errors.BadInput, "at least 1 per cell"),
+    "exemplars of no size": (
+        lambda d: _train(d, exemplar=Exemplar(size=0)),
+        errors.BadInput,
+        "exemplar.size is 0; give at least 1",
+    ),
     "exemplars per something else": (
         lambda d: _train(d, exemplar=Exemplar(per="row")),
         errors.BadInput,

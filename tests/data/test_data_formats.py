@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import pickle
 import struct
 
 import numpy as np
@@ -12,9 +11,7 @@ import pytest
 import torch
 
 from fairweight.data import Exemplar, ImageOptions, Options, Split, load
-from fairweight.data.sets._cifar import read_pickle
 from fairweight.data.sets.celeba import ATTRIBUTES
-from fairweight.errors import UnreadableFile
 
 _QUICK = Options(split=Split(validation=0.0), exemplar=Exemplar(size=1))
 
@@ -74,19 +71,6 @@ def test_mnist_as_parquet(tmp_path, png):
     assert ours.label_names == theirs.label_names
 
 
-def _old_pickle(pixels, labels):
-    """A batch as Python 2 wrote it: raw strings, numpy.core, protocol 2."""
-    flat = pixels.tobytes()
-    out = b"\x80\x02}(U\x04data"
-    out += b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
-    out += b"(K\x01M" + struct.pack("<H", len(pixels)) + b"M" + struct.pack("<H", pixels.shape[1]) + b"\x86"
-    out += b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
-    out += b"T" + struct.pack("<I", len(flat)) + flat + b"tb"
-    for key, values in labels.items():
-        out += b"U" + bytes([len(key)]) + key.encode() + b"](" + b"".join(b"K" + bytes([v]) for v in values) + b"e"
-    return out + b"u."
-
-
 def _cifar(folder, form, classes, png):
     """Twenty train and ten test images in one of the published forms; gives the pixels."""
     draw = np.random.default_rng(4)
@@ -110,18 +94,12 @@ def _cifar(folder, form, classes, png):
         for name, block, y, c in blocks:
             flat = block.reshape(len(block), -1)
             labels = {"labels": y} if classes == 10 else {"coarse_labels": c, "fine_labels": y}
-            if form == "binary":
-                columns = [values.astype(np.uint8)[:, None] for values in labels.values()]
-                (folder / f"{name}.bin").write_bytes(np.concatenate([*columns, flat], axis=1).tobytes())
-            elif form == "python 2":
-                (folder / name).write_bytes(_old_pickle(flat, labels))
-            else:
-                batch = {"data": flat, **{key: values.tolist() for key, values in labels.items()}}
-                (folder / name).write_bytes(pickle.dumps(batch, protocol=2 if form == "python, protocol 2" else 4))
+            columns = [values.astype(np.uint8)[:, None] for values in labels.values()]
+            (folder / f"{name}.bin").write_bytes(np.concatenate([*columns, flat], axis=1).tobytes())
     return made
 
 
-@pytest.mark.parametrize("form", ["binary", "python 2", "python, protocol 2", "python, protocol 4", "parquet"])
+@pytest.mark.parametrize("form", ["binary", "parquet"])
 @pytest.mark.parametrize("classes", [10, 100])
 def test_cifar_in_every_form(tmp_path, form, classes, png):
     made = _cifar(tmp_path / f"cifar{classes}", form, classes, png)
@@ -139,32 +117,6 @@ def test_cifar_in_every_form(tmp_path, form, classes, png):
 def test_cifar_in_the_folder_that_the_archive_unpacks_to(tmp_path, png):
     _cifar(tmp_path / "cifar10" / "cifar-10-batches-bin", "binary", 10, png)
     assert load("cifar10", data_dir=tmp_path, options=_QUICK).input_shape == (3, 32, 32)
-
-
-class _Harmful:
-    def __reduce__(self):
-        return (print, ("this must never run",))
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        pickle.dumps(_Harmful()),
-        pickle.dumps({"data": _Harmful()}),
-        pickle.dumps({"data": np.array([_Harmful()], dtype=object)}),
-        b"cos\nsystem\n(S'true'\ntR.",
-        b"cnumpy\nload\n(S'x'\ntR.",
-        b"",
-        b"\x80\x04",
-        pickle.dumps([1, 2]),
-        pickle.dumps({"data": np.zeros(3)})[:-5],
-    ],
-)
-def test_a_pickle_runs_nothing(tmp_path, content, capsys):
-    (tmp_path / "batch").write_bytes(content)
-    with pytest.raises(UnreadableFile, match="CIFAR batch" if content else "is empty"):
-        read_pickle(tmp_path / "batch")
-    assert capsys.readouterr().out == ""
 
 
 def _celeba(folder, png, count=48):

@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, preprocessing_from
-from fairweight.data.image import cache, decode
+from fairweight.data.image import decode
+from fairweight.data.image import pixels as cache
 from fairweight.data.image.normalize import pixel_sums, statistics
 from fairweight.errors import NoSpace, UnreadableImage
 from fairweight.types import Batch, Samples
@@ -33,6 +34,7 @@ def test_a_folder_with_a_class_per_subfolder(pictures):
     folder, pixels = pictures
     data = load(folder)
     assert data.kind == "image"
+    assert not any("16 bits" in note for note in data.notes)
     assert data.label_names == ("cat", "dog")
     assert data.input_shape == (3, 6, 5)
     assert data.train.inputs.dtype == torch.uint8
@@ -228,9 +230,9 @@ class TestCache:
             raise UnreadableImage("x")
 
         with pytest.raises(UnreadableImage):
-            cache.write(tmp_path, "key", fails)
+            cache.write_entry(tmp_path, "key", fails)
         assert list(tmp_path.iterdir()) == []
-        entry = cache.write(tmp_path, "key", self._fill)
+        entry = cache.write_entry(tmp_path, "key", self._fill)
         assert np.load(entry / cache.PIXELS).sum() == 40
         assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
@@ -240,15 +242,15 @@ class TestCache:
 
         monkeypatch.setattr(cache.os, "posix_fallocate", full)
         with pytest.raises(NoSpace, match="is full"):
-            cache.write(tmp_path, "key", self._fill)
+            cache.write_entry(tmp_path, "key", self._fill)
         assert list(tmp_path.iterdir()) == []
 
     def test_two_writers_agree(self, tmp_path):
         def slower(allocate):
-            cache.write(tmp_path, "key", self._fill)
+            cache.write_entry(tmp_path, "key", self._fill)
             return self._fill(allocate)
 
-        assert cache.facts(cache.write(tmp_path, "key", slower)) == {"bad": []}
+        assert cache.facts(cache.write_entry(tmp_path, "key", slower)) == {"bad": []}
         assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
     def test_a_full_disk_is_a_note_when_memory_suffices_and_an_error_when_not(self, pictures, monkeypatch):
@@ -257,7 +259,7 @@ class TestCache:
         def full(*_):
             raise NoSpace("the disk is full")
 
-        monkeypatch.setattr(cache, "write", full)
+        monkeypatch.setattr(cache, "write_entry", full)
         data = load(folder)
         assert any("were not kept for the next time" in note for note in data.warnings)
         assert torch.equal(_whole(data), torch.from_numpy(pixels))
@@ -302,7 +304,7 @@ def test_sums_kept_with_the_pixels_give_the_same_statistics(pictures, cached):
     whole = load(pictures[0], options=Options(image=ImageOptions(cache=cached)))
     some = load(pictures[0], options=Options(image=ImageOptions(cache=cached), limit=20, exemplar=Exemplar(size=1)))
     for data in (whole, some):
-        slow = statistics(pixel_sums(data.train.inputs.numpy(), workers=1, at_once=3), 30)
+        slow = statistics(pixel_sums(data.train.inputs.numpy(), at_once=3), 30)
         assert (data.preprocessing.mean, data.preprocessing.std) == slow
 
 
@@ -374,10 +376,6 @@ def test_16_bits_of_grey_are_read_as_8(tmp_path, form, cached):
     new = data.preprocessing.read(tmp_path / "scans")
     assert torch.equal(new.inputs, torch.from_numpy(expected))
     assert any("16 bits" in note for note in new.notes)
-
-
-def test_8_bits_are_no_news(pictures):
-    assert not any("16 bits" in note for note in load(pictures[0]).notes)
 
 
 @pytest.mark.parametrize("cached", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,7 @@ import pytest
 import torch
 
 from fairweight.data import Options, TableOptions, load, preprocessing_from
-from fairweight.data.table.decimal_marks import settle_marks
-from fairweight.data.table.values import Seen, numbers
+from fairweight.data.table.values import Seen, numbers, settle_ways
 from fairweight.errors import BadInput
 
 N = 200
@@ -38,8 +38,9 @@ EUROPEAN = table(
 
 
 def settled(options: TableOptions | None = None, **columns: list[str]) -> dict[str, Seen]:
-    seen = {name: Seen(pd.Series(texts, dtype=object)) for name, texts in columns.items()}
-    settle_marks(seen, options or TableOptions(), ())
+    options = options or TableOptions()
+    seen = {name: Seen(pd.Series(texts, dtype=object), name in options.numeric) for name, texts in columns.items()}
+    settle_ways(seen, options, ())
     return seen
 
 
@@ -103,6 +104,26 @@ def test_a_semicolon_file_with_plain_fractions_is_not_asked_about():
     np.testing.assert_array_equal(seen["b"].numbers, [1.169, 426])
 
 
+def test_an_exponent_tells_that_a_point_is_no_mark_of_thousands():
+    seen = settled(TableOptions(delimiter=";"), a=["6.854e+02", "1.169E3"], b=["12,5", "3,25"], c=["12.5", "1"])
+    np.testing.assert_array_equal(seen["a"].numbers, [685.4, 1169])
+
+
+def test_a_column_that_shows_another_mark_than_was_named_keeps_its_own():
+    seen = settled(TableOptions(decimal=","), a=["12.5", "1,234.75"], b=["1.169", "426"])
+    np.testing.assert_array_equal(seen["a"].numbers, [12.5, 1234.75])
+    np.testing.assert_array_equal(seen["b"].numbers, [1169, 426])
+
+
+@pytest.mark.parametrize(
+    "cell", [" " * 50_000 + "x", "1" + " " * 50_000 + "x", "(" * 50_000, "1." * 25_000, "1'" * 25_000]
+)
+def test_a_long_cell_that_is_no_number_is_refused_at_once(cell):
+    started = time.process_time()
+    assert settled(a=[cell, "$5", "12 %"])["a"].kind[0] == "category"
+    assert time.process_time() - started < 2
+
+
 def test_dates_addresses_and_versions_are_no_evidence():
     seen = settled(a=["31.12.2020", "01.02.2021"], b=["10.0.0.1", "192.168.1.1"], c=["1.169", "426"], d=["x, y", "z"])
     assert seen["a"].kind == ("date", "%d.%m.%Y")
@@ -146,7 +167,7 @@ def test_marks_that_cannot_be(given):
 )
 def test_blanks_and_apostrophes_part_thousands_without_being_told(cells, read):
     column = Seen(pd.Series(cells * 20, dtype=object))
-    settle_marks({"x": column}, TableOptions(), ())
+    settle_ways({"x": column}, TableOptions(), ())
     assert column.kind[0] == "number"
     assert column.numbers[:3].tolist() == read
 
@@ -162,5 +183,5 @@ def test_blanks_and_apostrophes_part_thousands_without_being_told(cells, read):
 )
 def test_what_no_number_is_written_like_stays_text(cells):
     column = Seen(pd.Series(cells * 20, dtype=object))
-    settle_marks({"x": column}, TableOptions(), ())
+    settle_ways({"x": column}, TableOptions(), ())
     assert column.kind[0] == "category"

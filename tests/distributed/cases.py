@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +18,7 @@ from fairweight.types import Batch
 DEVICE = os.environ.get("DEVICE", "cpu")  # where models and data are
 N, E, BATCH, EXEMPLARS, STEPS = 60, 40, 13, 11, 12
 Numbers = dict[str, Tensor]
-Training = Callable[[], Numbers]
+Training = Callable[..., Numbers]
 CASES: dict[str, Training] = {}
 # For a quick look, and on three ranks.
 FEW = ("forward", "per_layer", "auto_wrapped", "ties", "meta_weight_net", "group_dro", "sharded_ties", "fully_sharded")
@@ -132,38 +134,45 @@ def trained(
 
 
 OBJECTIVE = fw.MeanLoss() + fw.LossVariance()
+WRAPPED, PLAIN = {"wrap": True}, {"exemplars": False}
+ADAM, BY_EPOCH = {"optimizer": torch.optim.Adam}, {"exemplars": False, "by_epoch": True}
+FORWARD, LAYERS = {"gradient": "forward"}, {"gradient": "per-layer"}
 
 
-@case
-def forward() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, gradient="forward", agreement_every=5))
+def simple(
+    name: str, made: Callable[..., fw.Reweighter], /, *given: Any, how: Mapping[str, Any] | None = None, **options: Any
+) -> None:
+    CASES[name] = lambda: trained(lambda model: made(model, N, *given, **options), **(how or {}))
 
 
-@case
-def per_layer() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, fw.MaxLossDiscrepancy(), gradient="per-layer"))
-
-
-@case
-def double_backward() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, fw.EqualOddsLoss(), gradient="double-backward"))
-
-
-@case
-def auto_wrapped() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N), wrap=True)
-
-
-@case
-def forward_wrapped() -> Numbers:
-    return trained(
-        lambda m: fw.FORML(m, N, fw.LossVariance(), gradient="forward"), wrap=True, optimizer=torch.optim.Adam
-    )
-
-
-@case
-def ties() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, tie="cell"))
+simple("forward", fw.FORML, OBJECTIVE, agreement_every=5, **FORWARD)
+simple("per_layer", fw.FORML, fw.MaxLossDiscrepancy(), **LAYERS)
+simple("double_backward", fw.FORML, fw.EqualOddsLoss(), gradient="double-backward")
+simple("auto_wrapped", fw.FORML, how=WRAPPED)
+simple("forward_wrapped", fw.FORML, fw.LossVariance(), how=WRAPPED | ADAM, **FORWARD)
+simple("ties", fw.FORML, OBJECTIVE, tie="cell")
+simple("sharded_scores", fw.FORML, OBJECTIVE, scores="sharded", **FORWARD)
+simple("fully_sharded", fw.FORML, OBJECTIVE, how={"wrap": sharded}, **FORWARD)
+each_layer = {"wrap": partial(sharded, each_layer=True)}
+simple("fully_sharded_layers", fw.FORML, OBJECTIVE, scores="sharded", how=each_layer | ADAM, **LAYERS)
+simple("fully_sharded_group_dro", fw.GroupDRO, how={"wrap": sharded} | PLAIN)
+simple("every_second", fw.FORML, OBJECTIVE, every=2, how=WRAPPED)
+simple("reverse", fw.FORML, OBJECTIVE, fw.LookAhead(lr=0.05, reverse=True), fw.PlainStep(scale=50.0))
+simple("at_rest", fw.FORML, OBJECTIVE, None)
+simple("heeding", fw.FORML, OBJECTIVE, score_step=fw.AdaptiveStep(heed=1.0), agreement_every=2)
+simple("other_form", fw.FORML, OBJECTIVE, form="logit-scale", **FORWARD)
+simple("scope", fw.FORML, OBJECTIVE, scope="head")
+simple("l2rw", fw.L2RW)
+simple("meta_weight_net", fw.MetaWeightNet, seed=1, hidden=8)
+simple("meta_weight_net_of_means", fw.MetaWeightNet, seed=1, hidden=8, normalised=False, detached=False)
+simple("group_dro", fw.GroupDRO, normalised=False, how=PLAIN)
+simple("focal", fw.Focal, how=PLAIN)
+simple("uniform_wrapped", fw.Uniform, how=PLAIN | WRAPPED)
+simple("random", fw.Random, kind="redrawn", seed=5, how=PLAIN)
+simple("class_difficulty", fw.ClassDifficulty, how=BY_EPOCH)
+simple("label_bias", fw.LabelBias, online=True, how=BY_EPOCH)
+simple("jtt", fw.JTT, how=BY_EPOCH)
+simple("class_balanced", fw.ClassBalanced, how=PLAIN)
 
 
 @case
@@ -173,11 +182,6 @@ def batch_norm() -> Numbers:
         torch.manual_seed(4)
         model = nn.Sequential(nn.Linear(5, 6), PerRank(), nn.Tanh(), nn.Linear(6, 3)).double().to(DEVICE)
     return trained(lambda m: fw.FORML(m, N, OBJECTIVE), model=model)
-
-
-@case
-def sharded_scores() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, gradient="forward", scores="sharded"))
 
 
 @case
@@ -196,109 +200,6 @@ def sharded_ties() -> Numbers:
         return made
 
     return trained(again, wrap=True)
-
-
-@case
-def fully_sharded() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, gradient="forward"), wrap=sharded)
-
-
-@case
-def fully_sharded_layers() -> Numbers:
-    return trained(
-        lambda m: fw.FORML(m, N, OBJECTIVE, gradient="per-layer", scores="sharded"),
-        wrap=lambda m: sharded(m, each_layer=True), optimizer=torch.optim.Adam,
-    )  # fmt: skip
-
-
-@case
-def fully_sharded_group_dro() -> Numbers:
-    return trained(lambda m: fw.GroupDRO(m, N), wrap=sharded, exemplars=False)
-
-
-@case
-def every_second() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, every=2), wrap=True)
-
-
-@case
-def reverse() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, fw.LookAhead(lr=0.05, reverse=True), fw.PlainStep(scale=50.0)))
-
-
-@case
-def at_rest() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, None))
-
-
-@case
-def heeding() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, score_step=fw.AdaptiveStep(heed=1.0), agreement_every=2))
-
-
-@case
-def other_form() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, form="logit-scale", gradient="forward"))
-
-
-@case
-def scope() -> Numbers:
-    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, scope="head"))
-
-
-@case
-def l2rw() -> Numbers:
-    return trained(lambda m: fw.L2RW(m, N))
-
-
-@case
-def meta_weight_net() -> Numbers:
-    return trained(lambda m: fw.MetaWeightNet(m, N, seed=1, hidden=8))
-
-
-@case
-def meta_weight_net_of_means() -> Numbers:
-    return trained(lambda m: fw.MetaWeightNet(m, N, seed=1, hidden=8, normalised=False, detached=False))
-
-
-@case
-def group_dro() -> Numbers:
-    return trained(lambda m: fw.GroupDRO(m, N, normalised=False), exemplars=False)
-
-
-@case
-def focal() -> Numbers:
-    return trained(lambda m: fw.Focal(m, N), exemplars=False)
-
-
-@case
-def uniform_wrapped() -> Numbers:
-    return trained(lambda m: fw.Uniform(m, N), exemplars=False, wrap=True)
-
-
-@case
-def random() -> Numbers:
-    return trained(lambda m: fw.Random(m, N, kind="redrawn", seed=5), exemplars=False)
-
-
-@case
-def class_difficulty() -> Numbers:
-    return trained(lambda m: fw.ClassDifficulty(m, N), exemplars=False, by_epoch=True)
-
-
-@case
-def label_bias() -> Numbers:
-    return trained(lambda m: fw.LabelBias(m, N, online=True), exemplars=False, by_epoch=True)
-
-
-@case
-def jtt() -> Numbers:
-    return trained(lambda m: fw.JTT(m, N), exemplars=False, by_epoch=True)
-
-
-@case
-def class_balanced() -> Numbers:
-    return trained(lambda m: fw.ClassBalanced(m, N), exemplars=False)
 
 
 @case
@@ -323,33 +224,24 @@ def small_batches() -> Numbers:
 
 
 @case
-def micro_batches() -> Numbers:
+def micro_batches(gradient: str = "auto") -> Numbers:
     """Two micro-batches on every rank make one step; in the last, some of them are empty."""
-    return _micro_batches("auto")
-
-
-@case
-def micro_batches_forward() -> Numbers:
-    return _micro_batches("forward")
-
-
-def _micro_batches(gradient: str) -> Numbers:
     model = net()
     train, exemplar = data()
     shown = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
-    forml, optimizer = fw.FORML(shown, N, OBJECTIVE), torch.optim.SGD(model.parameters(), lr=0.1)
+    forml, optimizer = fw.FORML(shown, N, OBJECTIVE, gradient=gradient), torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):
         batch, chosen = batches(step, train, exemplar)
-        batch, chosen = (
-            part(batch if step < 3 else batch.take(torch.arange(3))),
-            part(chosen),
-        )  # the last leaves some empty
+        batch, chosen = part(batch if step < 3 else batch.take(torch.arange(3))), part(chosen)  # the last: some empty
         optimizer.zero_grad()
         with forml.accumulating(2):
             for rows in torch.arange(len(batch)).tensor_split(2):
                 forml.backward(batch.take(rows), chosen, optimizer)
         optimizer.step()
     return numbers(model, forml)
+
+
+CASES["micro_batches_forward"] = partial(micro_batches, "forward")
 
 
 def traffic() -> dict[str, list[int]]:

@@ -32,6 +32,7 @@ def main(kind: str, folder: Path) -> None:
             said[name] = [type(error).__name__, str(error), time.monotonic() - began]
     sent = traffic() if kind == "few" else {}
     torch.save({"cases": found, "refusals": said, "traffic": sent}, folder / f"{rank}.pt")
+    dist.barrier()  # a rank that leaves while another still works may be aborted by torch
     dist.destroy_process_group()
 
 

@@ -55,6 +55,29 @@ def test_examples_are_short() -> None:
         assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 40, name
 
 
+def test_bf16_gives_the_score_gradient_of_float32_but_for_rounding(tmp_path: Path) -> None:
+    """The gradient, not the scores: an adaptive step makes as much of a small gradient as of a large one."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    from fairweight.integrations.transformers import FormlTrainer
+
+    shape = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    shape |= {"intermediate_size": 64, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    quiet = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "seed": 0, "max_steps": 1}
+    found = []
+    for bf16 in (False, True):
+        transformers.set_seed(0)
+        model = transformers.BertForSequenceClassification(transformers.BertConfig(**shape))
+        with torch.no_grad():  # sure of itself, or the gradients of balanced exemplars would almost cancel
+            model.classifier.bias.copy_(torch.tensor([1.5, -1.5]))
+        words = torch.randint(1, 40, (96, 6)).tolist()
+        people = [{"input_ids": ids, "labels": k % 2, "groups": k // 2 % 2} for k, ids in enumerate(words)]
+        args = transformers.TrainingArguments(str(tmp_path), per_device_train_batch_size=32, bf16=bf16, **quiet)
+        trainer = FormlTrainer(model, args, train_dataset=people[:64], exemplar_dataset=people[64:])
+        trainer.train()
+        found.append(trainer.record.gradient)
+    assert 0 < float((found[1] - found[0]).norm() / found[0].norm()) < 0.03
+
+
 def test_lightning_refuses_automatic_optimization() -> None:
     pytest.importorskip("lightning", reason="lightning is not installed")
     from fairweight.errors import BadInput

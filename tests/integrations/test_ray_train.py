@@ -34,9 +34,10 @@ def test_two_workers_give_what_one_process_gives(tmp_path: Path, monkeypatch: py
     ray = pytest.importorskip("ray", reason="ray is not installed")
     pytest.importorskip("ray.train.torch", reason="Ray Train is not installed")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")])
-    environment = {"env_vars": {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}}
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    # Set for Ray's own processes: an environment for its workers alone would have each of them started twice.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     try:
         from ray_train import main
 

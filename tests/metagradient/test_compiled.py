@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fairweight.errors import BadInput
-from fairweight.fast.compiled import UsualShape, compiled
+from fairweight.fast.compiled import Compiled, UsualShape
 from fairweight.metagradient.model import unwrap
 from fairweight.methods.forml import FORML
 from fairweight.methods.l2rw import L2RW
@@ -130,7 +130,7 @@ def test_an_error_after_it_worked_is_not_hidden(monkeypatch: pytest.MonkeyPatch)
         return x
 
     monkeypatch.setattr(torch, "compile", lambda f, **options: f)
-    run = compiled(once)
+    run = Compiled(once)
     assert run(1) == 1
     with pytest.raises(RuntimeError, match="later"):
         run(2)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tests import networks
 from torch.profiler import ProfilerActivity, profile
 
 import fairweight as fw
@@ -19,10 +20,10 @@ def setting(bf16):
     return torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16)
 
 
-def network():
+def network(make=networks.short_resnet):
     torch.manual_seed(0)
     inputs = torch.randn(SIZE, 3, PIXELS, PIXELS).to(memory_format=torch.channels_last)
-    model = fw.ResNet18(10, width=WIDTH).to(memory_format=torch.channels_last)
+    model = make(10, width=WIDTH).to(memory_format=torch.channels_last)
     return model, fw.Batch(inputs, torch.arange(SIZE) % 10)
 
 
@@ -43,7 +44,7 @@ def peak(work, folder, bf16):
 @pytest.mark.parametrize("bf16", [False, True])
 def test_choosing_a_mode_takes_about_as_much_memory_as_a_plain_step(bf16, tmp_path):
     """Otherwise the trial at the first step would be the peak of a compiled training: it was, at twice a plain step."""
-    model, batch = network()
+    model, batch = network(fw.ResNet18)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
     uniform = fw.Uniform(model, SIZE)
     uniform.step(batch, None, optimizer)

@@ -212,7 +212,7 @@ def test_a_batch_without_groups_after_a_training_set_with_them():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"constraint": "equal"}, "choose from"),
+        ({"constraint": "equal"}, "choose 'equal-opportunity'"),
         ({"constraint": "rate"}, "go together"),
         ({"target": {1: 0.2}}, "go together"),
         ({"constraint": "rate", "target": {1: 1.2}}, "rates from 0 to 1"),

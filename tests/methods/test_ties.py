@@ -139,5 +139,5 @@ def test_groups_are_asked_for(tie):
 
 
 def test_an_unknown_tie():
-    with pytest.raises(UnknownName, match="choose 'label', 'group', 'cell', or None"):
-        TiedScores("sex", 2, PlainStep(), CPU)
+    with pytest.raises(UnknownName, match="choose 'label', 'group', 'cell' or None"):
+        made("sex")

@@ -11,7 +11,7 @@ from scipy.stats import binomtest, studentized_range
 
 import fairweight.metrics as fm
 from fairweight.metrics._limits import range_quantile, wilson, wilson_corrected
-from fairweight.metrics._tally import bootstrap
+from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.rates import Statistic
 
 
@@ -58,14 +58,14 @@ def test_two_groups_gap_is_newcombe_s_interval_of_the_signed_difference_folded_a
     assert equal.estimate("tprd").low == 0.0
 
 
-def coverage(rates, n, name, truth, *, method="score", repeats=200):
+def coverage(rates, n, name, truth, *, repeats=200):
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(len(rates)), n)
     labels = np.ones(len(groups), dtype=int)
     held = 0
     for seed in range(repeats):
         predictions = (rng.random(len(groups)) < np.asarray(rates)[groups]).astype(int)
-        settings = fm.Intervals(draws=200, seed=seed, method=method)
+        settings = fm.Intervals(draws=200, seed=seed)
         estimate = fm.group_table(labels, predictions, groups, intervals=settings).estimate(name)
         held += estimate.low - 1e-12 <= truth <= estimate.high + 1e-12
     return held / repeats
@@ -92,7 +92,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(rates, n, name, truth):
 @pytest.mark.parametrize("n", [30, 100])
 def test_equal_pairs_are_called_unequal_as_seldom_as_they_say(name, n):
     """What a bootstrap draws from is never equal, so alone it says of equal groups too often that they are not."""
-    assert coverage([0.8, 0.8], n, name, float(name.endswith("ratio")), repeats=500) >= 0.93  # 0.95 less 2 errors
+    assert coverage([0.8, 0.8], n, name, float(name.endswith("ratio")), repeats=200) >= 0.92  # 0.95 less 2 errors
 
 
 @pytest.mark.slow
@@ -106,46 +106,42 @@ def test_nor_are_equal_pairs_by_a_metric_of_the_caller(name, equal):
     rng = np.random.default_rng(0)
     labels, groups = np.tile([0, 1], 160), np.repeat([0, 1], 160)
     held = 0
-    for seed in range(150):
+    for seed in range(100):
         predictions = (rng.random(320) < np.where(labels == 1, 0.8, 0.2)).astype(int)
         settings = fm.Intervals(draws=150, seed=seed)
         found = fm.group_table(labels, predictions, groups, metrics={"f1": f1}, intervals=settings).estimate(name)
         held += found.low <= equal <= found.high
-    assert held / 150 >= 0.92  # 0.95 less 1.7 standard errors
-
-
-def test_the_plain_bootstrap_does_not_between_equal_groups():
-    """Why it is not the default."""
-    assert coverage([0.9] * 10, 50, "tprd", 0.0, method="bootstrap") == 0.0
+    assert held / 100 >= 0.91  # 0.95 less 1.8 standard errors
 
 
 @pytest.mark.slow
-def test_draws_of_counts_are_distributed_as_draws_of_samples():
+def test_draws_of_counts_are_distributed_as_draws_of_samples(monkeypatch):
     """The fast bootstrap (multinomial over distinct cells) against its slow twin (rows drawn again)."""
+    monkeypatch.setattr(Tally, "smoothed", lambda self: (self, self.frequency.astype(float)))
     rng = np.random.default_rng(2)
     labels, groups = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
     predictions = np.where(rng.random(400) < 0.7, labels, rng.integers(0, 3, 400))
-    tally = fm.group_table(labels, predictions, groups).numbers.tally
+    tally = fm.group_table(labels, predictions, groups).tally
     for name, strata in (("tprd", "cell"), ("selection_rate_gap", "group"), ("accuracy", "all")):
         statistic = Statistic.named(name)
         assert statistic.strata(by_label=False) == strata
-        fast, centre = bootstrap(tally, lambda c, s=statistic: s(c[0]), fm.Intervals(draws=4000), strata, smooth=False)
+        fast, centre = bootstrap(tally, lambda c, s=statistic: s(c[0]), fm.Intervals(draws=4000), strata)
         assert float(centre) == pytest.approx(fm.group_table(labels, predictions, groups).value(name))
         key = {"cell": groups * 3 + labels, "group": groups, "all": np.zeros(400, dtype=int)}[strata]
         members = [np.flatnonzero(key == value) for value in np.unique(key)]
         slow = []
-        for _ in range(1000):
+        for _ in range(500):
             rows = np.concatenate([rng.choice(member, len(member)) for member in members])
             slow.append(fm.group_table(labels[rows], predictions[rows], groups[rows]).value(name))
-        standard_error = np.std(slow) / math.sqrt(1000)
+        standard_error = np.std(slow) / math.sqrt(500)
         assert fast.mean() == pytest.approx(np.mean(slow), abs=4 * standard_error)
-        assert fast.std() == pytest.approx(np.std(slow), rel=0.1)
+        assert fast.std() == pytest.approx(np.std(slow), rel=0.13)
 
 
 def test_counts_of_drawn_frequencies_equal_counts_of_the_drawn_samples():
     rng = np.random.default_rng(4)
     groups, labels, predictions = rng.integers(0, 3, 200), rng.integers(0, 4, 200), rng.integers(0, 4, 200)
-    tally = fm.group_table(labels, predictions, groups).numbers.tally
+    tally = fm.group_table(labels, predictions, groups).tally
     rows = rng.integers(0, 200, (5, 200))
     cells = np.stack([tally.groups, tally.labels, tally.predictions[0]], axis=1).tolist()
     frequency = np.zeros((5, len(cells)), dtype=np.int64)
@@ -176,24 +172,6 @@ def test_intervals_narrow_with_samples_and_widen_with_the_level():
         assert width(4000, 0.95) < width(400, 0.95) < width(400, 0.99)
 
 
-def test_bootstrap_method_is_percentile_seeded_and_applies_to_every_number():
-    rng = np.random.default_rng(1)
-    labels, groups = rng.integers(0, 2, 300), rng.integers(0, 3, 300)
-    predictions = np.where(rng.random(300) < 0.8, labels, 1 - labels)
-
-    def content(seed):
-        settings = fm.Intervals(method="bootstrap", draws=300, seed=seed)
-        return fm.group_table(labels, predictions, groups, intervals=settings).to_dict()
-
-    assert content(0) == content(0)
-    assert content(0)["intervals"]["tprd"] != content(1)["intervals"]["tprd"]
-    score = fm.group_table(labels, predictions, groups).to_dict()
-    for name in ("accuracy", "balanced_accuracy", "max_fnr"):
-        assert content(0)["intervals"][name] == pytest.approx(score["intervals"][name], abs=0.08)
-        assert content(0)["intervals"][name] != score["intervals"][name]
-    assert content(0)["groups"][0]["tpr_low"] == pytest.approx(score["groups"][0]["tpr_low"], abs=0.05)
-
-
 def test_no_draws_leave_bootstrapped_intervals_open():
     table = fm.group_table(
         [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 1], metrics={"one": lambda y, p: 1.0}, intervals=fm.Intervals(draws=0)
@@ -203,21 +181,15 @@ def test_no_draws_leave_bootstrapped_intervals_open():
     assert math.isnan(table.estimate("one_gap").low)
     assert not math.isnan(table.estimate("tprd").low)
     assert str(table.estimate("one")) == "1.000"
-    plain = fm.group_table(
-        [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 1, 1], intervals=fm.Intervals(draws=0, method="bootstrap")
-    )
-    assert plain.to_dict()["intervals"]["tprd"] == [None, None]
-    assert plain.to_dict()["groups"][0]["tpr_low"] is None
 
 
-@pytest.mark.parametrize("method", ["score", "bootstrap"])
-def test_sixty_thousand_samples_take_well_under_a_second(method):
+def test_sixty_thousand_samples_take_well_under_a_second():
     rng = np.random.default_rng(0)
     labels, groups = rng.integers(0, 2, 60_000), rng.integers(0, 10, 60_000)
     predictions = np.where(rng.random(60_000) < 0.8, labels, 1 - labels)
     best = math.inf
     for _ in range(3):  # another process may take the core for a moment
         start = time.perf_counter()
-        fm.group_table(labels, predictions, groups, intervals=fm.Intervals(method=method)).to_dict()
+        fm.group_table(labels, predictions, groups).to_dict()
         best = min(best, time.perf_counter() - start)
     assert best < 0.8

@@ -25,7 +25,7 @@ def spread(values):
     return max(known) - min(known) if len(known) > 1 else math.nan
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems())
 def test_class_as_group(problem):
     labels, predictions, _ = problem
@@ -54,7 +54,7 @@ def test_class_as_group(problem):
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems())
 def test_many_classes_with_an_attribute(problem):
     labels, predictions, groups = problem

@@ -224,5 +224,5 @@ def test_an_unknown_definition(make):
 @pytest.mark.parametrize("make", [MaxLossDiscrepancy, WorstGroupLoss])
 @pytest.mark.parametrize("softness", [-1.0, math.nan])
 def test_a_softness_below_zero(make, softness):
-    with pytest.raises(BadInput, match="give 0 for the plain maximum"):
+    with pytest.raises(BadInput, match="give a number from 0"):
         make(softness=softness)

@@ -50,7 +50,11 @@ def test_the_source_archive_holds_no_test_that_cannot_run_there(tmp_path):
     assert tops - {".gitignore", "PKG-INFO"} == {
         "src", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "pyproject.toml",
     }  # fmt: skip
-    assert {"src/fairweight/py.typed", "src/fairweight/paper/published.toml"} <= inside
+    assert {
+        "src/fairweight/py.typed",
+        "src/fairweight/paper/published.toml",
+        "src/fairweight/paper/protocol.toml",
+    } <= inside
 
 
 def entries(name: str) -> dict[str, list[str]]:

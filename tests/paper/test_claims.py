@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fairweight.paper.records import read_all, section_name
-from fairweight.paper.results_page import grouped
+from fairweight.paper.records import grouped, read_all, section_name
 from fairweight.runs.statistics import by_seed, mean_of, paired
 
 ROOT = Path(__file__).resolve().parents[2]

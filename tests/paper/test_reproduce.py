@@ -85,14 +85,14 @@ def test_a_changed_number_of_epochs_is_no_reproduction(record):
     assert not shortened["whole"]
     assert planned("mnist").heading()["whole"]
     text = text_of({**record, **shortened})
-    assert "Size: 1 epochs: the paper's own: 10,000 steps. Told to train for 1 epochs instead." in text
-    assert "at this one there is no verdict" in text
+    assert "Size: 1 epochs: the paper's own: 10,000 steps. Trained for 1 epochs instead." in text
+    assert "there is no verdict at this size" in text
 
 
 def test_text_shows_both_numbers_and_says_the_size(record):
     text = text_of(record)
     assert "Size: quick: scikit-learn's 1,797 digits" in text
-    assert "at this one there is no verdict" in text
+    assert "there is no verdict at this size" in text
     assert "8.59 ± 0.91" in text
     assert "effective size" in text
     assert "Verdict: Welch's 95 % interval" in text

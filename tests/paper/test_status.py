@@ -4,7 +4,7 @@ import pytest
 from tests.paper.test_records import record_of
 
 from fairweight import catalog
-from fairweight.paper.results_page import grouped
+from fairweight.paper.records import grouped
 from fairweight.paper.status import standings, status_text
 
 
@@ -41,13 +41,13 @@ def test_a_gain_that_is_sure_is_reproduced_and_one_that_is_not_is_not():
     nothing = {seed: value + 0.3 * (-1) ** seed for seed, value in seeds(95.24).items()}
     found = state_of("mnist", a=mnist(nothing))
     assert found.state == "not reproduced"
-    assert "FORML as printed, from Uniform: TPRD +0.00" in found.why
+    assert "FORML as printed differs from Uniform by +0.00" in found.why
     assert found.section == "mnist, full"
 
 
 def test_a_row_worse_than_printed_or_missing_is_named():
     worse = state_of("mnist", a=mnist(seeds(90.0)))
-    assert "FORML, Algorithm 1: accuracy 89.99 beside 95.90." in worse.why
+    assert "FORML, Algorithm 1: accuracy 89.99, printed 95.90." in worse.why
     assert "Not run: LB." in state_of("mnist", a=record_of({"uniform": seeds(95.2), "uniform-clean": seeds(97.2),
                                                             "forml": seeds(96.0)})).why  # fmt: skip
 

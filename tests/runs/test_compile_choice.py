@@ -27,20 +27,9 @@ CONVOLUTIONS = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 2))
     ],
 )
 def test_long_runs_of_convolutions_on_a_gpu_are_compiled(
-    method: type[Reweighter],
-    model: nn.Module,
-    device: str,
-    steps: int,
-    expected: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    method: type[Reweighter], model: nn.Module, device: str, steps: int, expected: bool
 ) -> None:
-    reweighter = method(model, 8)
-    monkeypatch.delenv("FAIRWEIGHT_COMPILE", raising=False)
-    assert compiles(reweighter, device, steps) is expected
-    monkeypatch.setenv("FAIRWEIGHT_COMPILE", "0")
-    assert not compiles(reweighter, device, steps)
-    monkeypatch.setenv("FAIRWEIGHT_COMPILE", "1")
-    assert compiles(reweighter, device, steps)
+    assert compiles(method(model, 8), device, steps) is expected
 
 
 def test_on_a_cpu_the_layout_stays() -> None:

@@ -16,17 +16,13 @@ HERE = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "words", "least"),
+    ("script", "words"),
     [
-        ("fault_injection", ("fit", "--fault", "kill", "--first", "1", "--every", "7"), 7),
-        ("fault_injection", ("train", "--fault", "kill", "--first", "15", "--every", "48"), 5),
-        ("fault_injection", ("judged", "--fault", "full-disk", "--first", "5", "--every", "16"), 4),
-        ("fault_injection", ("refit", "--fault", "kill", "--first", "30", "--every", "60"), 4),
-        ("hostile_input", ("kills", "--most", "3"), 3),
-        ("hostile_input", ("altered", "--most", "12"), 12),
+        ("fault_injection", ("fit", "train", "refit", "judged", "--first", "7", "--every", "41")),
+        ("hostile_input", ("kills", "altered", "--most", "6")),
     ],
 )
-def test_a_sample_of_the_attacks(tmp_path, script, words, least):
+def test_a_sample_of_the_attacks(tmp_path, script, words):
     out = tmp_path / "found.json"
     done = subprocess.run(
         [sys.executable, HERE / "benchmarks" / f"{script}.py", *words, "--out", out],
@@ -36,7 +32,7 @@ def test_a_sample_of_the_attacks(tmp_path, script, words, least):
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{HERE / 'src'}{os.pathsep}{HERE / 'benchmarks'}"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = json.loads(out.read_text()).values()
-    (found,) = found.values() if script == "fault_injection" else (found,)
-    assert found["tried"] >= least
-    assert found["wrong"] == []
+    found = json.loads(out.read_text())
+    several = [one for by_fault in found.values() for one in by_fault.values()] if "fit" in found else found.values()
+    assert sum(one["tried"] for one in several) >= 12
+    assert all(one["tried"] and one["wrong"] == [] for one in several)

@@ -4,10 +4,11 @@ import warnings
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from fairweight.errors import BadInput
 from fairweight.runs.chosen_rows import prerequisites
-from fairweight.runs.folder import RunFolder
+from fairweight.runs.folder import MODEL
 from fairweight.runs.pool import _job
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
@@ -53,7 +54,7 @@ def test_a_run_begins_from_another(tmp_path):
     assert prerequisites(again) == (BASE,)
     assert again.fingerprint != BASE.with_(lr=1e-12).fingerprint
     second = run(again, tmp_path / again.folder_name)
-    before, after = (RunFolder(done.folder.path).read_tensors() for done in (first, second))
+    before, after = (load_file(done.folder.checked(MODEL)) for done in (first, second))
     for name, tensor in before.items():
         torch.testing.assert_close(after[name], tensor, rtol=0, atol=1e-6)
     with pytest.raises(BadInput, match="give one"):

@@ -142,7 +142,7 @@ def _at_work_on(pid: int, folder: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for left-over processes in /proc")
 def test_a_killed_command_leaves_no_process_and_goes_on_from_its_checkpoints(tmp_path):
-    before = _epochs_until_killed(tmp_path, least=3)
+    before = _epochs_until_killed(tmp_path, least=2)
     folders = sorted((tmp_path / "pool").iterdir())
     assert len(folders) == 2
     assert all((folder / "checkpoint.safetensors").is_file() for folder in folders)
@@ -284,21 +284,18 @@ def test_ray_engine_hands_over_plain_values_and_survives_a_lost_task(tiny, tmp_p
 @pytest.mark.usefixtures("one_thread")
 def test_a_local_ray_gives_what_processes_give(tiny, tmp_path):
     pytest.importorskip("ray", reason="the extra fairweight[ray] is not installed")
-    specs = [tiny.with_(seed=seed) for seed in range(2)]
-    found = run_all(specs, tmp_path / "ray", engine="ray", jobs=2)
-    alone = run_all(specs, tmp_path / "alone", jobs=2)  # a thread each, as a task of one core has
-    for spec in specs:
-        assert found[spec.fingerprint].error is None
-        assert alone[spec.fingerprint].error is None
-        model = (tmp_path / "ray" / spec.folder_name / "model.safetensors").read_bytes()
-        assert model == (tmp_path / "alone" / spec.folder_name / "model.safetensors").read_bytes()
+    models = []
+    for engine in ("ray", "processes"):
+        found = run_all([tiny], tmp_path / engine, engine=engine, jobs=1)
+        assert found[tiny.fingerprint].error is None
+        models.append((tmp_path / engine / tiny.folder_name / "model.safetensors").read_bytes())
+    assert models[0] == models[1]
 
 
-@pytest.mark.slow
 def test_a_pool_that_cannot_be_stops_everything_in_a_sentence(tiny, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FolderRefused, match=r"cannot be made .*choose another folder"):
-        run_all([tiny, tiny.with_(seed=1)], tmp_path / "file" / "pool", jobs=2)
+        run_all([tiny, tiny.with_(seed=1)], tmp_path / "file" / "pool", jobs=1)
 
 
 def test_a_pool_that_takes_no_files_too(tiny, tmp_path, monkeypatch):

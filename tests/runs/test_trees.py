@@ -20,23 +20,30 @@ from fairweight.runs.trees import columns_of, fit_trees
 from fairweight.training.predict import logits
 
 
+def chances(module, part):
+    return module(part.inputs).softmax(dim=-1).numpy()
+
+
+def staged(module, part):
+    return module.staged(part.inputs).softmax(dim=-1).numpy()
+
+
 @pytest.mark.parametrize("label", ["income", "job"])
 def test_the_module_equals_scikit_learn(label, tmp_path, monkeypatch):
     monkeypatch.setattr(trees, "installed_library", lambda: "scikit-learn")
     data = load(people(600), label=label, group="sex")
-    fitted = fit_trees(data.train.inputs, data.train.labels, None, columns_of(data), len(data.label_names), 30)
-    module, options = fitted.module()
+    module, _ = fit_trees(data.train, None, data, 30)
     train, test = (part.inputs.double().numpy() @ module.mix.numpy() for part in (data.train, data.test))
     assert max(len(np.unique(column)) for column in train.T) > 255, "some columns have more values than bins"
     theirs = HistGradientBoostingClassifier(
         max_iter=30, max_leaf_nodes=15, early_stopping=False, random_state=0
     )  # fmt: skip
     grown = np.stack(list(theirs.fit(train, data.train.labels.numpy()).staged_predict_proba(test)))
-    np.testing.assert_allclose(fitted.chances(data.test.inputs), grown[-1], atol=1e-12)
-    np.testing.assert_allclose(fitted.staged(data.test.inputs), grown, atol=1e-12)
+    np.testing.assert_allclose(chances(module, data.test), grown[-1], atol=1e-12)
+    np.testing.assert_allclose(staged(module, data.test), grown, atol=1e-12)
     folder = RunFolder(tmp_path)
     folder.write_model(module)
-    again = network_for(data.preprocessing, options)
+    again = network_for(data.preprocessing, trees.network_of(module))
     folder.read_model(again)
     torch.testing.assert_close(again(data.test.inputs), module(data.test.inputs), rtol=0, atol=0)
 
@@ -45,55 +52,49 @@ def test_with_weights_the_bins_stay_those_of_rows_that_count_alike(monkeypatch):
     monkeypatch.setattr(trees, "installed_library", lambda: "scikit-learn")
     data = load(people(600), label="income", group="sex")
     weights = torch.rand(len(data.train), generator=torch.Generator().manual_seed(0)) + 0.5
-    fitted = fit_trees(data.train.inputs, data.train.labels, weights, columns_of(data), 2, 30)
-    train, test = (part.inputs.double().numpy() @ fitted.model.mix.numpy() for part in (data.train, data.test))
+    module, boosted = fit_trees(data.train, weights, data, 30)
+    train, test = (part.inputs.double().numpy() @ module.mix.numpy() for part in (data.train, data.test))
     edges = [trees._edges(column) for column in train.T]
-    theirs = fitted.boosted.predict_proba(trees.binned(test, edges))
-    np.testing.assert_allclose(fitted.chances(data.test.inputs), theirs, atol=1e-12)
+    theirs = boosted.predict_proba(trees.binned(test, edges))
+    np.testing.assert_allclose(chances(module, data.test), theirs, atol=1e-12)
 
 
 @pytest.mark.parametrize("label", ["income", "job"])
 def test_the_module_equals_lightgbm(label):
     pytest.importorskip("lightgbm", reason="trees are scikit-learn's without LightGBM")
     data = load(people(600), label=label, group="sex")
-    classes = len(data.label_names)
-    fitted = fit_trees(data.train.inputs, data.train.labels, None, columns_of(data), classes, 30)
-    columns = data.test.inputs.double().numpy() @ fitted.model.mix.numpy()
+    module, boosted = fit_trees(data.train, None, data, 30)
+    columns = data.test.inputs.double().numpy() @ module.mix.numpy()
     for turn in (1, 30):
-        said = fitted.boosted.predict(columns, num_iteration=turn)
-        expected = np.stack([1 - said, said], axis=1) if classes == 2 else said
-        np.testing.assert_allclose(fitted.staged(data.test.inputs)[turn - 1], expected, atol=1e-9)
+        said = boosted.predict(columns, num_iteration=turn)
+        expected = np.stack([1 - said, said], axis=1) if len(data.label_names) == 2 else said
+        np.testing.assert_allclose(staged(module, data.test)[turn - 1], expected, atol=1e-9)
 
 
 def test_a_class_that_no_row_has_is_never_predicted():
     data = load(people(600), label="job", group="sex")
-    there, classes = data.train.labels != 1, len(data.label_names)
-    fitted = fit_trees(data.train.inputs[there], data.train.labels[there], None, columns_of(data), classes, 10)
-    found = fitted.chances(data.test.inputs)
-    assert found.shape[1] == classes
+    module, _ = fit_trees(data.train.take(data.train.labels != 1), None, data, 10)
+    found = chances(module, data.test)
+    assert found.shape[1] == len(data.label_names)
     assert found[:, 1].max() < 1e-6
-    np.testing.assert_allclose(fitted.staged(data.test.inputs)[-1], found, atol=1e-12)
+    np.testing.assert_allclose(staged(module, data.test)[-1], found, atol=1e-12)
 
 
 def test_one_column_per_category_orders_its_values_by_their_share_of_positives():
     data = load(people(600), label="income", group="sex")
-    fitted = fit_trees(data.train.inputs, data.train.labels, None, columns_of(data), 2, 5)
-    assert fitted.model.mix.shape == (data.input_shape[0], len(data.preprocessing.columns))
+    module, _ = fit_trees(data.train, None, data, 5)
+    assert module.mix.shape == (data.input_shape[0], len(data.preprocessing.columns))
     block = next((a, b) for a, b in columns_of(data) if b - a > 1)
     inputs, labels = data.train.inputs[:, slice(*block)].numpy(), data.train.labels.numpy()
     share = [labels[inputs[:, k] == 1].mean() for k in range(inputs.shape[1])]
     place = next(k for k, one in enumerate(columns_of(data)) if one == block)
-    assert np.argsort(share).tolist() == np.argsort(fitted.model.mix.numpy()[slice(*block), place]).tolist()
+    assert np.argsort(share).tolist() == np.argsort(module.mix.numpy()[slice(*block), place]).tolist()
 
 
 def test_weights_move_the_trees():
     data = load(people(600), label="income", group="sex")
-    columns = columns_of(data)
     heavy = torch.where(data.train.labels == 1, 5.0, 1.0)
-    plain, more = (
-        fit_trees(data.train.inputs, data.train.labels, w, columns, 2, 20).chances(data.test.inputs)[:, 1].mean()
-        for w in (None, heavy)
-    )
+    plain, more = (chances(fit_trees(data.train, w, data, 20)[0], data.test)[:, 1].mean() for w in (None, heavy))
     assert more > plain + 0.05
 
 
@@ -111,10 +112,12 @@ def test_a_spec_with_trees_becomes_a_run(tmp_path):
     assert run(spec, tmp_path / "run").reused
 
 
-def test_newton_finds_what_scikit_learn_finds():
+def test_the_linear_learner_is_scikit_learn_s_regression():
     data = load(people(600), label="income", group="sex")
     weights = torch.rand(len(data.train), generator=torch.Generator().manual_seed(1)) + 0.2
-    ours = fit_linear(data.train.inputs, data.train.labels, weights)
+    ours = fit_linear(data.train, weights)
     x, y = data.train.inputs.double().numpy(), data.train.labels.numpy()
     theirs = LogisticRegression(C=1.0, max_iter=2000, tol=1e-10).fit(x, y, sample_weight=weights.double().numpy())
     np.testing.assert_allclose(ours.layers[-1].weight[1].detach().numpy(), theirs.coef_[0], atol=1e-3)
+    alone = fit_linear(data.train.take(data.train.labels == 1), None)  # a fold may lack a class
+    assert bool((alone(data.test.inputs).argmax(dim=1) == 1).all())

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from fairweight.training import _step_buffer
-from fairweight.training._step_buffer import Steps
-from fairweight.training._visits import VISIT, note
-from fairweight.training.history import Dynamics
+from fairweight.training.history import VISIT, Dynamics, move, noted
 from fairweight.types import StepRecord, margin
 
 COUNT, SIZE = 50, 8  # the last batch of an epoch is smaller
@@ -56,18 +54,11 @@ def steps(known: str, classes: int, epochs: int = 3) -> Iterator[tuple[Tensor, S
         yield None
 
 
-def noted(*records: StepRecord) -> Tensor:
-    rows = torch.arange(sum(len(record.losses) for record in records))
-    found = torch.zeros(len(VISIT), len(rows))
-    note(found, rows, Steps((rows,), (0,), records))
-    return found
-
-
 def one_by_one(dynamics: Dynamics, rows: Tensor, done: StepRecord) -> None:
     """Each sample goes into the history by itself, in the way of rows that are drawn twice."""
-    visits = noted(done)
-    for place in range(len(rows)):
-        dynamics._move_rows(rows[place, None], visits[:, place, None].clone())
+    visits = noted([done])
+    for place, row in enumerate(rows.tolist()):
+        move(dynamics._history[:, row, None], visits[:, place, None], dynamics.decay)
 
 
 def assert_same(one: Dynamics, other: Dynamics) -> None:
@@ -165,7 +156,7 @@ def test_margin_and_lead_are_those_of_the_types_and_leave_the_record_as_it_was(
     total = (losses * weights).sum()
     visit, without = StepRecord(total, losses, weights, None, logits, labels), StepRecord(total, losses, weights)
     for visits in ([visit], [visit, visit], [without, visit]):
-        found = dict(zip(VISIT, noted(*visits), strict=True))
+        found = dict(zip(VISIT, noted(visits), strict=True))
         margins, lead = found["margin"], found["lead"]
         rounding = 0.05 if kind == torch.bfloat16 else 1e-5  # of logits up to 20
         if len(shape) == 1 or shape[1] <= 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from fairweight import catalog
@@ -19,115 +19,118 @@ if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff
     from fairweight.apps.train import Prepared, Trained
     from fairweight.apps.verdict import Verdict
-    from fairweight.metrics import GroupTable
-
 
 Spelling = Callable[[str], str]  # how a sentence spells the options that it names
 
 
 def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     """What was found in the data, and every setting that was chosen or given."""
-    dataset = prepared.dataset
+    dataset, asked = prepared.dataset, prepared.asked
     notes = sorted(dataset.notes, key=lambda note: not note.startswith("Warning: "))
-    lines = [f"Data: {dataset.name}", *(_wrapped(spelled(note), "  ") for note in notes), "Settings"]
-    settings = {**in_words(prepared.spec, dataset), "device": device}
-    if prepared.asked is not None:
-        settings = _search_in_words(prepared, device)
-    else:
-        settings["network"] += f" ({prepared.parameters:,} parameters)"
-    lines += [_wrapped(f"{name:10s} {value}", "  ", hang=11) for name, value in settings.items()]
+    lines = [f"Data: {dataset.name}", *(wrapped(spelled(note), "  ") for note in notes), "Settings"]
+    settings = in_words(prepared.spec, dataset)
+    settings["network"] += f" ({prepared.built.parameters:,} parameters)"
+    if asked is not None:
+        wish = asked.wish
+        limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
+        limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
+        settings = {
+            "criterion": f"{wish.criterion.title}: {wish.criterion.sentence}",
+            "within": ", ".join(limits),
+            "candidates": ", ".join(asked.families) + f", by {asked.learner or 'trees, linear and mlp'}",
+            "judged": "on rows that they were not trained on (5 folds), then trained on all rows that are not for test",
+            "seed": str(prepared.spec.seed) + (f", and {asked.seeds - 1} more to judge by" if asked.seeds > 1 else ""),
+        }
+    lines += [wrapped(f"{name:10s} {value}", "  ", 11) for name, value in {**settings, "device": device}.items()]
     return "\n".join(lines) + "\n"
 
 
-def _search_in_words(prepared: Prepared, device: str) -> dict[str, str]:
-    asked = prepared.asked
-    assert asked is not None
-    wish = asked.wish
-    limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
-    limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
-    return {
-        "criterion": f"{wish.criterion.title}: {wish.criterion.sentence}",
-        "within": ", ".join(limits),
-        "candidates": ", ".join(asked.families) + f", by {asked.learner or 'trees, linear and mlp'}",
-        "judged": "on rows that they were not trained on (5 folds), then trained on all rows that are not for test",
-        "seed": str(prepared.spec.seed) + (f", and {asked.seeds - 1} more to judge by" if asked.seeds > 1 else ""),
-        "device": device,
-    }
-
-
 def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
-    """The last screen: the table by group, plain training beside it, and what changed in words."""
-    parts = [_verdict(done.verdict, done.result.spec.method, spelled)]
-    parts += ["\n".join(_wrapped(f"{name:9s} {text}", "  ", hang=10) for name, text in ending(done))]
-    title = done.result.spec.title if done.verdict is None else done.verdict.chosen
-    parts += [f"{title} on the test rows\n\n{done.table.text(_columns_of_terminal())}"]
-    if done.verdict is not None and done.baseline is not None:
-        parts.append(_columns([("points [95 %]", "plain", title, "difference"), *done.verdict.rows()]))
-    if done.verdict is not None and done.verdict.calibration:
-        parts.append(_calibration(done.verdict))
-    folder = done.result.folder.path
-    found = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
-    reused = f" ({' and '.join(dict.fromkeys(found))} found finished)" if found else ""
+    """The last screen: what changed in words, the table by group, plain training beside it."""
+    found, folder = done.verdict, done.result.folder.path
+    title = done.result.spec.title if found is None else found.chosen
+    why = f"no plain training stands beside this run; leave out {option('no_baseline')} to get one."
+    said = [f"No verdict: {why}"]
+    if found is not None:
+        said = [found.sentence(), found.together(), *found.notes]
+    elif done.result.spec.method == "uniform":
+        said = ["No verdict: this is plain training, and nothing stands beside it."]
+    parts = ["\n".join(wrapped(spelled(line)) for line in said if line)]
+    parts += ["\n".join(wrapped(f"{name:9s} {text}", "  ", 10) for name, text in ending(done).items())]
+    parts += [f"{title} on the test rows\n\n{done.table.text(shutil.get_terminal_size((120, 24)).columns)}"]
+    if found is not None and done.baseline is not None:
+        parts.append(columns([("points [95 %]", "plain", title, "difference"), *found.rows()]))
+    if found is not None and found.calibration:
+        parts.append(_calibration(found))
+    again = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
+    reused = f" ({' and '.join(dict.fromkeys(again))} found finished)" if again else ""
     parts.append(f"Run folder: {folder}{reused}. Trained in {seconds:.0f} seconds.")
-    width = max(len(command) for command, _ in next_steps(done))
-    steps = [f"  {command:{width}s}  {what}" for command, what in next_steps(done)]
-    parts.append("\n".join(["Look next:", *steps]))
+    steps = next_steps(done)
+    width = max(map(len, steps))
+    parts.append("\n".join(["Look next:", *(f"  {command:{width}s}  {what}" for command, what in steps.items())]))
     return "\n" + "\n\n".join(parts)
 
 
-def _verdict(found: Verdict | None, method: str, spelled: Spelling) -> str:
-    if found is None and method == "uniform":
-        return "No verdict: this is plain training, and nothing stands beside it."
-    if found is None:
-        why = f"no plain training stands beside this run; leave out {option('no_baseline')} to get one."
-        return _wrapped(spelled(f"No verdict: {why}"))
-    lines = [found.sentence(), *(line for line in (found.together(),) if line), *found.notes]
-    return "\n".join(_wrapped(line) for line in lines)
+def ending(done: Trained) -> dict[str, str]:
+    """What was kept, and how sure it is."""
+    found, run = done.verdict, done.result.metrics.get("run", {})
+    kept = found.kept_epoch if found is not None and found.kept_epoch else run.get("best_epoch") or run.get("epochs")
+    title = done.result.spec.title if found is None else found.chosen
+    if kept and "(linear)" not in title:
+        of = f" of {run['epochs']}" if run.get("epochs") and kept != run["epochs"] else ""
+        title += f", {kept} rounds of trees" if "(trees)" in title else f", epoch {kept}{of}"
+    sure = f"one seed, {done.table.n:,} test rows: intervals tell chance in these rows, not in training"
+    return {"Kept": title, "How sure": sure}
+
+
+def next_steps(done: Trained) -> dict[str, str]:
+    """Commands that go on from here, and what each is for."""
+    folder = done.result.folder.path
+    return {
+        f"fairweight audit {folder}": "a page with the verdict, the groups and the weights",
+        f"fairweight predict {folder} FILE --out predictions.csv": "predictions for new rows",
+    }
 
 
 def _calibration(found: Verdict) -> str:
     """Mean probability by group beside how often it came true; error: mean distance of the two over ten bins."""
     positive = found.before.samples.positive
     what = "the predicted label" if positive is None else str(found.before.labels[positive])
-    rows = [("calibration, %", f"{what} is", "plain says (error)", f"{found.chosen} says (error)")]
-    if found.kept_plain:
-        rows = [("calibration, %", f"{what} is", f"{found.chosen} says (error)", "")]
-    after = found.calibration["after"]
+    shown = {f"{found.chosen} says (error)": found.calibration["after"]}
+    if not found.kept_plain:
+        shown = {"plain says (error)": found.calibration["before"], **shown}
+    rows = [("calibration, %", f"{what} is", *shown)]
     for group, before in found.calibration["before"].items():
-        first, last = (f"{100 * one['predicted']:.1f} ({100 * one['error']:.1f})" for one in (before, after[group]))
-        rows.append((group, f"{100 * before['observed']:.1f}", first, "" if found.kept_plain else last))
-    return _columns(rows)
+        said = [f"{100 * o[group]['predicted']:.1f} ({100 * o[group]['error']:.1f})" for o in shown.values()]
+        rows.append((group, f"{100 * before['observed']:.1f}", *said))
+    return columns(rows)
 
 
 def front(found: TradeOff) -> str:
     """The points on validation, and why one was chosen."""
-    heads = ("validation, points", "accuracy", "TPRD", "")
-    rows = [heads]
-    for point in found.points:
-        marks = ["on the front"] * (point in found.front) + ["chosen"] * (point is found.chosen)
-        rows.append((point.title, point.accuracy_text, point.gap_text, ", ".join(marks)))
-    return f"\n{_columns(rows)}\n\n{_wrapped(found.rule)}\nPage: {found.picture}"
+    rows = [("validation, points", "accuracy", "gap", "")]
+    for dot, point in zip(found.front.dots, found.to_dict()["points"], strict=True):
+        marks = ["on the front"] * point["on_front"] + ["chosen"] * point["chosen"]
+        gap = "–" if math.isnan(dot.gap) else f"{dot.gap:.2f}"
+        rows.append((dot.title, f"{dot.accuracy:.2f}", gap, ", ".join(marks)))
+    return f"\n{columns(rows)}\n\n{wrapped(found.front.sentence)}\nPage: {found.picture}"
 
 
-def _columns(rows: list[tuple[str, str, str, str]]) -> str:
-    widths = [max(len(row[k]) for row in rows) for k in range(4)]
-    lines = []
-    for first, *rest in rows:
-        cells = [f"{cell:>{width}s}" for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([f"{first:{widths[0]}s}", *cells]).rstrip())
-    return "\n".join(lines)
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of a table: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    signs = ["<", *[">"] * (len(widths) - 1)]
+    shown = (map("{:{}{}}".format, row, signs, widths) for row in rows)
+    return "\n".join("  ".join(line).rstrip() for line in shown)
 
 
-def _wrapped(text: str, indent: str = "", hang: int = 2) -> str:
-    width = max(60, min(120, _columns_of_terminal()))
+def wrapped(text: str, indent: str = "", hang: int = 2) -> str:
+    """The text in lines as wide as the terminal, within reason."""
+    width = max(60, min(120, shutil.get_terminal_size((120, 24)).columns))
+    rest = indent + " " * (hang if indent else 0)
     return textwrap.fill(
-        text, width, initial_indent=indent, subsequent_indent=indent + " " * (hang if indent else 0),
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-
-
-def _columns_of_terminal() -> int:
-    return shutil.get_terminal_size((120, 24)).columns
+        text, width, initial_indent=indent, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
@@ -162,79 +165,11 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
     }
 
 
-def _listed(options: Mapping[str, Any]) -> list[str]:
+def _listed(options: Mapping[str, Any]) -> Iterable[str]:
     return [f"{key} {_plain(value)}" for key, value in options.items() if key != "name"]
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{key} {_plain(item)}" if key != "name" else str(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return "-".join(map(str, value))
-    return str(value)
-
-
-def ending(done: Trained) -> list[tuple[str, str]]:
-    """Lines of a title and a few words each: gap, accuracy, what was kept, how sure it is."""
-    found = done.verdict
-    numbers = _alone(done.table) if found is None else _changes(found)
-    return [*numbers, *_kept(done, found), _sure(done.table.n)]
-
-
-def next_steps(done: Trained) -> list[tuple[str, str]]:
-    """Commands that go on from here, and what each is for."""
-    folder = done.result.folder.path
-    return [
-        (f"fairweight audit {folder}", "a page with the verdict, the groups and the weights"),
-        (f"fairweight predict {folder} FILE --out predictions.csv", "predictions for new rows"),
-    ]
-
-
-def _changes(found: Verdict) -> Iterator[tuple[str, str]]:
-    before, after = found.gap
-    change, low, high = found.change
-    if math.isnan(after.value):
-        yield "Gap", f"cannot be estimated on {found.before.n:,} test rows"
-    elif found.kept_plain or math.isnan(change):
-        yield "Gap", f"{_points(after.value)}{_span(after.low, after.high)}"
-    else:
-        moved = f"{100 * change:+.2f}, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}"
-        yield "Gap", f"{100 * before.value:.2f} → {_points(after.value)} ({moved})"
-    if found.kept_plain:
-        yield "Accuracy", f"{100 * found.accuracy.b:.2f} %"
-        return
-    apart = found.accuracy
-    size = 100 * apart.value
-    word = "costs" if size < 0 else "gains"
-    interval = f"95 % interval {100 * apart.low:+.1f} to {100 * apart.high:+.1f}"
-    cost = "unchanged" if abs(size) < 0.005 else f"{word} {abs(size):.2f} points"
-    yield "Accuracy", f"{100 * apart.a:.2f} → {100 * apart.b:.2f} % ({cost}, {interval})"
-
-
-def _alone(table: GroupTable) -> Iterator[tuple[str, str]]:
-    gap, accuracy = table.estimate("tprd"), table.estimate("accuracy")
-    if math.isnan(gap.value):
-        yield "Gap", f"cannot be estimated on {table.n:,} test rows"
-    else:
-        yield "Gap", f"{_points(gap.value)}{_span(gap.low, gap.high)} in true positive rate"
-    yield "Accuracy", f"{100 * accuracy.value:.2f} %{_span(accuracy.low, accuracy.high)}"
-
-
-def _kept(done: Trained, found: Verdict | None) -> Iterator[tuple[str, str]]:
-    run: dict[str, Any] = done.result.metrics.get("run", {})
-    kept = found.kept_epoch if found is not None and found.kept_epoch else run.get("best_epoch") or run.get("epochs")
-    title = done.result.spec.title if found is None else found.chosen
-    of = f" of {run['epochs']}" if run.get("epochs") and kept != run["epochs"] else ""
-    yield "Kept", f"{title}, epoch {kept}{of}" if kept else title
-
-
-def _sure(n: int) -> tuple[str, str]:
-    return "How sure", f"one seed, {n:,} test rows: intervals tell chance in these rows, not in training"
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:.2f} points"
-
-
-def _span(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f" [{100 * low:.1f}, {100 * high:.1f}]"
+    return "-".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from fairweight import catalog
-from fairweight.apps._audit_baseline import baseline_of
-from fairweight.apps._wrong_labels import ranked_labels
+from fairweight.apps.suspects import ranked_labels
 from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
-from fairweight.errors import FairweightError, MissingData, Sentence, option
-from fairweight.report import Audit, Finding, Trained, findings, headline, html, model_card
+from fairweight.errors import BadInput, FairweightError, MissingData, Sentence, option
+from fairweight.metrics import GroupTable, compare, group_table
+from fairweight.report import Audit, Baseline, Finding, Trained, findings, headline, html, model_card
 from fairweight.report.samples import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
+from fairweight.report.table_rows import SUMMARY
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
+from fairweight.runs.run_place import BASELINE
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
 from fairweight.training.lock import claimed
@@ -103,7 +108,7 @@ def audit_of(
     folder, missing = finished(run), list[str]()
     about, metrics, spec = folder.read(RUN), folder.read(METRICS), folder.read_spec()
     trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
-    beside = baseline_of(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
+    beside = _baseline(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
     return Audit(
         title=f"Audit: {_source_name(spec)}, {metrics['chosen'] if 'judged' in metrics else trained.method}",
         facts=_facts(spec, about, metrics),
@@ -163,16 +168,14 @@ def _source_name(spec: Spec) -> str:
 
 def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, str]:
     record, data = metrics.get("run", {}), about.get("data", {})
-    others = [Spec.from_dict(one).folder_name for one in spec.weights.get("runs", ())]
+    others = [*(Spec.from_dict(one).folder_name for one in spec.weights.get("runs", ())), spec.weights.get("file")]
     values = {
         "source": _source_name(spec),
         "label": str(data.get("label", spec.label or "")),
         "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group", metrics["by"])),
         "method": catalog.load("methods", spec.method).__name__,
         "criterion": str(metrics.get("criterion", "")),
-        "weights": ", ".join(
-            f"those of {name}" for name in [*others, spec.weights.get("file")] if name
-        ),  # of a second training
+        "weights": ", ".join(f"those of {name}" for name in others if name),  # of a second training
         "network": str(spec.network.get("name", "chosen for the data")),
         "epochs": str(record.get("epochs", spec.epochs)),
         "seed": str(spec.seed),
@@ -190,12 +193,10 @@ def _with_inputs(
     """Add pictures or columns of the samples; where the source cannot be read as it was, say so instead."""
     try:
         dataset = dataset_for(spec, data_dir, beside=folder.beside)
-        same = dataset.rows["train"].tolist() == trained.weights["row"].tolist()
+        if dataset.rows["train"].tolist() != trained.weights["row"].tolist():
+            raise MissingData("the source has changed since the run.")
     except FairweightError as error:
         missing.append(f"The samples' own images or columns are not shown: {error}")
-        return trained
-    if not same:
-        missing.append("The samples' own images or columns are not shown: the source has changed since the run.")
         return trained
     if dataset.kind == "table":
         return replace(trained, columns=_train_columns(spec, dataset, data_dir))
@@ -209,7 +210,8 @@ def _with_inputs(
                 f"and down most. Raise {option('images')} for more."
             )
         )
-    return replace(trained, images=thumbnails(_pixels(dataset, places), places))
+    pixels: Any = dataset.train.take(torch.tensor(places)).inputs
+    return replace(trained, images=thumbnails(pixels.cpu().numpy(), places))
 
 
 def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) -> pd.DataFrame | None:
@@ -222,8 +224,60 @@ def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) ->
     return rows.frame[list(dict.fromkeys(inputs))].iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
 
 
-def _pixels(dataset: Dataset, places: list[int]) -> Any:
-    import torch
+def _baseline(
+    folder: RunFolder, spec: Spec, metrics: Mapping[str, Any], given: RunFolder | None, missing: list[str]
+) -> Baseline | None:
+    """The run that was given, or plain training found beside; what cannot be compared is added to `missing`."""
+    other = given or _found_beside(folder, spec)
+    if other is None:
+        return None
+    theirs, name = other.read(METRICS), catalog.load("methods", other.read_spec().method).__name__
+    if theirs["by"] != metrics["by"] or theirs["labels"] != metrics["labels"]:
+        raise BadInput(f"{other.path} was tested on other labels or groups; give a baseline of the same data.")
+    frames = [other.read_predictions(), folder.read_predictions()]
+    keys = [None if one is None else one[["row", "label"]].astype(str) for one in frames]
+    if keys[0] is None or keys[1] is None or not keys[0].equals(keys[1]):
+        missing.append(
+            f"Differences from {name} carry no interval: the two runs were not tested on the same samples, or kept no "
+            "predictions."
+        )
+        return Baseline(name, theirs, {})
+    first, last = (_table(one) for one in frames if one is not None)
+    apart: dict[str, dict[str, Any]] = {}
+    for number in SUMMARY:
+        found = compare(first, last, number)
+        limits = {"value": found.value, "low": found.low, "high": found.high}.items()
+        apart[number] = {k: None if math.isnan(v) else v for k, v in limits} | {"beyond": found.beyond_interval}
+    return Baseline(name, theirs, apart)
 
-    inputs: Any = dataset.train.take(torch.tensor(places)).inputs
-    return inputs.cpu().numpy()
+
+def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
+    """A finished run of plain training on the same data inside the run's folder or beside it, the same seed's first."""
+    if spec.method == BASELINE:
+        return None
+    found: list[tuple[bool, RunFolder]] = []
+    here = folder.path.resolve()
+    for path in sorted([*here.glob(f"*/{METRICS}"), *here.parent.glob(f"*/{METRICS}")]):
+        other = RunFolder(path.parent)
+        try:
+            theirs = other.read_spec()
+        except FairweightError:
+            continue  # another version's run
+        if theirs.method == BASELINE and _data(theirs) == _data(spec):
+            twin = theirs.with_(method=spec.method, method_options=spec.method_options, weights=spec.weights)
+            found.append((twin != spec, other))
+    return min(found, key=lambda item: item[0])[1] if found else None
+
+
+def _data(spec: Spec) -> tuple[Any, ...]:
+    """What of a Spec determines its samples."""
+    seed = spec.seed if spec.data_seed is None else spec.data_seed
+    return spec.source, spec.label, spec.group, spec.data, spec.rows, seed
+
+
+def _table(predictions: pd.DataFrame) -> GroupTable:
+    names = [name for name in ("label", "predicted", "group") if name in predictions]
+    codes = [predictions[name].cat.codes.to_numpy() for name in names]
+    labels, *_, groups = ([str(one) for one in predictions[name].cat.categories] for name in names)
+    grouped = groups if len(names) == 3 else None
+    return group_table(*codes, label_names=labels, group_names=grouped, missing="ignore")

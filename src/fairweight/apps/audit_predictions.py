@@ -82,9 +82,7 @@ def audit_predictions(
 
 
 def _column(names: list[str], asked: str | None, what: str, usual: Sequence[str] = ()) -> str:
-    found = asked
-    if found is None:
-        found = next((name for wish in usual for name in names if name.lower() == wish), None)
+    found = asked or next((name for wish in usual for name in names if name.lower() == wish), None)
     there = f"the columns are {', '.join(names[:12])}."
     if found is None:
         raise MissingColumn(f"say which column holds the {what}s with {option(what)}; {there}")
@@ -110,9 +108,8 @@ def _group_values(frame: pd.DataFrame, name: str) -> pd.Series[Any]:
     """A column, or the answers to a threshold such as age>=30; refused where train would refuse it as groups."""
     import pandas as pd
 
-    if name in frame.columns:
-        values = frame[name]
-    else:
+    values = frame.get(name)
+    if values is None:
         values = pd.Series(read_column(Rows(frame), name), index=frame.index, name=name, dtype=object)
     texts = [text for text in as_texts(values) if text is not None]
     refuse_ids(in_order(set(texts)), [name], len(texts))
@@ -124,16 +121,11 @@ def _texts(frame: pd.DataFrame, column: str) -> list[str]:
     texts = as_texts(frame[column])
     if empty := texts.count(None):
         raise BadInput(f"{empty:,} rows have no {column!r}; drop them or fill them in.")
-    return [str(text) for text in unify({column: texts})[column]]
+    return [str(text) for text in unify(texts)]
 
 
 def _hard(
-    frame: pd.DataFrame,
-    column: str,
-    labels: list[str],
-    threshold: float | None,
-    positive: str | None,
-    notes: list[str],
+    frame: pd.DataFrame, column: str, labels: list[str], threshold: float | None, positive: str | None, notes: list[str]
 ) -> list[str]:
     """Predicted labels, also where the file holds probabilities and a threshold was given."""
     import pandas as pd
@@ -154,7 +146,7 @@ def _hard(
     if math.isnan(threshold) or (probabilities and not 0 <= threshold <= 1):
         raise BadInput(f"{option('threshold', f'{threshold:g}')} cuts nothing: give a number between 0 and 1.")
     yes = _positive(known, positive) or known[-1]
-    no = next(name for name in known if name != yes)
+    no = known[1 - known.index(yes)]
     notes.append(f"{yes!r} is predicted where {column!r} is at least {threshold:g}.")
     return [yes if value >= threshold else no for value in numbers]
 

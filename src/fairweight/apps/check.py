@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import copy
 import statistics
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fairweight.apps.bench import Make, timed
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient import choose, classification_loss, score_gradient
 from fairweight.metagradient.model import RandomState
-from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform
 from fairweight.objectives.mean import MeanLoss
@@ -62,8 +61,8 @@ class Check:
                 verdict += f" double backward in float64: relative error {error:.1e}, bound {BOUND[name]:.0e}"
             lines.append(f"  {name:16s} {verdict}")
         lines.append(f"In {self.precision}, in which it trains, relative error by rounding:")
-        for name, error in self.rounding.items():
-            lines.append(f"  {name:16s} {'does not work' if error is None else f'{error:.1e}'}")
+        said = {name: "does not work" if error is None else f"{error:.1e}" for name, error in self.rounding.items()}
+        lines += [f"  {name:16s} {text}" for name, text in said.items()]
         if any(error is not None and error > CLOSE for error in self.rounding.values()):
             lines.append(
                 f"  More than {CLOSE:.0e} comes of the model's conditioning, not of the mode: compare double "
@@ -91,24 +90,20 @@ def check(model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int = 15)
         precision=str(next(p.dtype for p in model.parameters())).removeprefix("torch."),
         rounding={name: _error(g, oracle) for name, g in rounded.items() if name != "difference"},
         untouched=_untouched(model, batch, exemplar),
-        plain_ms=_milliseconds(lambda m: Uniform(m, len(batch)), model, batch, exemplar, repeats),
-        step_ms=_milliseconds(lambda m: FORML(m, len(batch), agreement_every=0), model, batch, exemplar, repeats),
+        plain_ms=_milliseconds(Uniform, model, batch, exemplar, repeats),
+        step_ms=_milliseconds(partial(FORML, agreement_every=0), model, batch, exemplar, repeats),
         batch=len(batch),
         exemplars=len(exemplar),
     )
 
 
 def _in_double(batch: Batch) -> Batch:
-    def change(t: Tensor) -> Tensor:
-        return t.double() if t.is_floating_point() else t
-
-    return Batch(map_tensors(batch.inputs, change), batch.labels, batch.groups, batch.rows)
+    return replace(batch, inputs=map_tensors(batch.inputs, lambda t: t.double() if t.is_floating_point() else t))
 
 
 def _gradients(model: nn.Module, batch: Batch, exemplar: Batch) -> dict[str, Tensor | None]:
     """The score gradient by each mode; None where a mode does not work."""
-    dtype = next(p.dtype for p in model.parameters())
-    dtype = torch.promote_types(dtype, torch.float32)
+    dtype = torch.promote_types(next(p.dtype for p in model.parameters()), torch.float32)
     scores = torch.linspace(-0.5, 0.5, len(batch), dtype=dtype, device=batch.labels.device)
     objective = MeanLoss() + LossVariance()
 
@@ -144,23 +139,11 @@ def _untouched(model: nn.Module, batch: Batch, exemplar: Batch) -> dict[str, boo
     }
 
 
-def _milliseconds(
-    make: Callable[[nn.Module], Reweighter], model: nn.Module, batch: Batch, exemplar: Batch, repeats: int
-) -> float:
+def _milliseconds(make: Make, model: nn.Module, batch: Batch, exemplar: Batch, repeats: int) -> float:
     twin = copy.deepcopy(model)
     optimizer = torch.optim.SGD([p for p in twin.parameters() if p.requires_grad], lr=1e-6)
-    reweighter = make(twin)
-    times = []
-    for k in range(repeats + 3):
-        _wait(batch)
-        started = time.perf_counter()
-        reweighter.step(batch, exemplar, optimizer)
-        _wait(batch)
-        if k >= 3:
-            times.append(1000 * (time.perf_counter() - started))
-    return statistics.median(times)
-
-
-def _wait(batch: Batch) -> None:
-    if batch.labels.is_cuda:
-        torch.cuda.synchronize()
+    reweighter = make(twin, len(batch))
+    times = [
+        timed(lambda: reweighter.step(batch, exemplar, optimizer), batch.labels.is_cuda) for _ in range(repeats + 3)
+    ]
+    return statistics.median(times[3:])

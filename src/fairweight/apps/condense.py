@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fairweight.apps._drop_rules import (
-    COLUMNS,
-    QUOTAS,
-    STANDS,
-    Condensed,
-    condense,
-    correlation_with_recall,
-    number_to_drop,
-    random_like,
-    rule_named,
-)
-from fairweight.apps._wrong_labels import ranked_labels
+from fairweight.apps import _drop_rules as rules
 from fairweight.apps.audit import finished
+from fairweight.apps.suspects import write_table
 from fairweight.errors import MissingData, RunsFailed
 from fairweight.metagradient.passes import predicted
 from fairweight.runs.folder import METRICS, RunFolder
@@ -29,17 +18,12 @@ from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.pool import run_all
 from fairweight.runs.pool._job import Watcher
 from fairweight.runs.spec import Spec
-from fairweight.runs.statistics import Mean
+from fairweight.runs.statistics import Mean, mean_text, numbers_of, paired
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    Array = np.ndarray[Any, Any]
-
 KEPT, KEPT_LIST, SUMMARY = "kept.parquet", "kept.txt", "condense.json"
+PLAIN = "uniform"
 NUMBERS = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
 ARMS = {
     "full": "all samples",
@@ -47,6 +31,10 @@ ARMS = {
     "random": "random, same size",
     "random-by-class": "random, same count per class",
 }
+Seeds = Mapping[str, Mapping[str, float]]  # by seed: numbers in %; what a run could not estimate is left out
+Runs = dict[str, dict[str, dict[str, RunFolder]]]  # by method, set and seed
+Ways = Callable[[int], Mapping[str, Mapping[str, Any]]]  # by set: how a Spec changes for a seed
+Watching = Callable[[dict[str, str]], Watcher]  # who is told of the runs, given what each is called by fingerprint
 
 
 @dataclass(frozen=True)
@@ -55,36 +43,29 @@ class Written:
 
     run: RunFolder
     out: Path
-    condensed: Condensed
-    correlation: float | None  # between the share of each label that goes and its recall
+    condensed: rules.Condensed
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        table = self.condensed.cells
         return {
             "run": str(self.run.path),
             "rule": self.condensed.rule,
             "kept": int(self.condensed.kept.sum()),
             "dropped": self.condensed.dropped,
-            "cells": table.to_dict(orient="records"),
+            "cells": self.condensed.cells.to_dict(orient="records"),
             "notes": list(self.condensed.notes),
-            "correlation_of_dropped_share_with_recall": self.correlation,
             "files": {"parquet": str(self.out / KEPT), "list": str(self.out / KEPT_LIST)},
         }
 
     def text(self) -> str:
         """What goes from each label, for a terminal."""
         found = self.condensed
-        lines = [f"{found.dropped:,} samples go and {int(found.kept.sum()):,} stay, by {found.rule}."]
-        lines += [f"  {note}" for note in found.notes]
-        lines += ["", f"{'label':24s}{'before':>10s}{'after':>10s}{'dropped':>10s}"]
         table = found.by_label().sort_values("dropped_share", ascending=False)
-        for label, before, after, share in table.head(20).itertuples():
-            lines.append(f"{str(label)[:23]:24s}{before:10,}{after:10,}{100 * share:9.1f} %")
+        table["dropped"] = [f"{100 * share:.1f} %" for share in table.pop("dropped_share")]
+        lines = [f"{found.dropped:,} samples go and {int(found.kept.sum()):,} stay, by {found.rule}."]
+        lines += [*(f"  {note}" for note in found.notes), "", table.head(20).to_string()]
         if len(table) > 20:
             lines.append(f"... and {len(table) - 20} more labels, of which less was dropped.")
-        if self.correlation is not None:
-            lines.append(f"Correlation of a label's dropped share with its recall: {self.correlation:+.2f}.")
         lines += ["", f"Kept rows: {self.out / KEPT} and {self.out / KEPT_LIST}, one source row per line."]
         return "\n".join(lines)
 
@@ -93,32 +74,25 @@ def condense_run(
     run: str | Path, drop: str, rule: str, floor: int, out: str | Path | None = None, *, seed: int = 0
 ) -> Written:
     """Choose by a run's history, and write the kept rows as parquet and as a plain list of source rows."""
-    rule = rule_named(rule)
-    folder = finished(run)
+    rule, folder = rules.rule_named(rule), finished(run)
     weights = folder.read_weights()
-    if COLUMNS.get(rule) == STANDS:
-        noise = ranked_labels(folder, weights).noise
-        weights = weights if noise is None else weights.assign(**{STANDS: 1.0 - noise.wrong})
-    recall, words = _held_out_recall(folder) if rule == QUOTAS else (None, "")
-    count = number_to_drop(drop, len(weights))
-    condensed = condense(weights, count, rule, floor=floor, recall=recall, seed=seed)
-    if words:
-        condensed = replace(condensed, notes=(words, *condensed.notes))
+    recall, words = _held_out_recall(folder) if rule == rules.QUOTAS else ({}, ())
+    count = rules.number_to_drop(drop, len(weights))
+    condensed = rules.condense(weights, count, rule, floor=floor, recall=recall, seed=seed)
+    condensed = replace(condensed, notes=(*words, *condensed.notes))
     where = Path(run) / f"condensed_{rule}_{drop.strip().replace('%', 'pct')}" if out is None else Path(out)
     frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
-    content = io.BytesIO()
-    frame.to_parquet(content, index=False, write_page_checksum=True)
-    written = Written(folder, where, condensed, correlation_with_recall(condensed, folder.read(METRICS)))
+    written = Written(folder, where, condensed)
     RunFolder(where).make()
     with claimed(where):
         RunFolder(where).tidy(KEPT, KEPT_LIST, SUMMARY)
-        write_atomically(where / KEPT, content.getvalue())
-        write_rows(where / KEPT_LIST, weights.loc[condensed.kept, "row"])
+        write_table(frame, where / KEPT)
+        write_rows(where / KEPT_LIST, frame["row"])
         RunFolder(where).write(SUMMARY, written.to_dict())
     return written
 
 
-def _held_out_recall(folder: RunFolder) -> tuple[dict[str, float], str]:
+def _held_out_recall(folder: RunFolder) -> tuple[dict[str, float], tuple[str]]:
     """Recall of each label on the validation set, or on the exemplars where there is none, never on test; in words."""
     names = [str(name) for name in folder.read(METRICS)["labels"]]
     try:
@@ -128,12 +102,13 @@ def _held_out_recall(folder: RunFolder) -> tuple[dict[str, float], str]:
     right = predicted(logits) == labels
     counts = {name: int((labels == k).sum()) for k, name in enumerate(names)}
     recall = {name: float(right[labels == k].double().mean()) for k, name in enumerate(names) if counts[name]}
-    return recall, f"Recall by label is that on {len(labels):,} {part}; the rarest label has {min(counts.values())}."
+    said = f"Recall by label is that on {len(labels):,} {part}; the rarest label has {min(counts.values())}."
+    return recall, (said,)
 
 
-def write_rows(path: Path, rows: pd.Series[int]) -> dict[str, str]:
+def write_rows(path: Path, rows: Iterable[int]) -> dict[str, str]:
     """Write one source row per line; what a Spec says of such a file."""
-    return write_named(path, "".join(f"{row}\n" for row in sorted(rows.tolist())).encode())
+    return write_named(path, "".join(f"{row}\n" for row in sorted(rows)).encode())
 
 
 def write_named(path: Path, content: bytes) -> dict[str, str]:
@@ -142,104 +117,116 @@ def write_named(path: Path, content: bytes) -> dict[str, str]:
     return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def train_all(
-    specs: Mapping[str, Spec],
-    where: Path,
-    watching: Callable[[dict[str, str]], Watcher] | None,
-    **options: Any,
-) -> dict[str, RunFolder]:
-    """Train what each name stands for; the finished runs by fingerprint."""
-    told = None if watching is None else watching({spec.fingerprint: name for name, spec in specs.items()})
-    outcomes = run_all(list(specs.values()), where, watcher=told, **options)
-    failed = next((outcome for outcome in outcomes.values() if outcome.error is not None), None)
-    if failed is not None:
-        raise RunsFailed(f"the run {failed.folder} failed: {failed.error}")
-    return {fingerprint: RunFolder(outcome.folder) for fingerprint, outcome in outcomes.items()}
+def plainly(spec: Spec) -> Spec:
+    """Plain training on the same rows, in every other respect as a run's Spec says."""
+    seed = spec.seed if spec.data_seed is None else spec.data_seed
+    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=seed)
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """How sets are compared: over which seeds, and where they are trained."""
+
+    seeds: int = 5
+    first_seed: int = 0
+    jobs: int | None = None
+    device: str = "cpu"
+    data_dir: str | Path | None = None
+    watching: Watching | None = None
+
+    def over(self, methods: Mapping[str, Spec], ways: Ways, titles: Mapping[str, str], where: Path) -> Runs:
+        """Train by every method on every set that `ways` makes for a seed; the runs by method, set and seed."""
+        specs = {
+            (method, arm, seed): spec.with_(seed=seed, **change)
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
+            for arm, change in ways(seed).items()
+            for method, spec in methods.items()
+            if method == PLAIN or "method" not in change  # another method takes the place of plain training
+        }
+        named = {spec.fingerprint: f"{method}, {titles[arm]}, seed {k}" for (method, arm, k), spec in specs.items()}
+        told = None if self.watching is None else self.watching(named)
+        options: dict[str, Any] = {"jobs": self.jobs, "device": self.device, "data_dir": self.data_dir}
+        outcomes = run_all(specs.values(), where, watcher=told, **options)
+        found: Runs = {method: {} for method in methods}
+        for (method, arm, seed), spec in specs.items():
+            outcome = outcomes[spec.fingerprint]
+            if outcome.error is not None:
+                raise RunsFailed(f"the run {outcome.folder} failed: {outcome.error}")
+            found[method].setdefault(arm, {})[str(seed)] = RunFolder(outcome.folder)
+        return found
+
+
+def numbers_over(runs: Mapping[str, RunFolder]) -> Seeds:
+    """Numbers in % of runs, by seed."""
+    every = {seed: numbers_of(folder) for seed, folder in runs.items()}
+    return {seed: {name: found[name] for name in NUMBERS if name in found} for seed, found in every.items()}
+
+
+def mean_of(seeds: Seeds, number: str) -> Mean:
+    """Of one number over seeds."""
+    return Mean.of([found[number] for found in seeds.values() if number in found])
+
+
+def difference(seeds: Seeds, other: Seeds, number: str) -> dict[str, Any]:
+    """Mean difference of one number at the same seeds, with the p-value of a paired t-test."""
+    return paired(*({seed: v[number] for seed, v in arm.items() if number in v} for arm in (seeds, other)))
 
 
 @dataclass(frozen=True)
 class Retrained:
     """Plain training on each set, over seeds."""
 
-    arms: Mapping[str, Sequence[Mapping[str, float]]]  # by arm: each seed's numbers
+    arms: Mapping[str, Seeds]
     sizes: Mapping[str, int]
 
-    def mean(self, arm: str, number: str) -> Mean:
-        """Of one number over seeds, in hundredths; None-valued runs are left out."""
-        return Mean.of([100 * found[number] for found in self.arms[arm] if found[number] is not None])
-
-    def difference(self, arm: str, number: str, against: str = "random") -> Mean:
-        """Of one number minus another arm's at the same seed."""
-        pairs = zip(self.arms[arm], self.arms[against], strict=True)
-        known = [(a[number], b[number]) for a, b in pairs if a[number] is not None and b[number] is not None]
-        return Mean.of([100 * (a - b) for a, b in known])
+    def difference(self, arm: str, number: str, against: str = "random") -> dict[str, Any]:
+        """Of one number from another arm's at the same seed."""
+        return difference(self.arms[arm], self.arms[against], number)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
             arm: {
                 "samples": self.sizes[arm],
-                **{number: self.mean(arm, number).to_dict() for number in NUMBERS},
-                **{f"{number}_against_random": self.difference(arm, number).to_dict() for number in NUMBERS},
+                **{number: mean_of(seeds, number).to_dict() for number in NUMBERS},
+                **{f"{number}_against_random": self.difference(arm, number) for number in NUMBERS},
             }
-            for arm in self.arms
+            for arm, seeds in self.arms.items()
         }
 
     def text(self) -> str:
         """The table of all sets, for a terminal."""
-        title = f"Uniform, in %, {len(self.arms['full'])} seeds, mean ± standard error"
-        lines = ["", f"{title:48s}{'samples':>9s}" + "".join(f"{head:>18s}" for head in NUMBERS.values())]
-        for arm, title in ARMS.items():
-            means = "".join(f"{self.mean(arm, number).text():>18s}" for number in NUMBERS)
-            lines.append(f"{title:48s}{self.sizes[arm]:9,}{means}")
+        import pandas as pd
+
+        rows = {ARMS[a]: [f"{self.sizes[a]:,}", *(mean_of(v, n).text() for n in NUMBERS)] for a, v in self.arms.items()}
         for arm in ("kept", "random-by-class"):
-            apart = "".join(f"{self.difference(arm, number).text():>18s}" for number in NUMBERS)
-            lines.append(f"{ARMS[arm] + ', minus random':48s}{'':9s}{apart}")
-        return "\n".join(lines)
+            rows[f"{ARMS[arm]}, minus random"] = ["", *(mean_text(self.difference(arm, number)) for number in NUMBERS)]
+        table = pd.DataFrame.from_dict(rows, orient="index", columns=["samples", *NUMBERS.values()])
+        return f"\nUniform, in %, {len(self.arms['full'])} seeds, mean ± standard error\n{table.to_string()}"
 
 
 def retrain(
-    written: Written,
-    *,
-    seeds: int = 5,
-    first_seed: int = 0,
-    jobs: int | None = None,
-    device: str = "cpu",
-    data_dir: str | Path | None = None,
-    network: str | None = None,
-    trust_code: bool = False,
-    watching: Callable[[dict[str, str]], Watcher] | None = None,
+    written: Written, trainings: Trainings, *, network: str | None = None, trust_code: bool = False
 ) -> Retrained:
     """Train Uniform on each set over seeds, with everything else as in the run that chose.
 
-    watching: makes who is told of the runs, given what each is called, by fingerprint. network: the run's own model,
-    repeated; without it, or trust_code, a model that is code is not imported.
+    network: the run's own model, repeated; without it, or trust_code, a model that is code is not imported.
     """
     with claimed(written.out):
-        weights = written.run.read_weights()
-        chooser = with_trusted_network(written.run, network, trust_code)
-        base = chooser.with_(
-            method="uniform",
-            method_options={},
-            search={},
-            weights={},
-            data_seed=chooser.seed if chooser.data_seed is None else chooser.data_seed,
-        )
-        chosen = write_rows(written.out / KEPT_LIST, weights.loc[written.condensed.kept, "row"])
-        every: dict[str, list[Spec]] = {arm: [] for arm in ARMS}
-        for seed in range(first_seed, first_seed + seeds):
-            rules: dict[str, dict[str, str] | None] = {"full": None, "kept": chosen}
+        weights, kept = written.run.read_weights(), written.condensed.kept
+        base = plainly(with_trusted_network(written.run, network, trust_code))
+        chosen = write_rows(written.out / KEPT_LIST, weights.loc[kept, "row"])
+
+        def ways(seed: int) -> dict[str, dict[str, Any]]:
+            rows = {"kept": chosen}
             for arm, within in (("random", "all"), ("random-by-class", "label")):
-                mask = random_like(weights, written.condensed.kept, seed, within=within)
-                rules[arm] = write_rows(written.out / f"{arm}_seed{seed}.txt", weights.loc[mask, "row"])
-            for arm, rule in rules.items():
-                rows = base.rows if rule is None else {**base.rows, "train": rule}
-                every[arm].append(base.with_(seed=seed, rows=rows))
-        specs = {f"{ARMS[arm]}, seed {spec.seed}": spec for arm, found in every.items() for spec in found}
-        done = train_all(specs, written.out, watching, jobs=jobs, device=device, data_dir=data_dir)
-        arms = {arm: [done[spec.fingerprint].read(METRICS) for spec in found] for arm, found in every.items()}
-        kept = int(written.condensed.kept.sum())
-        sizes = {arm: len(weights) if arm == "full" else kept for arm in ARMS}
-        found = Retrained(arms, sizes)
-        RunFolder(written.out).write(SUMMARY, {**written.to_dict(), "retrained": found.to_dict(), "seeds": seeds})
+                drawn = weights.loc[rules.random_like(weights, kept, seed, within=within), "row"]
+                rows[arm] = write_rows(written.out / f"{arm}_seed{seed}.txt", drawn)
+            return {"full": {}, **{arm: {"rows": {**base.rows, "train": rule}} for arm, rule in rows.items()}}
+
+        done = trainings.over({PLAIN: base}, ways, ARMS, written.out)[PLAIN]
+        arms = {arm: numbers_over(runs) for arm, runs in done.items()}
+        found = Retrained(arms, {arm: len(weights) if arm == "full" else int(kept.sum()) for arm in ARMS})
+        said = {**written.to_dict(), "retrained": found.to_dict(), "seeds": trainings.seeds}
+        RunFolder(written.out).write(SUMMARY, said)
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,39 +12,25 @@ import torch
 from torch import Tensor
 
 from fairweight.apps.candidates import Candidate, Candidates, Tell, together
-from fairweight.apps.judge import (
-    BUDGET,
-    SURE,
-    Asked,
-    Clock,
-    Judgement,
-    Rows,
-    Score,
-    Wish,
-    choose,
-    judged,
-    near_constant,
-)
-from fairweight.apps.verdict import Verdict, by_group, calibration_of
+from fairweight.apps.judge import SURE, Asked, Clock, Judgement, Rows, Score, Wish, choose, judged, near_constant
+from fairweight.apps.verdict import Verdict, by_group, verdict_on
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
-from fairweight.metrics import GroupTable
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows, folds_for
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import held_out_parts
 from fairweight.runs.learners import LEARNERS, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
-from fairweight.runs.manifest import VERSION as MANIFEST_VERSION
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import Result, final_predictions, score_numbers
+from fairweight.runs.run_place import BASELINE
 from fairweight.runs.shift import shifted
 from fairweight.runs.spec import Spec
 from fairweight.training.predict import logits
-from fairweight.types import Batch, RunRecord
+from fairweight.types import Batch, RunRecord, Samples
 
-PLAIN = "uniform"  # the folder of plain training inside that of the run
 ANY = criterion("recall-parity")  # where the gap is not asked for
 
 
@@ -76,92 +61,79 @@ class Search:
             {"name": c.name, "learner": c.learner, "epoch": c.epoch, "seconds": round(c.seconds, 2), **j.to_dict()}
             for c, j in zip(self.candidates, self.judgements, strict=True)
         ]
-        return {
-            "reference": self.plain.title,
-            "chosen": self.chosen.title,
-            "rows": len(self.rows.labels),
-            "candidates": found,
-            "notes": list(self.notes),
-            "seconds": round(self.seconds, 2),
-        }
+        about = {"reference": self.plain.title, "chosen": self.chosen.title, "rows": len(self.rows.labels)}
+        return {**about, "candidates": found, "notes": list(self.notes), "seconds": round(self.seconds, 2)}
 
 
 def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None) -> Search:
     """Train and judge the candidates, choose one, train it on all rows and look at it again."""
-    clock = Clock(asked.seconds)
-    whole = all_rows(dataset)
-    train = whole.train
-    assert isinstance(train, Batch)
+    clock, wish, whole = Clock(asked.seconds), asked.wish, all_rows(dataset)
     names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
     if not names:
         raise BadInput(f"{option('learner', asked.learner)} does not take these inputs; choose mlp.")
+    assert isinstance(whole.train, Batch)
     runs: list[Candidates] = []
-    for turn in range(asked.seeds):
-        learners = {name: Learner(name, whole, seed + turn, device, asked.training) for name in names}
-        made = Candidates(whole, folds_for(train, seed + turn), learners, asked, clock, tell)
-        asked.wish.criterion.check(made.classes, not made.by_label)
+    for turn in range(seed, seed + asked.seeds):
+        learners = {name: Learner(name, whole, turn, device, asked.training) for name in names}
+        made = Candidates(whole, folds_for(whole.train, turn), learners, asked, clock, tell)
+        wish.criterion.check(made.rows.classes, not made.rows.by_label)
         made.run()
-        runs.append(made)
-        if made.notes:  # no time for another
+        if not runs or not made.notes:  # a further seed that came to its end
+            runs.append(made)
+        if made.notes:
             break
     first = runs[0]
     found = together([made.found for made in runs])
     there = np.logical_or.reduce([made.folds.judged for made in runs])
-    rows = Rows(first.labels[there], None if first.groups is None else first.groups[there], first.classes)
-    plain = max((one for one in found if one.name == "plain"), key=lambda one: one.right(there, first.labels))
+    rows = first.rows.at(there)
+    plain = max((one for one in found if one.name == "plain"), key=lambda one: one.right(there, first.rows.labels))
     said = plain.said(there)
-    judgements = [judged(rows, said, one.said(there), asked.wish, seed) for one in found]
-    place = choose(Score.of(rows, said, asked.wish.criterion), judgements, asked.wish)
+    judgements = [judged(rows, said, one.said(there), wish, seed) for one in found]
+    place = choose(Score.of(rows, said, wish.criterion), judgements, wish)
     chosen = plain if place is None else found[place]
     fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
-    fitted, notes = fitted_plain, [note for made in runs for note in made.notes]
-    if chosen is not plain:
+    fitted, notes = fitted_plain, list(made.notes)
+    before = judgements[found.index(plain)]
+    if place is None:
+        notes += [near] if (near := closest(found, judgements, before.score)) else []
+    else:
         if chosen.way is not plain.way:  # a second stage of plain training needs no other
             fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
         if chosen.shift is not None:
             fitted = replace(fitted, shift=chosen.shift.tolist())
-        then, before = judgements[found.index(chosen)], judgements[found.index(plain)]
-        if gone_wrong(fitted, fitted_plain, whole, then, before):
+        if gone_wrong(fitted, fitted_plain, whole, judgements[place], before):
             notes.append(f"{chosen.title} was chosen, and its training on all rows came out close to constant.")
             chosen, fitted = plain, fitted_plain
-    if place is None and (near := closest(found, judgements, plain)):
-        notes.append(near)
-    took = time.monotonic() - clock.start
-    return Search(
-        whole, rows, asked.wish, plain, found, judgements, chosen, fitted, fitted_plain, tuple(notes), took
-    )  # fmt: skip
+    took, found_all = clock.now() - clock.start, (found, judgements, chosen, fitted, fitted_plain)
+    return Search(whole, rows, wish, plain, *found_all, tuple(notes), took)
 
 
-def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], plain: Candidate) -> str:
+def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score) -> str:
     """Say what came closest to beating plain training, and what it lacked; nothing where no gap was smaller."""
-    before = judgements[found.index(plain)].score
     near = [(c, j) for c, j in zip(found, judgements, strict=True) if j.change[0] < 0 and not j.constant]
     if not near:
         return ""
     one, best = min(near, key=lambda pair: (not pair[1].within, pair[1].score.gap))
-    moved = f"gap {100 * before.gap:.1f} → {100 * best.score.gap:.1f} points, accuracy {_signed(best, before)}"
-    if not best.within:
-        return f"Closest on the judged rows: {one.title}, {moved}, which costs more than the budget."
     low, high = (100 * bound for bound in best.change[1:])
-    why = "which chance may explain" if high >= 0 else "which keeps no bound"
-    return f"Closest on the judged rows: {one.title}, {moved} ({SURE:.0%} interval {low:+.1f} to {high:+.1f}), {why}."
-
-
-def _signed(one: Judgement, before: Score) -> str:
-    return f"{100 * (one.score.accuracy - before.accuracy):+.2f}"
+    why = f" ({SURE:.0%} interval of the change {low:+.1f} to {high:+.1f}), which "
+    why += "chance may explain" if high >= 0 else "keeps no bound"
+    return (
+        f"Closest on the judged rows: {one.title}, gap {100 * before.gap:.1f} → {100 * best.score.gap:.1f} points, "
+        f"accuracy {100 * (best.score.accuracy - before.accuracy):+.2f} points"
+        f"{why if best.within else ', which costs more than the budget'}."
+    )
 
 
 def gone_wrong(fitted: Fitted, plain: Fitted, whole: Dataset, then: Judgement, before: Judgement) -> bool:
     """True if a training on all rows is closer to constant, beside plain training's, than it was when judged."""
-    train = whole.train
-    assert isinstance(train, Batch)
-    rows = Rows(train.labels.numpy(), None, len(whole.label_names))
+    rows = Rows(whole.train.labels.numpy(), None, len(whole.label_names))
     fall = 100 * max(0.0, before.score.balanced - then.score.balanced)
-    scores = [
-        Score.of(rows, predicted(shifted(logits(one.model, train), train.groups, one.shift)).cpu().numpy(), ANY)
-        for one in (plain, fitted)
-    ]
+    scores = [Score.of(rows, predicted(_logits(one, whole.train)).numpy(), ANY) for one in (plain, fitted)]
     return near_constant(scores[1], scores[0], 2.0 + fall)
+
+
+def _logits(fitted: Fitted, part: Samples) -> Tensor:
+    return shifted(logits(fitted.model, part), part.groups, fitted.shift).cpu()
 
 
 def deliver(
@@ -169,17 +141,13 @@ def deliver(
 ) -> tuple[Result, Result | None, Verdict]:
     """Search, and write what was chosen: the run, plain training where that is another model, and the verdict."""
     found = search(dataset, asked, seed=spec.seed, device=device, tell=tell)
+    verdict, plain = verdict_of(found, dataset), None
+    about = {**provenance(device), "asked": spec.to_dict(), "fingerprint": spec.fingerprint}
     folder = RunFolder(out)
     folder.make()
-    about = {**provenance(device), "asked": spec.to_dict(), "fingerprint": spec.fingerprint}
-    verdict = verdict_of(found, dataset)
-    plain = None
     if not found.kept_plain:
-        beside = RunFolder(out / PLAIN)
-        beside.make()
         ours = chosen_spec(spec, found, found.plain, found.fitted_plain)
-        own = {**provenance(device), "fingerprint": ours.fingerprint}
-        plain = _written(beside, ours, found, found.fitted_plain, own, {}, dataset)
+        plain = _written(RunFolder(out / BASELINE), ours, found, found.fitted_plain, provenance(device), {}, dataset)
     final = chosen_spec(spec, found, found.chosen, found.fitted)
     more = {**verdict.to_dict(), "judged": found.to_dict()}
     return _written(folder, final, found, found.fitted, about, more, dataset), plain, verdict
@@ -187,38 +155,31 @@ def deliver(
 
 def verdict_of(found: Search, dataset: Dataset) -> Verdict:
     """What the chosen model changes on test rows."""
-    test, meaning, allowed = dataset.test, dataset.preprocessing.meaning, found.wish.allowed
-    fitted = {"before": found.fitted_plain, "after": found.fitted}
-    said = {when: shifted(logits(one.model, test), test.groups, one.shift).cpu() for when, one in fitted.items()}
-    before, after = (by_group(meaning, test.labels, predicted(one), test.groups) for one in said.values())
-    return Verdict(
-        found.wish.criterion,
-        before,
-        after,
-        found.chosen.title,
-        found.plain.title,
-        found.fitted.epoch,
-        found.kept_plain,
-        allowed if np.isfinite(allowed) else max(BUDGET, 100.0),
-        found.notes,
-        {when: calibration_of(meaning, one, test.labels, test.groups) for when, one in said.items()},
-    )
+    test = dataset.test
+    before, after = (_logits(one, test) for one in (found.fitted_plain, found.fitted))
+    said: dict[str, Any] = {"chosen": found.chosen.title, "plain": found.plain.title, "kept_epoch": found.fitted.epoch}
+    said |= {"kept_plain": found.kept_plain, "notes": found.notes}
+    return verdict_on(dataset.preprocessing.meaning, found.wish, test.labels, test.groups, before, after, **said)
 
 
 def chosen_spec(spec: Spec, found: Search, one: Candidate, fitted: Fitted) -> Spec:
     """The Spec of a training on all rows with what was chosen."""
-    way = one.way
-    options = dict(way.options)
-    if way.cells is not None:
-        options = {"online": False, "multipliers": multipliers(way.cells, by_label=found.rows.by_label)}
+    options = dict(one.way.options)
+    if one.way.cells is not None:
+        options = {"online": False, "multipliers": multipliers(one.way.cells, by_label=found.rows.by_label)}
+    data = dict(spec.data)  # that puts every row that is not for test into train, where it was drawn from it
+    if found.dataset.validation is None and isinstance((data.get("split") or {}).get("validation", 0.1), float):
+        data["split"] = {**(data.get("split") or {}), "validation": 0.0}
+    if (data.get("exemplar") or {}).get("source", "train") == "train":
+        data["exemplar"] = {**(data.get("exemplar") or {}), "inside": True}
     return spec.with_(
-        method=way.method,
+        method=one.way.method,
         method_options=options,
         network=dict(fitted.network),
         epochs=fitted.epoch,
         early_stopping={},
         judge={} if fitted.shift is None else {"shift": [list(row) for row in fitted.shift]},
-        data=_all_rows(spec.data, found.dataset),
+        data=data,
     )
 
 
@@ -230,63 +191,40 @@ def multipliers(cells: Any, *, by_label: bool) -> list[list[float]]:
     return found
 
 
-def _all_rows(data: Any, whole: Dataset) -> dict[str, Any]:
-    """Options of the data that put every row that is not for test into train, where they were drawn from it."""
-    found = dict(data)
-    if whole.validation is None and isinstance((data.get("split") or {}).get("validation", 0.1), float):
-        found["split"] = {**(data.get("split") or {}), "validation": 0.0}
-    exemplar = dict(data.get("exemplar") or {})
-    if exemplar.get("source", "train") == "train":
-        found["exemplar"] = {**exemplar, "inside": True}
-    return found
-
-
 def _held_out(found: Search, fitted: Fitted) -> dict[str, Tensor]:
     """Loss and margin of each row by a model that was not trained on it, where training kept no history of its own."""
     if bool((fitted.dynamics.table()["visits"] > 0).any()):
         return {}
     one = found.plain if fitted is found.fitted_plain else found.chosen
     chances = torch.from_numpy(np.clip(one.chances, 1e-7, 1.0)).log()  # [N, K]
-    labels = found.dataset.train.labels
-    loss = -chances.gather(1, labels[:, None]).squeeze(1)
-    best_other = chances.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
-    margin = torch.where(loss.isnan(), loss, -loss - best_other)
+    labels = found.dataset.train.labels[:, None]
+    loss = -chances.gather(1, labels).squeeze(1)
+    margin = torch.where(loss.isnan(), loss, -loss - chances.scatter(1, labels, -torch.inf).amax(dim=1))
     return {"ema_loss": loss, "ema_weighted_loss": loss * fitted.weights, "margin": margin, "mean_margin": margin}
 
 
-def _table(fitted: Fitted, dataset: Dataset) -> GroupTable:
-    said = predicted(shifted(logits(fitted.model, dataset.test), dataset.test.groups, fitted.shift)).cpu()
-    return by_group(dataset.preprocessing.meaning, dataset.test.labels, said, dataset.test.groups)
-
-
 def _written(
-    folder: RunFolder,
-    spec: Spec,
-    found: Search,
-    fitted: Fitted,
-    about: dict[str, Any],
-    more: dict[str, Any],
+    folder: RunFolder, spec: Spec, found: Search, fitted: Fitted, about: dict[str, Any], more: dict[str, Any],
     dataset: Dataset,
-) -> Result:
-    whole = found.dataset
+) -> Result:  # fmt: skip
+    folder.make()
     for name in (MANIFEST, METRICS):
         (folder.path / name).unlink(missing_ok=True)
-    data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
-    folder.write(RUN, {"spec": spec.to_dict(), "data": data, **about, "manifest": MANIFEST_VERSION})
+    folder.write_run(spec, dataset, about)
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
     folder.write_model(fitted.model)
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    found_logits = {n: (part, logits(fitted.model, part)) for n, part in parts.items() if part is not None}
-    kept = {n: (part, shifted(out, part.groups, fitted.shift)) for n, (part, out) in found_logits.items()}
-    folder.write_logits({**kept, **held_out_parts(whole, data)})
-    said = {**final_predictions(fitted.model, whole.train, fitted.shift), **_held_out(found, fitted)}
-    folder.write_weights(whole, fitted.reweighter, fitted.dynamics, said)
+    kept = {name: (part, _logits(fitted, part)) for name, part in parts.items() if part is not None}
+    folder.write_logits({**kept, **held_out_parts(found.dataset, folder.read(RUN)["data"])})
+    said = {**final_predictions(fitted.model, found.dataset.train, fitted.shift), **_held_out(found, fitted)}
+    folder.write_weights(found.dataset, fitted.reweighter, fitted.dynamics, said)
     folder.write_predictions(dataset, final_predictions(fitted.model, dataset.test, fitted.shift))
-    seconds = found.seconds if more else 0.0
-    record = RunRecord(fitted.epoch, 0, "finished", fitted.epoch, seconds=seconds)
-    metrics = {**_table(fitted, dataset).to_dict(), "run": record.to_dict(), **more}
+    record = RunRecord(fitted.epoch, 0, "finished", fitted.epoch, seconds=found.seconds if more else 0.0)
+    test = dataset.test
+    table = by_group(dataset.preprocessing.meaning, test.labels, predicted(kept["test"][1]), test.groups)
+    metrics = {**table.to_dict(), "run": record.to_dict(), **more}
     if fitted.reweighter.scores is not None:
-        metrics["scores"] = score_numbers(torch.as_tensor(fitted.reweighter.scores), whole)
+        metrics["scores"] = score_numbers(torch.as_tensor(fitted.reweighter.scores), found.dataset)
     folder.write(METRICS, metrics)
     folder.seal()
     return Result(spec, folder, folder.read(METRICS), reused=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 import torch
 
+from fairweight.apps._train_text import columns
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, one_thread, run
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean
-from fairweight.training.state import write_atomically
 
 CORRUPTION = "one-class:label=2,fraction=0.2"
 TUNED, OURS = "Uniform, then fine-tuned on the exemplars", "FORML"
@@ -47,15 +46,16 @@ class DemoResult:
         """The rows and how well low scores find wrong labels, for a terminal."""
         heads = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
         title = f"in %, mean ± standard error, {self.auc.n} seeds"
-        lines = [f"{title:45s}" + "".join(f"{heads[number]:>18s}" for number in NUMBERS)]
-        for name, row in self.rows.items():
-            points = [Mean(100 * row[number].value, 100 * row[number].error, row[number].n) for number in NUMBERS]
-            lines.append(f"{name:45s}" + "".join(f"{mean.text():>18s}" for mean in points))
-        more = Mean(100 * self.beside.value, 100 * self.beside.error, self.beside.n)
-        told = [
-            f"The 150 exemplars used plainly: FORML is {more.text()} points more accurate than fine-tuning on them."
-        ]
-        return "\n".join([*lines, "", *told, f"A low score finds a wrong label: AUC {self.auc.text(3)}."])
+        lines = [(title, *heads.values())]
+        lines += [(name, *(_points(row[number]) for number in NUMBERS)) for name, row in self.rows.items()]
+        return (
+            f"{columns(lines)}\n\nThe 150 exemplars used plainly: FORML is {_points(self.beside)} points more accurate "
+            f"than fine-tuning on them.\nA low score finds a wrong label: AUC {self.auc.text(3)}."
+        )
+
+
+def _points(mean: Mean) -> str:
+    return Mean(100 * mean.value, 100 * mean.error, mean.n).text()
 
 
 def spec_for(row: str, seed: int) -> Spec:
@@ -91,34 +91,28 @@ def demo(
         results[name].append(done)
         verb = "found" if done.reused else "trained"
         tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
-    picture = draw_scores(results[OURS][0].folder, folder / "scores.png")
+    pairs = zip(results[OURS], results[TUNED], strict=True)
     return DemoResult(
         rows={
             name: {key: Mean.of([r.metrics[key] for r in found]) for key in NUMBERS} for name, found in results.items()
         },
-        beside=Mean.of(
-            [a.metrics["accuracy"] - b.metrics["accuracy"] for a, b in zip(results[OURS], results[TUNED], strict=True)]
-        ),
+        beside=Mean.of([ours.metrics["accuracy"] - theirs.metrics["accuracy"] for ours, theirs in pairs]),
         auc=Mean.of([r.metrics["scores"]["auc_wrong_labels"] for r in results[OURS]]),
         folders={name: [r.folder.path for r in found] for name, found in results.items()},
-        picture=picture,
+        picture=draw_scores(results[OURS][0].folder, folder / "scores.png"),
     )
 
 
 def draw_scores(folder: RunFolder, path: Path) -> Path:
     """Draw the scores of right and wrong labels after each epoch: median and middle four fifths."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     weights, paths = folder.read_weights(), folder.read_paths()
     assert paths is not None
     rows, scores = paths  # [P], [epochs, P]
     wrong = torch.tensor((weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy())[rows]
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    epochs = torch.arange(len(scores) + 1).numpy()
-    start = torch.zeros(1)
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes, epochs, start = figure.subplots(), torch.arange(len(scores) + 1).numpy(), torch.zeros(1)
     for mask, name, colour in ((~wrong, "right label", "#2a6f97"), (wrong, "wrong label", "#c1121f")):
         parts = [torch.cat([start, torch.quantile(scores[:, mask], q, dim=1)]).numpy() for q in (0.1, 0.5, 0.9)]
         axes.fill_between(epochs, parts[0], parts[2], color=colour, alpha=0.2, linewidth=0)
@@ -127,8 +121,5 @@ def draw_scores(folder: RunFolder, path: Path) -> Path:
     axes.set_title("What each training sample is worth: median score, and the middle four fifths", fontsize=10)
     axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.35))
     axes.spines[["top", "right"]].set_visible(False)
-    out = io.BytesIO()
-    figure.savefig(out, dpi=150, format="png")
-    plt.close(figure)
-    write_atomically(path, out.getvalue())
+    figure.savefig(path, dpi=150)
     return path

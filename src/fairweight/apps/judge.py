@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ LEAST_BALANCED = 2.0  # points of balanced accuracy below plain training's: more
 SHARES = (0.5, 2.0)  # of plain training's share of positives
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -91,20 +92,29 @@ class OutOfTime(Exception):
 
 
 class Clock:
-    """Keeps the time that was given, with what the last trainings on all rows will take set aside."""
+    """Keeps the time that was given: what judging, writing and two trainings on all rows take is set aside.
 
-    def __init__(self, seconds: float | None) -> None:
-        self.start, self.limit = time.monotonic(), seconds
-        self.took: dict[str, float] = {}  # the longest cross-fit of each learner
+    A training is looked at before each fold, so that one that is slower than thought is given up early.
+    """
 
-    def check(self, learner: str) -> None:
-        """Refuse to begin what would not end in time."""
-        if self.limit is None or not self.took:
+    REST, NEW = 0.12, 0.03  # of the time: for judging and writing; a fold of what nothing is known of
+
+    def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic) -> None:
+        self.now, self.start, self.limit = now, now(), seconds
+        self.took: dict[str, float] = {}  # the longest fold of each kind of training
+
+    def check(self, kind: str, folds: int, like: str = "", times: float = 1.0) -> None:
+        """Refuse to begin so many folds that would not end in time; of a kind not yet seen, some times another's."""
+        if self.limit is None:
             return
-        kept = max(self.took.values()) * 0.6  # two trainings on all rows
-        expected = self.took.get(learner, 0.15 * self.limit if learner == "mlp" else 0.0)
-        if time.monotonic() - self.start + expected + kept > 0.85 * self.limit:
+        expected = self.took.get(kind, times * self.took[like] if like in self.took else self.NEW * self.limit)
+        kept = 2.5 * max(self.took.values(), default=0.0) + self.REST * self.limit  # a fold leaves some rows out
+        if self.now() - self.start + folds * expected + kept > self.limit:
             raise OutOfTime
+
+    def note(self, kind: str, seconds: float) -> None:
+        """Keep what a fold of that kind took."""
+        self.took[kind] = max(seconds, self.took.get(kind, 0.0))
 
 
 @dataclass(frozen=True)
@@ -119,6 +129,15 @@ class Rows:
     def by_label(self) -> bool:
         """True if the label stands for the group."""
         return self.groups is None
+
+    @property
+    def codes(self) -> Ints:
+        """Group of each row; 0 for all where the label stands for the group."""
+        return np.zeros_like(self.labels) if self.groups is None else self.groups
+
+    def at(self, there: Mask) -> Rows:
+        """Some of the rows."""
+        return Rows(self.labels[there], None if self.groups is None else self.groups[there], self.classes)
 
 
 def shares(said: Ints | Floats, classes: int) -> Floats:
@@ -138,27 +157,22 @@ class Score:
     @classmethod
     def of(cls, rows: Rows, said: Ints | Floats, criterion: Criterion) -> Score:
         """Count the predictions, [N] or shares [N, K]."""
-        found = shares(said, rows.classes)
-        groups = np.zeros_like(rows.labels) if rows.groups is None else rows.groups
-        known = groups >= 0
-        flat = (groups * rows.classes + rows.labels)[known]
-        size = int(groups.max(initial=0)) + 1
-        counts = np.stack([np.bincount(flat, one[known], size * rows.classes) for one in found.T], axis=1)
-        own = found[np.arange(len(found)), rows.labels]
-        recall = np.bincount(rows.labels, own) / np.maximum(1, np.bincount(rows.labels))
-        there = np.bincount(rows.labels) > 0
-        share = float(found[:, POSITIVE].mean()) if rows.classes == 2 else math.nan
-        gap = float(criterion.gap_of(counts.reshape(size, rows.classes, rows.classes), by_label=rows.by_label))
-        return cls(float(own.mean()), float(recall[there].mean()), share, gap)
+        found, groups, k = shares(said, rows.classes), rows.codes, rows.classes
+        known, size = groups >= 0, int(groups.max(initial=0)) + 1
+        flat = (groups * k + rows.labels)[known]
+        counts = np.stack([np.bincount(flat, one[known], size * k) for one in found.T], axis=1).reshape(size, k, k)
+        own, each = found[np.arange(len(found)), rows.labels], np.bincount(rows.labels)
+        recall = np.bincount(rows.labels, own)[each > 0] / each[each > 0]
+        share = float(found[:, POSITIVE].mean()) if k == 2 else math.nan
+        gap = float(criterion.gap_of(counts, by_label=rows.by_label))
+        return cls(float(own.mean()), float(recall.mean()), share, gap)
 
 
 def near_constant(score: Score, plain: Score, margin: float = LEAST_BALANCED) -> bool:
     """True if the predictor is much closer to constant than plain training."""
     if 100 * (plain.balanced - score.balanced) > margin:
         return True
-    if math.isnan(score.share):
-        return False
-    return not SHARES[0] * plain.share <= score.share <= SHARES[1] * plain.share
+    return not math.isnan(score.share) and not SHARES[0] * plain.share <= score.share <= SHARES[1] * plain.share
 
 
 def gap_change(
@@ -170,23 +184,20 @@ def gap_change(
     """
     from scipy import sparse
 
-    k = rows.classes
-    groups = np.zeros_like(rows.labels) if rows.groups is None else rows.groups
+    k, groups = rows.classes, rows.codes
     size = int(groups.max(initial=0)) + 1
     both = np.concatenate([np.rint(GRAIN * shares(said, k)) for said in (plain, other)], axis=1)  # [N, 2 K]
-    kinds, counts = np.unique(
-        np.column_stack([groups * k + rows.labels, both])[groups >= 0], axis=0, return_counts=True
-    )
+    every = np.column_stack([groups * k + rows.labels, both])[groups >= 0]
+    kinds, counts = np.unique(every, axis=0, return_counts=True)
     draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table
     drawn = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), size=draws)
     drawn = np.concatenate([counts[None], drawn])  # [D + 1, M], the rows themselves first
-    cell, gaps = kinds[:, 0].astype(np.int64), []
+    place = kinds[:, :1].astype(np.int64) * k + np.arange(k)  # [M, K]
+    where = np.repeat(np.arange(len(kinds)), k), place.ravel()
+    gaps = []
     for said in (kinds[:, 1 : k + 1] / GRAIN, kinds[:, k + 1 :] / GRAIN):
-        place = cell[:, None] * k + np.arange(k)  # [M, K]
-        where = sparse.csr_array(
-            (said.ravel(), (np.repeat(np.arange(len(said)), k), place.ravel())), (len(said), size * k * k)
-        )
-        gaps.append(criterion.gap_of((drawn @ where).reshape(-1, size, k, k), by_label=rows.by_label))
+        table = sparse.csr_array((said.ravel(), where), (len(said), size * k * k))
+        gaps.append(criterion.gap_of((drawn @ table).reshape(-1, size, k, k), by_label=rows.by_label))
     change = gaps[1] - gaps[0]
     if np.isnan(change[0]):
         return math.nan, math.nan, math.nan
@@ -204,14 +215,9 @@ class Judgement:
     within: bool  # the budget
 
     @property
-    def clearly_smaller(self) -> bool:
-        """True if the whole interval of the change lies below 0."""
-        return self.change[2] < 0
-
-    @property
     def allowed(self) -> bool:
-        """True if plain training may be left for it."""
-        return self.within and self.clearly_smaller and not self.constant
+        """True if plain training may be left for it: the whole interval of the gap's change lies below 0."""
+        return self.within and self.change[2] < 0 and not self.constant
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -238,7 +244,6 @@ def choose(plain: Score, found: Sequence[Judgement], wish: Wish) -> int | None:
     if wish.bound is not None:
         if 100 * plain.gap <= wish.bound:
             return None
-        keep = [k for k in allowed if 100 * found[k].score.gap <= wish.bound]
-        if keep:
+        if keep := [k for k in allowed if 100 * found[k].score.gap <= wish.bound]:
             return max(keep, key=lambda k: (found[k].score.accuracy, -found[k].score.gap))
     return min(allowed, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=None)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fairweight.apps.candidates import BIASES
-from fairweight.apps.judge import Rows, Score, Wish, choose, judged
-from fairweight.apps.second_stage import Floats, even_recalls, moved, thresholds
-from fairweight.apps.verdict import PLAIN, Verdict, by_group, calibration_of, verdict_between
+from fairweight.apps.judge import Floats, Rows, Score, Wish, choose, judged
+from fairweight.apps.second_stage import stages
+from fairweight.apps.verdict import PLAIN, Verdict, verdict_between
 from fairweight.data import Dataset
 from fairweight.errors import MissingData
-from fairweight.metagradient.passes import predicted
 from fairweight.runs.build import Built, network_for
-from fairweight.runs.folder import LOGITS, METRICS, PREDICTIONS, RUN, SEALED, RunFolder
+from fairweight.runs.folder import METRICS, RUN, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import Result, final_predictions, placed, probabilities
@@ -38,46 +36,32 @@ class Choice:
 
 
 def trained_pair(
-    spec: Spec,
-    baseline: Spec,
-    wish: Wish,
-    dataset: Dataset,
-    built: Built,
-    folder: RunFolder,
-    device: str,
+    spec: Spec, baseline: Spec, wish: Wish, dataset: Dataset, built: Built, folder: RunFolder, device: str,
     watching: Watching,
-) -> tuple[Result, Result, Verdict]:
+) -> tuple[Result, Result, Verdict]:  # fmt: skip
     """Train both into folders inside, and put the better one, with its second stage, into the folder itself."""
     folder.make()
     if not folder.holds(spec, dataset):
         folder.write_run(spec, dataset, provenance(device))  # a run that is stopped goes on from here
     done = run_into(spec.with_(judge={}), folder.path / FORML, dataset, device, watching, built)
     plain = run_into(baseline, folder.path / BASELINE, dataset, device, watching)
+    grouped, by_group = bool(dataset.group_names), bool(spec.judge.get("groups_at_prediction"))
+    runs = {"plain": plain.folder, FORML: done.folder}
     choice = best_of_pair(
-        {"plain": plain.folder, FORML: done.folder},
-        wish,
-        len(dataset.label_names),
-        groups=bool(dataset.group_names),
-        groups_at_prediction=bool(spec.judge.get("groups_at_prediction")),
-        seed=spec.seed,
+        runs, wish, len(dataset.label_names), groups=grouped, groups_at_prediction=by_group, seed=spec.seed
     )
     won = plain if choice.run == "plain" else done
-    final, meaning = adopt(folder, won, spec, choice.shift, dataset, device), dataset.preprocessing.meaning
-    logits, labels, groups = won.folder.read_logits("test")
-    logits = shifted(logits, groups, final.spec.judge.get("shift"))
-    said = {
-        "chosen": choice.title,
-        "kept_plain": choice.title == PLAIN,
-        "after": by_group(meaning, labels, predicted(logits), groups),
-        "calibration": {
-            "before": calibration_of(meaning, *plain.folder.read_logits("test")),
-            "after": calibration_of(meaning, logits, labels, groups),
-        },
-    }
-    verdict = verdict_between(won, plain, dataset, wish.criterion, wish, **said)
+    adopt(folder, won)
+    final = won.spec if choice.shift is None else won.spec.with_(judge={"shift": choice.shift.tolist()})
+    folder.write(RUN, {**won.folder.read(RUN), "spec": final.to_dict(), "fingerprint": spec.fingerprint})
+    if choice.shift is not None:
+        _shift(folder, won, choice.shift.tolist(), dataset, device)
+    ended = Result(final, folder, won.metrics, reused=False)
+    kept = {"chosen": choice.title, "kept_plain": choice.title == PLAIN}
+    verdict = verdict_between(ended, plain, dataset, wish, **kept)
     folder.write(METRICS, {**won.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": choice.judged})
     folder.seal()
-    return replace(final, metrics=folder.read(METRICS)), plain, verdict
+    return replace(ended, metrics=folder.read(METRICS)), plain, verdict
 
 
 def best_of_pair(
@@ -87,69 +71,48 @@ def best_of_pair(
     found: list[tuple[str, str, Floats, Floats | None]] = []  # title, run, chances, shift
     try:
         for name, folder in runs.items():
-            said, labels, codes = folder.read_logits("validation")
-            rows = Rows(labels.numpy(), codes.numpy() if groups and codes is not None else None, classes)
-            chances = probabilities(said.double()).numpy()
+            rows, chances = on_validation(folder, classes, groups=groups)
             title = PLAIN if name == "plain" else name
+            half = np.random.default_rng(seed).permutation(len(rows.labels)) % HALVES
             found.append((title, name, chances, None))
-            found += [
-                (f"{title} + {s}", name, c, up) for s, c, up in _stages(chances, rows, wish, groups_at_prediction, seed)
-            ]
+            made = stages(chances, rows, wish, half, range(HALVES), groups_at_prediction)
+            found += [(f"{title} + {stage}", name, moved, shift) for stage, moved, shift in made]
     except MissingData:
         note = "There are no validation rows to judge FORML on, so plain training stays."
         nothing: dict[str, Any] = {"reference": PLAIN, "chosen": PLAIN, "candidates": [], "notes": [note]}
         return Choice("plain", PLAIN, None, nothing)
     plain = found[0][2].argmax(axis=1)
     judgements = [judged(rows, plain, chances.argmax(axis=1), wish, seed) for _, _, chances, _ in found]
-    place = choose(Score.of(rows, plain, wish.criterion), judgements, wish) or 0
-    title, run, _, shift = found[place]
+    title, run, _, shift = found[choose(Score.of(rows, plain, wish.criterion), judgements, wish) or 0]
     told = [{"name": one[0], "learner": "network", **j.to_dict()} for one, j in zip(found, judgements, strict=True)]
     about = {"reference": PLAIN, "chosen": title, "rows": len(rows.labels), "candidates": told, "notes": []}
     return Choice(run, title, shift, about)
 
 
-def _stages(
-    chances: Floats, rows: Rows, wish: Wish, groups_at_prediction: bool, seed: int
-) -> Iterator[tuple[str, Floats, Floats]]:
-    """Second stages: a name, probabilities whose halves were each moved by what the other says, and the whole shift."""
-    half = np.random.default_rng(seed).permutation(len(rows.labels)) % HALVES
-    size = 1 if rows.groups is None else int(rows.groups.max()) + 1
-    parts = [half != k for k in range(HALVES)] + [np.ones(len(half), dtype=bool)]
-    known = np.ones(len(half), dtype=bool) if rows.groups is None else rows.groups >= 0
-
-    def at(there: Any) -> Rows:
-        return Rows(rows.labels[there], None if rows.groups is None else rows.groups[there], rows.classes)
-
-    ways: dict[str, list[Floats]] = {}
-    if rows.classes > 2 and (rows.by_label or wish.criterion.every_label):
-        ups = [even_recalls(chances[part], at(part), wish) for part in parts]
-        ways = {f"bias-{strength:g}": [strength * up for up in ups] for strength in BIASES}
-    if groups_at_prediction and rows.classes == 2 and rows.groups is not None:
-        ways["thresholds"] = [thresholds(chances[p & known], at(p & known), wish, size) for p in parts]
-    for name, shifts in ways.items():
-        found = chances.copy()
-        for k in range(HALVES):
-            there = half == k
-            found[there] = moved(chances[there], None if rows.groups is None else rows.groups[there], shifts[k])
-        yield name, found, shifts[-1]
+def on_validation(folder: RunFolder, classes: int, *, groups: bool) -> tuple[Rows, Floats]:
+    """The validation rows of a run, and its chances there."""
+    said, labels, codes = folder.read_logits("validation")
+    rows = Rows(labels.numpy(), codes.numpy() if groups and codes is not None else None, classes)
+    return rows, probabilities(said.double()).numpy()
 
 
-def adopt(folder: RunFolder, won: Result, spec: Spec, shift: Floats | None, dataset: Dataset, device: str) -> Result:
-    """Put the files of the run that won into the folder, its decisions moved; metrics and seal are the caller's."""
-    (folder.path / MANIFEST).unlink(missing_ok=True)
-    (folder.path / METRICS).unlink(missing_ok=True)
-    own = () if shift is None else (LOGITS, PREDICTIONS)
-    folder.copy(won.folder, [name for name in SEALED if name not in (RUN, METRICS, *own)])
-    up = None if shift is None else shift.tolist()
-    final = won.spec if up is None else won.spec.with_(judge={"shift": up})
-    folder.write(RUN, {**won.folder.read(RUN), "spec": final.to_dict(), "fingerprint": spec.fingerprint})
-    if up is not None:
-        parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-        there = {name: part for name, part in parts.items() if part is not None}
-        folder.write_logits(
-            {name: (part, shifted(won.folder.read_logits(name)[0], part.groups, up)) for name, part in there.items()}
-        )
-        model = network_for(dataset.preprocessing, won.spec.network)
-        won.folder.read_model(model)
-        folder.write_predictions(dataset, final_predictions(model.to(device), placed(dataset.test, device), up))
-    return Result(final, folder, {}, reused=False)
+def adopt(folder: RunFolder, won: Result) -> None:
+    """Put the files of a run that won into the folder; metrics and seal are the caller's."""
+    for name in (MANIFEST, METRICS):
+        (folder.path / name).unlink(missing_ok=True)
+    folder.copy(won.folder, [name for name in SEALED if name != METRICS])
+
+
+def _shift(folder: RunFolder, won: Result, up: list[list[float]], dataset: Dataset, device: str) -> None:
+    """Write the decisions of a second stage in place of the run's own."""
+    parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
+    folder.write_logits(
+        {
+            name: (part, shifted(won.folder.read_logits(name)[0], part.groups, up))
+            for name, part in parts.items()
+            if part is not None
+        }
+    )
+    model = network_for(dataset.preprocessing, won.spec.network)
+    won.folder.read_model(model)
+    folder.write_predictions(dataset, final_predictions(model.to(device), placed(dataset.test, device), up))

@@ -25,7 +25,6 @@ from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run import probabilities
 from fairweight.runs.shift import shifted
-from fairweight.runs.spec import Spec
 from fairweight.training import state
 from fairweight.training.predict import logits
 from fairweight.types import Batch
@@ -68,18 +67,24 @@ class Predictions:
 
     def write(self, path: Path) -> None:
         """Write as CSV, or as parquet by the file's name; whole or not at all."""
-        frame, out = self.to_pandas(), io.BytesIO()
-        if path.is_dir():
-            raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / 'predictions.csv'}.")
-        if path.suffix.lower() in (".parquet", ".pq"):
-            frame.to_parquet(out, index=False, write_page_checksum=True)
-        else:
-            write_csv(frame, out, "%.6f")
-        try:
-            state.write_atomically(path, out.getvalue())
-        except OSError as error:
-            where = option("out")
-            raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with {where}.") from error
+        write_frame(self.to_pandas(), path, "predictions.csv", "%.6f")
+
+
+def write_frame(frame: pd.DataFrame, path: Path, usual: str, float_format: str | None = None) -> None:
+    """Write a frame as parquet by the file's name, else as CSV; usual: the name of such a file."""
+    content = io.BytesIO()
+    if path.is_dir():
+        raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / usual}.")
+    if path.suffix.lower() in (".parquet", ".pq"):
+        frame.to_parquet(content, index=False, write_page_checksum=True)
+    else:
+        write_csv(frame, content, float_format)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        state.write_atomically(path, content.getvalue())
+    except OSError as error:
+        where = option("out")
+        raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with {where}.") from error
 
 
 def predict_rows(
@@ -111,32 +116,23 @@ def predict_rows(
     folder.read_model(model)
     with bounded(max_file_gb):
         new = _read(preprocessing, source, delimiter, encoding, file_column, max_megapixels)
-    kept = _kept(new, keep_columns, preprocessing.meaning.label_names)
-    samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
-    found = logits(model.to(device), samples).cpu().double()
-    chances = probabilities(shifted(found, _groups(preprocessing.meaning, new, spec), spec.judge.get("shift")))
-    table, notes = _table(preprocessing.meaning, new, chances.argmax(dim=1))
-    return Predictions(preprocessing.meaning.label_names, chances, table, (*new.notes, *notes), new.files, kept)
-
-
-def _groups(meaning: Meaning, new: New, spec: Spec) -> Tensor | None:
-    """Groups of the rows, which a model that decides by group cannot do without."""
-    if len(spec.judge.get("shift") or ()) > 1 and new.groups is None:
+    meaning, shift = preprocessing.meaning, spec.judge.get("shift")
+    kept = _kept(new, keep_columns, meaning.label_names)
+    if len(shift or ()) > 1 and new.groups is None:
         raise BadInput(
             f"this model decides by group, and the rows have no column {', '.join(meaning.group)!r}; add it, or train "
             f"without {option('groups_at_prediction')}."
         )
-    return new.groups
+    samples = Batch(new.inputs, torch.zeros(len(new), dtype=torch.int64))
+    chances = probabilities(shifted(logits(model.to(device), samples).cpu().double(), new.groups, shift))
+    table, notes = _table(meaning, new, chances.argmax(dim=1))
+    return Predictions(meaning.label_names, chances, table, (*new.notes, *notes), new.files, kept)
 
 
 def _read(
-    preprocessing: Preprocessing,
-    source: str | Path,
-    delimiter: str | None,
-    encoding: str | None,
-    file_column: str | None,
-    max_megapixels: float | None,
-) -> New:
+    preprocessing: Preprocessing, source: str | Path, delimiter: str | None, encoding: str | None,
+    file_column: str | None, max_megapixels: float | None,
+) -> New:  # fmt: skip
     trained = preprocessing.options if isinstance(preprocessing, TablePreprocessing) else TableOptions()
     text = replace(trained, delimiter=delimiter or trained.delimiter, encoding=encoding or trained.encoding)
     if isinstance(preprocessing, TablePreprocessing):
@@ -157,7 +153,7 @@ def _read(
 def _kept(new: New, names: Sequence[str], classes: Sequence[str]) -> dict[str, list[Any]]:
     """The columns to carry along, refused where the source has none of that name or the predictions have one."""
     own = {"row", "predicted", "probability", *(f"probability_{name}" for name in classes)}
-    own |= set() if new.files is None else {"file"}
+    own |= {"file"} if new.files is not None else set()
     there = [] if new.rows is None else new.rows.names()
     for name in names:
         if name not in there:

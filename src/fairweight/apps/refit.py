@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
 from fairweight.apps.audit import finished
-from fairweight.apps.train import Prepared
+from fairweight.apps.train import Prepared, wish_for
 from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
 from fairweight.errors import BadInput, MissingData, option
@@ -59,7 +59,8 @@ def prepare_refit(
         "file": os.path.relpath(learned.resolve(), RunFolder(where).beside.resolve()),
         "sha256": hashlib.sha256(learned.read_bytes()).hexdigest(),
     }
-    source = _exemplar_source(first, about)
+    settled = about.get("data", {}).get("options", {}).get("exemplar") or first.data.get("exemplar") or {}
+    source = str(settled.get("source", Exemplar().source))  # a named set may have its own way
     spec = first.with_(
         data=with_exemplars_inside(first.data) if source == "train" and not first.rows else first.data,
         method="given",
@@ -69,7 +70,12 @@ def prepare_refit(
         seed=first.seed if seed is None else seed,
         data_seed=first.seed if first.data_seed is None else first.data_seed,
     )
-    _check_source(spec.source, folder)
+    named = spec.source.replace("_", "-") in catalog.names(SETS)
+    if not named and not Path(spec.source).exists() and not any(mark in spec.source for mark in "*?["):
+        raise MissingData(
+            f"the run in {folder.path} was trained on {spec.source!r}, which is not here; start refit in the folder "
+            "that the training was started in."
+        )
     dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
     _check_rows(dataset, table, about, folder)
     if len(dataset.train) == len(table):
@@ -77,35 +83,20 @@ def prepare_refit(
         dataset = replace(dataset, notes=(*dataset.notes, note))
     # By its own path: the folder that the relative one starts from may not be there yet.
     weights = learned_weights(dataset, spec.with_(weights={**rule, "file": str(learned.resolve())}), folder.beside)
-    return Prepared(dataset, spec, build(spec, dataset, device, weights=weights)), where
-
-
-def _check_source(source: str, folder: RunFolder) -> None:
-    named = source.replace("_", "-") in catalog.names(SETS)
-    if not named and not Path(source).exists() and not any(mark in source for mark in "*?["):
-        raise MissingData(
-            f"the run in {folder.path} was trained on {source!r}, which is not here; start refit in the folder that "
-            "the training was started in."
-        )
-
-
-def _exemplar_source(first: Spec, about: Mapping[str, Any]) -> str:
-    """Where the run's exemplars came from: a named set may have its own way."""
-    settled = about.get("data", {}).get("options", {}).get("exemplar") or first.data.get("exemplar") or {}
-    return str(settled.get("source", Exemplar().source))
+    built = build(spec, dataset, device, weights=weights)
+    return Prepared(dataset, spec, built, wish_for(dataset)), where
 
 
 def _why_none(first: Spec, source: str) -> str:
-    if source == "validation":
-        return "they are validation rows, which choose the best epoch"
-    if source != "train":
-        return "they have a file of their own"
-    if first.data.get("corruptions"):
-        return "labels were made wrong on purpose, and other rows would have other wrong ones"
-    if first.rows:
-        return "which rows it has was chosen by other runs"
     inside = (first.data.get("exemplar") or {}).get("inside", False)
-    return "they are among them already" if inside else "they have a file or folder of their own"
+    reasons = {
+        "they are validation rows, which choose the best epoch": source == "validation",
+        "they have a file of their own": source != "train",
+        "labels were made wrong on purpose, and other rows would have other wrong ones": first.data.get("corruptions"),
+        "which rows it has was chosen by other runs": first.rows,
+        "they are among them already": inside,
+    }
+    return next((why for why, holds in reasons.items() if holds), "they have a file or folder of their own")
 
 
 def with_exemplars_inside(data: Any) -> dict[str, Any]:

@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from fairweight.apps.judge import Rows, Wish
+import numpy as np
+
+from fairweight.apps.judge import Floats, Ints, Mask, Rows, Wish
 from fairweight.metrics.criterion import POSITIVE, confusion
 
+BIASES = (0.25, 0.5, 1.0)  # strengths of the biases that even out the classes' recalls
 GRID = 80  # thresholds tried for each group
 PASSES = 6
 DEAR = 10.0  # what a point of accuracy beyond the budget counts, in points of the gap
 ROUNDS = 60  # of evening out recalls
-Floats = npt.NDArray[np.float64]
 
 
-def moved(chances: Floats, groups: npt.NDArray[np.int64] | None, shift: Floats) -> Floats:
+def stages(
+    chances: Floats, rows: Rows, wish: Wish, fold: Ints, used: Sequence[int], by_group: bool
+) -> Iterator[tuple[str, Floats, Floats]]:
+    """Second stages of a model: a name, chances of which each fold is moved by what the others say, the whole shift.
+
+    A bias per class for several classes; thresholds for two, where by_group allows them.
+    """
+    known = ~np.isnan(chances[:, 0]) & (rows.codes >= 0)
+    parts: list[Mask] = [*(known & (fold != k) for k in used), known]
+    ways: dict[str, list[Floats]] = {}
+    if rows.classes > 2 and (rows.by_label or wish.criterion.every_label):
+        ups = [even_recalls(chances[part], rows.at(part), wish) for part in parts]
+        ways = {f"bias-{strength:g}": [strength * up for up in ups] for strength in BIASES}
+    if by_group and rows.classes == 2 and rows.groups is not None:
+        size = int(rows.groups.max()) + 1
+        # What spends the whole budget on the rows it was found on spends more on others: half of it is tried as well.
+        half = replace(wish, budget=wish.allowed / 2) if np.isfinite(wish.allowed) else wish
+        for name, aim in (("thresholds", wish), ("thresholds-half", half)):
+            ways[name] = [thresholds(chances[part], rows.at(part), aim, size) for part in parts]
+    for name, shifts in ways.items():
+        found = chances.copy()
+        for k, shift in zip(used, shifts[:-1], strict=True):
+            there = fold == k
+            found[there] = moved(chances[there], None if rows.groups is None else rows.groups[there], shift)
+        yield name, found, shifts[-1]
+
+
+def moved(chances: Floats, groups: Ints | None, shift: Floats) -> Floats:
     """Probabilities with these numbers added to their logits, by group [G, K] or alike for all [1, K]."""  # [N, K]
     table = np.concatenate([shift, shift.mean(axis=0, keepdims=True)])  # -1, not known, is the last
     up = table[groups] if groups is not None and len(shift) > 1 else table[:1]
@@ -43,52 +72,39 @@ def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
 
     The counts of every group at every threshold are taken once, so that a trial costs a sum over groups.
     """
-    assert rows.groups is not None
     score = np.log(np.clip(chances[:, POSITIVE], 1e-9, 1)) - np.log(np.clip(chances[:, 1 - POSITIVE], 1e-9, 1))
-    cuts = np.zeros((groups, GRID + 1))
-    counts = np.zeros((groups, GRID + 1, 2, 2))
+    cuts, counts = np.zeros((groups, GRID + 1)), np.zeros((groups, GRID + 1, 2, 2))
+    every = np.arange(groups)
     for group in range(groups):
-        there = rows.groups == group
+        there = rows.codes == group
         cuts[group, :GRID] = np.quantile(score[there], np.linspace(0.002, 0.998, GRID)) if there.any() else 0.0
         for place, cut in enumerate(cuts[group]):  # the last is 0: the model's own decision
-            said, label = score[there] > cut, rows.labels[there]
-            for y in (0, 1):
-                counts[group, place, y] = [(~said[label == y]).sum(), said[label == y].sum()]
+            counts[group, place] = confusion(rows.labels[there], (score[there] > cut).astype(int), None, classes=2)[0]
+
+    def accuracy(at: Floats) -> Floats:
+        return np.asarray((at[..., 0, 0] + at[..., 1, 1]).sum(axis=-1) / len(score))
+
     own = np.full(groups, GRID)
-    right = _right(counts[np.arange(groups), own])
-    floor = right / len(score) - wish.allowed / 100
+    floor = accuracy(counts[every, own]) - wish.allowed / 100
+
+    def cost(at: Floats) -> Floats:
+        """The gap, what accuracy lacks, and a little for every error, so that ties go to the more accurate."""  # [T]
+        gap, right = np.nan_to_num(wish.criterion.gap_of(at), nan=1.0), accuracy(at)
+        return np.asarray(gap + DEAR * np.maximum(0.0, floor - right) + 0.1 * (1 - right))
+
+    with np.errstate(invalid="ignore"):  # starts at which every group has about the same true positive rate
+        rate = np.nan_to_num(counts[:, :, 1, 1] / counts[:, :, 1].sum(axis=-1))  # [G, T]
     best, found = np.inf, own
-    for start in (own, *_even_starts(counts, groups)):
+    for start in (own, *(np.abs(rate - wanted).argmin(axis=1) for wanted in np.linspace(0.1, 0.95, 12))):
         at = start.copy()
         for _ in range(PASSES):
             before = at.copy()
             for group in range(groups):
-                trial = np.repeat(counts[np.arange(groups), at][None], GRID + 1, axis=0)  # [T, G, 2, 2]
+                trial = np.repeat(counts[every, at][None], GRID + 1, axis=0)  # [T, G, 2, 2]
                 trial[:, group] = counts[group]
-                cost = _cost(trial, wish, floor, len(score))
-                at[group] = int(np.argmin(cost))
+                at[group] = int(np.argmin(cost(trial)))
             if (at == before).all():
                 break
-        cost_here = float(_cost(counts[np.arange(groups), at][None], wish, floor, len(score))[0])
-        if cost_here < best:
-            best, found = cost_here, at
-    up = -cuts[np.arange(groups), found]
-    return np.stack([np.zeros(groups), up], axis=1)
-
-
-def _even_starts(counts: Floats, groups: int) -> list[npt.NDArray[np.int64]]:
-    """Thresholds at which every group has about the same true positive rate, for a range of rates."""
-    with np.errstate(invalid="ignore"):
-        rate = np.nan_to_num(counts[:, :, 1, 1] / counts[:, :, 1].sum(axis=-1))  # [G, T]
-    return [np.abs(rate - wanted).argmin(axis=1) for wanted in np.linspace(0.1, 0.95, 12)]
-
-
-def _right(counts: Floats) -> float:
-    return float(counts[..., 0, 0].sum() + counts[..., 1, 1].sum())
-
-
-def _cost(counts: Floats, wish: Wish, floor: float, n: int) -> Floats:
-    """The gap, plus what accuracy lacks, plus a little for every error, so that ties go to the more accurate."""  # [T]
-    accuracy = (counts[..., 0, 0] + counts[..., 1, 1]).sum(axis=-1) / n
-    gap = np.nan_to_num(wish.criterion.gap_of(counts), nan=1.0)
-    return np.asarray(gap + DEAR * np.maximum(0.0, floor - accuracy) + 0.1 * (1 - accuracy))
+        if (here := float(cost(counts[every, at][None])[0])) < best:
+            best, found = here, at
+    return np.stack([np.zeros(groups), -cuts[every, found]], axis=1)

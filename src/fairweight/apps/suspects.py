@@ -1,21 +1,28 @@
-"""Rank a run's training labels by how probably they are wrong."""
+"""Rank a run's training labels by how probably they are wrong, by the rule that fits what the run has: docs/audit.md.
+
+Exemplars are trusted where they were given for the purpose, by a file or a column of the user's, or where labels of
+train were made wrong on purpose and theirs were not. Those drawn from train carry its wrong labels. Without trust the
+margin ranks. Opinions are held out where the run keeps such ones (runs/held_out.py), else the finished model's.
+"""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fairweight.apps._drop_rules import FLOOR
-from fairweight.apps._wrong_labels import ranked_labels
-from fairweight.apps.audit import finished
 from fairweight.data.safe_csv import write_csv
-from fairweight.errors import BadInput, NoSpace, option
-from fairweight.report.suspects import Detection, detection
-from fairweight.runs.folder import METRICS, SEALED, RunFolder
+from fairweight.errors import BadInput, MissingData, NoSpace, option
+from fairweight.metrics.label_noise import LabelNoise, label_noise
+from fairweight.report.suspects import HELD_OUT, RULE, Detection, detection, margin_of, places, suspicion
+from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, SEALED, RunFolder
+from fairweight.runs.held_out import PARTS as HELD_OUT_PARTS
+from fairweight.runs.held_out import trusts_exemplars
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
@@ -23,6 +30,14 @@ from fairweight.training.state import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = np.ndarray[Any, Any]
+
+CLEAR = 0.95  # share of trusted rows that the model has right, from which classes hardly overlap
+RATES = "the posterior that the label is wrong: flip rates per label and group, estimated beside trusted exemplars"
+POSTERIOR = f"{RATES} from opinions of models that were not trained on the row"
+FINISHED = f"{RATES} from the finished model's opinion"
+LEARNED = "the average probability margin over training, as a model that errs on trusted pictures repeats its labels"
+BOTH = f"the mean of two ranks: by {FINISHED}; and by the average probability margin over training"
 _SHOWN = (
     *("given", "suggested", "label", "group", "predicted", "probability", "true_label"),
     *("weight", "score", "ema_loss", "mean_probability_margin"),
@@ -31,21 +46,54 @@ SUGGESTED, SOFT = "suggested", "soft"  # ways to relabel
 
 
 @dataclass(frozen=True)
-class Suspects:
+class Ranked:
+    """Suspicion of every training label, in the order of weights.parquet."""
+
+    table: pd.DataFrame  # code, rank, suspicion, suspected; with trusted rows also hard, posterior and true_code
+    rule: str
+    noise: LabelNoise | None  # None: no trusted rows
+    label_names: tuple[str, ...]
+    group_names: tuple[str, ...]  # empty: the label stands for the group
+    chances: Array | None  # [N, K] held out, where there are such
+
+    def counts(self) -> list[dict[str, Any]]:
+        """How many labels are wrong, with an interval: in all, by given label and by group; empty without trust."""
+        if self.noise is None:
+            return []
+        there = {"label": (self.label_names, self.noise.labels), "group": (self.group_names, self.noise.groups)}
+        found = [("all", "", self.noise.count())] + [
+            (by, name, self.noise.count(**{by: k}))
+            for by, (names, codes) in there.items()
+            for k, name in enumerate(names)
+            if (codes == k).any()
+        ]
+        return [{"by": by, "name": n, "n": e.n, "wrong": e.value, "low": e.low, "high": e.high} for by, n, e in found]
+
+    def confident(self) -> int | None:
+        """How many labels cleanlab's confident learning holds wrong, by the held-out opinion; None without it."""
+        try:
+            from cleanlab.count import num_label_issues
+        except ImportError:
+            return None
+        return None if self.chances is None else int(num_label_issues(self.table["code"].to_numpy(), self.chances))
+
+
+@dataclass(frozen=True)
+class Suspects(Ranked):
     """Every training label, the most suspect first."""
 
     ranked: pd.DataFrame
     found: Detection | None  # where the truth is known
-    rule: str
-    counts: list[dict[str, Any]]  # how many are wrong: all, by label, by group; empty where no row is trusted
-    chances: Mapping[str, Any]  # by label: [N] chance that it is the true one, in the order of `ranked`; may be empty
-    hard: int = 0
-    confident: int | None = None  # how many cleanlab holds wrong, where it is installed
 
     @property
     def suspected(self) -> int:
         """Labels that look wrong: another is more probable, or the margin is below 0."""
         return int(self.ranked["suspected"].sum())
+
+    @property
+    def hard(self) -> int | None:
+        """Labels that stand although their inputs speak for another; None without trusted rows."""
+        return None if self.noise is None else int(self.noise.is_hard.sum())
 
     def to_dict(self, top: int) -> dict[str, Any]:
         """Plain values, with the first few labels."""
@@ -53,9 +101,9 @@ class Suspects:
             "rule": self.rule,
             "n": len(self.ranked),
             "suspected": self.suspected,
-            "hard": self.hard if self.counts else None,
-            "wrong": self.counts,
-            "cleanlab": self.confident,
+            "hard": self.hard,
+            "wrong": self.counts(),
+            "cleanlab": self.confident(),
             "truth": None if self.found is None else self.found.to_dict(),
             "top": json.loads(self.ranked.head(top).to_json(orient="records")),
         }
@@ -67,95 +115,70 @@ class Suspects:
         return f"{self._opening()}\nRanked by {self.rule}.\n\n{table}\n\n{self._truth()}"
 
     def _opening(self) -> str:
-        if not self.counts:
-            return (
-                f"{self.suspected:,} of {len(self.ranked):,} labels look wrong or are hard: the model prefers "
-                f"another.{self._beside()} How many are wrong cannot be said without trusted rows: give exemplars "
-                f"whose labels were checked with {option('exemplar.source')} or {option('split.column')}."
-            )
-        whole, *parts = self.counts
-        lines = [
+        confident, counts = self.confident(), self.counts()
+        beside = "" if confident is None else f" cleanlab's confident learning names {confident:,}."
+        if not counts:
+            look = f"{self.suspected:,} of {len(self.ranked):,} labels look wrong or are hard: the model prefers"
+            return f"{look} another.{beside} How many are wrong cannot be said {self._reason()}."
+        whole, *parts = counts
+        first = (
             f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong, 95 % interval {whole['low']:,.0f} to "
             f"{whole['high']:,.0f}{'' if whole['low'] > 0 else ': nothing shows that any is'}. {self.suspected:,} look "
             f"wrong: another label is more probable. {self.hard:,} more are hard: their inputs speak for another "
-            f"label, and the given one still stands.{self._beside()}"
-        ]
-        for part in parts[:20]:
-            lines.append(
-                f"  {part['by']} {part['name']}: {part['wrong']:,.0f} of {part['n']:,} "
-                f"({part['low']:,.0f} to {part['high']:,.0f})"
-            )
-        return "\n".join(lines)
+            f"label, and the given one still stands.{beside}"
+        )
+        said = "  {by} {name}: {wrong:,.0f} of {n:,} ({low:,.0f} to {high:,.0f})"
+        return "\n".join([first, *(said.format(**part) for part in parts[:20])])
 
-    def _beside(self) -> str:
-        return "" if self.confident is None else f" cleanlab's confident learning names {self.confident:,}."
+    def _reason(self) -> str:
+        if self.rule == LEARNED:
+            return f"by a model that errs on over {100 - 100 * CLEAR:.0f} % of the trusted pictures: train a better one"
+        given = f"{option('exemplar.source')} or {option('split.column')}, or say that they were with {option('trust')}"
+        return f"without trusted rows: give exemplars whose labels were checked with {given}"
 
     def _truth(self) -> str:
         if self.found is None:
             return "The true labels are not known, so nothing says which of these are wrong: look at them."
         at = ", ".join(f"{100 * value:.1f} % of the first {k:,}" for k, value in self.found.precision.items())
         said = f"{self.found.wrong:,} labels are known to be wrong: AUC {self.found.auc:.4f}; wrong are {at}."
-        if self.found.suggested_right is None:
-            return said
-        return f"{said}\nThe suggested label is the true one for {100 * self.found.suggested_right:.1f} % of them."
+        right = self.found.suggested_right
+        end = "" if right is None else f"\nThe suggested label is the true one for {100 * right:.1f} % of them."
+        return said + end
 
     def relabelled(self, how: str = SUGGESTED) -> pd.DataFrame:
         """Every row with its label mended: `suggested` puts the more probable label, `soft` the chance of each."""
         if how not in (SUGGESTED, SOFT):
             raise BadInput(f"{option('relabel', how)}: choose {SUGGESTED} or {SOFT}.")
-        if not self.chances:
-            raise BadInput(
-                f"labels are mended beside trusted rows, and this run has none: give exemplars whose labels were "
-                f"checked with {option('exemplar.source')}, or say that they were with {option('trust')}."
-            )
-        names = list(self.chances)
-        table = self.ranked[["row", "given"]].copy()
+        if self.noise is None:
+            raise BadInput(f"labels cannot be mended {self._reason()}.")
+        table = self.ranked[["row", "given"]]
         if how == SOFT:
-            for name in names:
-                table[f"chance of {name}"] = self.chances[name]
+            chances = self.noise.posterior[self.table["rank"].to_numpy().argsort()]
+            table = table.assign(**{f"chance of {name}": chances[:, k] for k, name in enumerate(self.label_names)})
         else:
-            table["label"] = (
-                self.ranked["suggested"].astype(object).where(self.ranked["suggested"].notna(), self.ranked["given"])
-            )
+            suggested = self.ranked["suggested"].astype(object)
+            table = table.assign(label=suggested.where(suggested.notna(), table["given"]))
         return table.sort_values("row").reset_index(drop=True)
-
-    def kept(self) -> pd.DataFrame:
-        """The rows that stay when labels that look wrong are dropped; at least half of every cell stays."""
-        table: pd.DataFrame = self.ranked.loc[stays(self.ranked), ["row", "given"]]
-        return table.sort_values("row").reset_index(drop=True)
-
-    def write(self, path: str | Path) -> Path:
-        """Write all labels as .csv or .parquet, by the file's name."""
-        return write_table(self.ranked, path)
 
 
 def stays(ranked: pd.DataFrame, floor: int = FLOOR) -> Any:
     """True where a row stays when suspected ones are dropped: the most suspect go, at most half of any cell."""  # [N]
-    import numpy as np
-
-    cells = ranked[["given"]].assign(group=ranked["group"].astype(str) if "group" in ranked else "").astype(str)
-    sizes = cells.groupby(["given", "group"])["given"].transform("size").to_numpy()
-    order = ranked["rank"].where(ranked["suspected"], len(ranked) + ranked["rank"])
-    turn = order.groupby([cells["given"], cells["group"]]).rank().to_numpy()
-    most = np.minimum(sizes // 2, (sizes - floor).clip(min=0))
+    cells = [ranked[name].astype(str) for name in ("given", "group") if name in ranked]
+    order = ranked["rank"].where(ranked["suspected"], len(ranked) + ranked["rank"]).groupby(cells)
+    sizes, turn = order.transform("size").to_numpy(), order.rank().to_numpy()
+    most = (sizes - floor).clip(0, sizes // 2)
     return ~(ranked["suspected"].to_numpy() & (turn <= most))
-
-
-def check_name(path: str | Path) -> Path:
-    """The file's path, refused where its name says no format that is written."""
-    where = Path(path)
-    if where.suffix not in (".csv", ".parquet"):
-        raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
-    return where
 
 
 def write_table(table: pd.DataFrame, path: str | Path) -> Path:
     """Write a table as .csv or .parquet, by the file's name."""
-    where, content = check_name(path), io.BytesIO()
+    where, content = Path(path), io.BytesIO()
     if where.suffix == ".parquet":
         table.to_parquet(content, index=False, write_page_checksum=True)
-    else:
+    elif where.suffix == ".csv":
         write_csv(table, content)
+    else:
+        raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
     try:
         if where.name in SEALED and (where.parent / MANIFEST).is_file():
             with claimed(where.parent):
@@ -163,9 +186,8 @@ def write_table(table: pd.DataFrame, path: str | Path) -> Path:
         else:
             write_atomically(where, content.getvalue())
     except OSError as error:
-        raise NoSpace(
-            f"{where} cannot be written ({error.strerror}); choose another file with {option('out')}."
-        ) from error
+        said = f"{where} cannot be written ({error.strerror}); choose another file with {option('out')}."
+        raise NoSpace(said) from error
     return where
 
 
@@ -173,26 +195,77 @@ def suspects_of(run: str | Path, *, trust: bool | None = None) -> Suspects:
     """The labels of a finished run, ranked; trust: whether its exemplars are right, None decides by how they came."""
     import pandas as pd
 
+    from fairweight.apps.audit import finished  # which ranks labels, too
+
     folder = finished(run)
     weights = folder.read_weights()
     ranked = ranked_labels(folder, weights, trust=trust)
-    noise, table = ranked.noise, ranked.table.copy()
     weights = weights.assign(given=weights["label"])
-    if noise is not None:  # empty where the label stands
-        names = pd.Series(ranked.label_names, dtype="object")
-        said = names.take(noise.suggested).set_axis(weights.index)
-        weights["suggested"] = said.where(table["suspected"])
+    if ranked.noise is not None:  # empty where the label stands
+        said = pd.Series(ranked.label_names, dtype="object").take(ranked.noise.suggested).set_axis(weights.index)
+        weights["suggested"] = said.where(ranked.table["suspected"])
+    grouped = folder.read(METRICS)["by"] != "label"
     shown = [name for name in _SHOWN if name in weights and (name == "suggested" or weights[name].notna().any())]
-    if folder.read(METRICS)["by"] == "label" and "group" in shown:
-        shown.remove("group")
-    measures = [name for name in ("posterior",) if name in table]
-    table = table.join(weights[["row", *shown]])
+    shown = [name for name in shown if grouped or name != "group"]
+    table = ranked.table.join(weights[["row", *shown]])
     if "group" in shown:
         table["cell"] = table["given"].astype(str) + ", " + table["group"].astype(object).fillna("?").astype(str)
-    order = ["rank", "row", "suspicion", *measures, "suspected", *shown, *(["cell"] if "group" in shown else [])]
-    hard = int(ranked.table["hard"].sum()) if noise is not None else 0
-    places = table["rank"].to_numpy().argsort()
-    chances = {} if noise is None else {name: noise.posterior[places, k] for k, name in enumerate(ranked.label_names)}
-    result = table[order].iloc[places].reset_index(drop=True)
-    truth = detection(weights, ranked.table)
-    return Suspects(result, truth, ranked.rule, ranked.counts(), chances, hard, ranked.confident())
+    order = [name for name in ("rank", "row", "suspicion", "posterior", "suspected", *shown, "cell") if name in table]
+    found = table[order].sort_values("rank").reset_index(drop=True)
+    return Suspects(**vars(ranked), ranked=found, found=detection(weights, ranked.table))
+
+
+def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | None = None) -> Ranked:
+    """Rank a finished run's labels; trust: whether its exemplars' labels are right, None decides by how they came."""
+    import pandas as pd
+
+    metrics = folder.read(METRICS)
+    names, grouped = tuple(str(name) for name in metrics["labels"]), metrics["by"] != "label"
+    groups = tuple(str(name) for name in weights["group"].cat.categories) if grouped else ()
+    trust = trusts_exemplars(folder.read(RUN).get("data", {})) if trust is None else trust
+    codes = weights["label"].astype(str).map({name: k for k, name in enumerate(names)}).to_numpy()
+    held_out = _opinion(folder, len(weights), HELD_OUT_PARTS, grouped)
+    chances = None if held_out is None else np.exp(held_out["logits"])
+    opinion = (held_out or _opinion(folder, len(weights), ("train", "exemplar"), grouped)) if trust else None
+    right = 1.0 if opinion is None else float(np.mean(opinion["trusted_logits"].argmax(1) == opinion["trusted_labels"]))
+    learned = held_out is None and right < CLEAR and folder.read(PREPROCESSING)["kind"] != "table"
+    if opinion is None or learned:
+        margins, given = None, np.eye(len(names), dtype=bool)[codes]
+        if chances is not None:
+            margins = chances[given] - np.where(given, -1, chances).max(axis=1)
+        rule = LEARNED if learned else RULE if margins is None else HELD_OUT
+        return Ranked(suspicion(weights, margins).assign(code=codes), rule, None, names, groups, chances)
+    noise, margin = label_noise(labels=codes, **opinion), margin_of(weights)
+    rule, measure = FINISHED if held_out is None else POSTERIOR, pd.Series(noise.wrong).rank()
+    if held_out is None and right >= CLEAR and margin is not None:
+        rule, measure = BOTH, measure + (-margin).reset_index(drop=True).rank(na_option="top")
+    columns = {
+        "rank": places(measure, noise.wrong),
+        "suspicion": (measure / measure.max()).to_numpy() if rule == BOTH else noise.wrong,
+        "suspected": noise.looks_wrong,
+        "hard": noise.is_hard,
+        "posterior": noise.wrong,
+        "true_code": noise.suggested,
+        "code": codes,
+    }
+    return Ranked(pd.DataFrame(columns, index=weights.index), rule, noise, names, groups, chances)
+
+
+def _opinion(folder: RunFolder, n: int, parts: tuple[str, str], grouped: bool) -> dict[str, Any] | None:
+    """What the run keeps of train and of exemplars under these names, for label_noise; None: nothing of these rows."""
+    try:
+        (logits, y, g), (trusted, ty, tg) = (folder.read_logits(part) for part in parts)
+    except MissingData:
+        return None
+    said, beside = (part.reshape(len(part), -1).double().cpu().numpy() for part in (logits, trusted))
+    if said.shape[1] == 1:  # one logit is that of the positive label
+        said, beside = (np.concatenate([0 * part, part], axis=1) for part in (said, beside))
+    if len(y) != n or len(ty) < said.shape[1]:
+        return None
+    found = {"logits": said, "trusted_logits": beside, "trusted_labels": ty.cpu().numpy()}
+    if grouped and g is not None and tg is not None:
+        last = max(int(g.max()), int(tg.max())) + 1  # not known: a group of its own
+        found |= {
+            name: codes.where(codes >= 0, last).cpu().numpy() for name, codes in (("groups", g), ("trusted_groups", tg))
+        }
+    return found

@@ -7,20 +7,19 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
+from fairweight.apps.judge import Judgement, Wish, judged
+from fairweight.apps.pair import adopt, on_validation
 from fairweight.apps.train import Prepared, Trained
-from fairweight.apps.verdict import in_points, table_of, verdict_between
+from fairweight.apps.verdict import table_of, verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
-from fairweight.metrics import GroupTable
-from fairweight.report.front import Dot, Front
+from fairweight.report.front import Dot, Front, on_front
 from fairweight.report.page import front_html
 from fairweight.runs.defaults import comparing_term
-from fairweight.runs.folder import METRICS, SEALED, RunFolder
-from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.run import Result
 from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP, Watching, run_into
 from fairweight.runs.spec import Spec
@@ -28,121 +27,77 @@ from fairweight.training import state
 
 
 @dataclass(frozen=True)
-class Point:
-    """One strength on validation: what multiplies the terms that compare groups; 0 is plain training."""
-
-    strength: float
-    result: Result
-    table: GroupTable  # on validation
-
-    @property
-    def title(self) -> str:
-        return "uniform" if self.strength == 0 else f"strength {self.strength:g}"
-
-    @property
-    def accuracy(self) -> float:
-        return self.table.accuracy
-
-    @property
-    def gap(self) -> float:
-        return self.table.tprd
-
-    @property
-    def accuracy_text(self) -> str:
-        return in_points(self.table, "accuracy")
-
-    @property
-    def gap_text(self) -> str:
-        return in_points(self.table, "tprd")
-
-
-@dataclass(frozen=True)
 class TradeOff:
-    """The points, the one that was chosen on validation, and its run with the numbers on test."""
+    """What was swept: plain training first, then by strength; and the run that was chosen on validation."""
 
-    points: tuple[Point, ...]  # plain training first, then by strength
-    give_up: float  # accuracy on validation, as a fraction
-    chosen_run: Trained
+    strengths: tuple[float, ...]
+    runs: tuple[Result, ...]
+    front: Front
+    chosen: Trained
     picture: Path
 
-    @property
-    def chosen(self) -> Point:
-        return choose(self.points, self.give_up)
-
-    @cached_property
-    def front(self) -> tuple[Point, ...]:
-        """Points that no other beats in both accuracy and gap, and whose gap is known."""
-        known = [p for p in self.points if not math.isnan(p.gap)]
-        return tuple(p for p in known if not any(_beats(other, p) for other in known))
-
-    @property
-    def rule(self) -> str:
-        return (
-            f"Chosen on validation: the smallest TPRD among the points that give up at most {100 * self.give_up:g} "
-            f"point{'' if self.give_up == 0.01 else 's'} of uniform's accuracy, which is {self.chosen.title}. "
-            "Test rows played no part in the choice."
-        )
-
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "points": [
-                {
-                    "strength": p.strength,
-                    "folder": str(p.result.folder.path),
-                    "validation": {
-                        "accuracy": p.accuracy,
-                        "tprd": None if math.isnan(p.gap) else p.gap,
-                        "n": p.table.n,
-                    },
-                    "on_front": p in self.front,
-                    "chosen": p is self.chosen,
-                }
-                for p in self.points
-            ],
-            "chosen": self.chosen_run.to_dict(),
-            "picture": str(self.picture),
-        }
+        best = on_front([dot for dot in self.front.dots if not math.isnan(dot.gap)])
+        points = [
+            {
+                "strength": strength,
+                "folder": str(run.folder.path),
+                "validation": {"accuracy": dot.accuracy / 100, "gap": None if math.isnan(dot.gap) else dot.gap / 100},
+                "on_front": dot in best,
+                "chosen": dot.chosen,
+            }
+            for strength, run, dot in zip(self.strengths, self.runs, self.front.dots, strict=True)
+        ]
+        about = {"rule": self.front.sentence, "points": points, "chosen": self.chosen.to_dict()}
+        return {**about, "picture": str(self.picture)}
 
 
 def trade_off(
     prepared: Prepared,
     out: str | Path,
     strengths: Sequence[float],
-    give_up: float = 0.01,
+    give_up: float = 1.0,
     *,
     device: str = "cpu",
     watching: Watching = lambda title: (),
 ) -> TradeOff:
-    """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself."""
-    if not 0 <= give_up <= 1:
-        raise BadInput(f"give_up={give_up:g}; give a share of accuracy from 0 to 1, such as 0.01 for one point.")
-    dataset, folder = prepared.dataset, Path(out)
-    specs = strength_specs(prepared, strengths)
-    whole = RunFolder(folder)
-    whole.make()
-    whole.tidy(SWEEP, PICTURE)
-    if not (folder / SWEEP).is_file():
-        whole.write(SWEEP, {"of": prepared.spec.fingerprint})  # a sweep that is stopped goes on from here
-    points = []
+    """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself.
+
+    give_up: points of accuracy.
+    """
+    dataset, folder = prepared.dataset, RunFolder(out)
+    wish, specs = Wish(prepared.wish.criterion, budget=give_up), strength_specs(prepared, strengths)
+    folder.make()
+    folder.tidy(SWEEP, PICTURE)
+    if not (folder.path / SWEEP).is_file():
+        folder.write(SWEEP, {"of": prepared.spec.fingerprint})  # a sweep that is stopped goes on from here
+    runs = []
     for strength, spec in specs.items():
-        where = folder / (BASELINE if strength == 0 else f"strength_{strength:g}")
+        where = BASELINE if strength == 0 else f"strength_{strength:g}"
         name = spec.method if strength == 0 else f"{spec.method}, strength {strength:g}"
-        done = run_into(spec, where, dataset, device, lambda _, name=name: watching(name))  # type: ignore[misc]
-        points.append(Point(strength, done, table_of(done.folder, dataset, "validation")))
-    chosen = choose(points, give_up)
-    found = TradeOff(tuple(points), give_up, _finished(points[0], chosen, folder, prepared), folder / PICTURE)
-    draw(found)
-    whole.write(SWEEP, {"of": prepared.spec.fingerprint, **found.to_dict()})
-    whole.seal(SWEEP, PICTURE)
-    return found
+        runs.append(run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n)))  # type: ignore[misc]
+    found = [on_validation(run.folder, len(dataset.label_names), groups=bool(dataset.group_names)) for run in runs]
+    said = [chances.argmax(axis=1) for _, chances in found]
+    judgements = [judged(found[0][0], said[0], one, wish, prepared.spec.seed) for one in said]
+    place = choose(judgements)
+    adopt(folder, runs[place])
+    done = Result(runs[place].spec, folder, runs[place].metrics, runs[place].reused)
+    verdict = verdict_between(done, runs[0], dataset, prepared.wish) if place else None
+    trained = Trained(done, table_of(folder, dataset), runs[0] if place else None, verdict)
+    folder.copy(runs[place].folder, [METRICS])
+    front = _front(tuple(specs), runs, judgements, place, wish, len(said[0]))
+    swept = TradeOff(tuple(specs), tuple(runs), front, trained, folder.path / PICTURE)
+    shown = Front(**{**vars(front), "dots": [dot for dot in front.dots if not math.isnan(dot.gap)]})
+    state.write_atomically(swept.picture, front_html(shown).encode())
+    folder.write(SWEEP, {"of": prepared.spec.fingerprint, **swept.to_dict()})
+    folder.seal(SWEEP, PICTURE)
+    return swept
 
 
-def choose(points: Sequence[Point], give_up: float) -> Point:
-    """Choose the smallest gap on validation among the points within give_up of plain training's accuracy there."""
-    least = points[0].accuracy - give_up
-    kept = [p for p in points if p.accuracy >= least - 1e-12 and not math.isnan(p.gap)]
-    return min(kept, key=lambda p: (p.gap, -p.accuracy), default=points[0])
+def choose(found: Sequence[Judgement]) -> int:
+    """Place of the smallest gap within the budget; plain training, the first, where there is none."""
+    kept = [k for k, one in enumerate(found) if one.within and not one.constant and not math.isnan(one.score.gap)]
+    return min(kept, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=0)
 
 
 def scaled(objective: str, strength: float) -> str:
@@ -159,13 +114,13 @@ def scaled(objective: str, strength: float) -> str:
 
 def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float, Spec]:
     """Make the Spec of each strength, plain training first; refuse if there is nothing to sweep or to choose on."""
-    spec = prepared.spec
-    if prepared.dataset.validation is None:
+    spec, dataset = prepared.spec, prepared.dataset
+    if dataset.validation is None:
         raise BadInput(
-            f"a trade-off is chosen on validation, and there are no validation rows; give "
+            "a trade-off is chosen on validation, and there are no validation rows; give "
             f"{option('split.validation', 0.1)}."
         )
-    groups = prepared.dataset.validation.groups
+    groups = dataset.validation.groups
     if groups is not None and not bool((groups >= 0).any()):
         raise MissingGroups(
             "a trade-off is chosen by the gap on validation, and no validation row has a group; give "
@@ -176,71 +131,46 @@ def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float
     if not _has_objective(spec.method):
         others = ", ".join(name for name in catalog.names("methods") if _has_objective(name))
         raise BadInput(f"{spec.method} has no objective whose strength could be swept; choose from: {others}.")
-    term = comparing_term(len(prepared.dataset.label_names), groups=bool(prepared.dataset.group_names))
-    objective = str(spec.method_options.get("objective") or f"mean + {term}")
-    specs = {0.0: prepared.baseline}
-    for strength in sorted(set(strengths)):
-        options = {**spec.method_options, "objective": scaled(objective, strength)}
-        specs[strength] = spec.with_(method_options=options)
-    return specs
+    term = comparing_term(len(dataset.label_names), groups=bool(dataset.group_names))
+    objective, options = str(spec.method_options.get("objective") or f"mean + {term}"), spec.method_options
+    return {0.0: prepared.baseline} | {
+        s: spec.with_(method_options={**options, "objective": scaled(objective, s)}) for s in sorted(set(strengths))
+    }
 
 
 def _has_objective(method: str) -> bool:
     return "objective" in inspect.signature(catalog.load("methods", method)).parameters
 
 
-def _beats(one: Point, other: Point) -> bool:
-    better = one.accuracy > other.accuracy or one.gap < other.gap
-    return better and one.accuracy >= other.accuracy and one.gap <= other.gap
-
-
-def _finished(plain: Point, chosen: Point, folder: Path, prepared: Prepared) -> Trained:
-    """Copy the chosen run into the folder itself, and compare it on test with plain training."""
-    whole = RunFolder(folder)
-    for name in (MANIFEST, METRICS):
-        (folder / name).unlink(missing_ok=True)
-    whole.copy(chosen.result.folder, [*(name for name in SEALED if name != METRICS), METRICS])
-    whole.seal()
-    done = Result(chosen.result.spec, whole, chosen.result.metrics, chosen.result.reused)
-    table = table_of(done.folder, prepared.dataset)
-    if chosen is plain:
-        return Trained(done, table, None)
-    verdict = verdict_between(done, plain.result, prepared.dataset, prepared.criterion, prepared.wish)
-    return Trained(done, table, plain.result, verdict)
-
-
-def draw(found: TradeOff) -> None:
-    """Write the page that shows every strength on validation, with its row and the command that trains it."""
-    spec = found.chosen_run.result.spec
-    source = ["fairweight", "train", spec.source, *_flagged("label", spec.label), *_flagged("group", spec.group)]
+def _front(
+    strengths: Sequence[float], runs: Sequence[Result], found: Sequence[Judgement], place: int, wish: Wish, n: int
+) -> Front:
+    """Every strength on validation, with the command that trains it."""
     dots = []
-    for point in found.points:
-        if math.isnan(point.gap):
-            continue
-        gap, accuracy = point.table.estimate("tprd"), point.table.estimate("accuracy")
-        options = point.result.spec.method_options
-        method, objective = point.result.spec.method, options.get("objective")
-        words = [*source, *_flagged("method", method), *_flagged("objective", objective)]
+    for strength, run, one in zip(strengths, runs, found, strict=True):
+        spec, gap, (_, low, high) = run.spec, found[0].score.gap, one.change
+        flags = {"label": spec.label, "group": spec.group, "method": spec.method}
+        flags |= {"objective": spec.method_options.get("objective")}
+        words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
+        span = (100 * max(0.0, gap + low), 100 * (gap + high)) if strength and not math.isnan(low) else None
         dots.append(
             Dot(
-                point.title,
-                100 * gap.value,
-                100 * accuracy.value,
-                (100 * gap.low, 100 * gap.high),
-                (100 * accuracy.low, 100 * accuracy.high),
-                chosen=point is found.chosen,
-                plain=point.strength == 0,
-                row={"folder": point.result.folder.path.name},
-                command=shlex.join(words),
+                "uniform" if strength == 0 else f"strength {strength:g}",
+                100 * one.score.gap,
+                100 * one.score.accuracy,
+                span,
+                chosen=one is found[place],
+                plain=strength == 0,
+                row={"folder": run.folder.path.name},
+                command=shlex.join(["fairweight", "train", spec.source, *words]),
             )
         )
-    facts = {"source": found.chosen_run.result.spec.source, "seed": str(spec.seed), "strengths": str(len(dots) - 1)}
-    where = f"{found.points[0].table.n:,} validation rows"
-    spread = "Bars: 95 % interval, chance in these rows. One seed: nothing here tells chance in training."
-    title = f"Trade-off: {Path(spec.source).name or spec.source}"
-    made = Front(title, dots, "gap in true positive rate (TPRD)", where, spread, found.rule, facts)
-    state.write_atomically(found.picture, front_html(made).encode())
-
-
-def _flagged(name: str, value: Any) -> list[str]:
-    return [] if value is None else [f"--{name}", str(value)]
+    rule = (
+        f"Chosen on validation: the smallest {wish.criterion.title} gap among the points that give up at most "
+        f"{wish.allowed:g} point{'' if wish.allowed == 1 else 's'} of uniform's accuracy and are not close to "
+        f"constant, which is {dots[place].title}. Test rows played no part in the choice."
+    )
+    source, spread = runs[0].spec.source, "Bars: 90 % interval of the gap's change from plain training. One seed."
+    facts = {"source": source, "seed": str(runs[0].spec.seed), "strengths": str(len(dots) - 1)}
+    title, gap_name = f"Trade-off: {Path(source).name or source}", f"{wish.criterion.title} gap"
+    return Front(title, dots, gap_name, f"{n:,} validation rows", spread, rule, facts)

@@ -16,7 +16,7 @@ from fairweight.data import Dataset
 from fairweight.data.groups import JOIN
 from fairweight.errors import BadInput, FairweightError, option
 from fairweight.metrics import GroupTable
-from fairweight.metrics.criterion import Criterion, criterion, default_criterion
+from fairweight.metrics.criterion import criterion, default_criterion
 from fairweight.runs.build import Built, build
 from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RunFolder
@@ -56,21 +56,8 @@ class Prepared:
     dataset: Dataset
     spec: Spec
     built: Built
-    wish: Wish | None = None
+    wish: Wish
     asked: Asked | None = None  # of a table: the best of many is searched for
-
-    @property
-    def criterion(self) -> Criterion:
-        """What is meant by fair."""
-        if self.wish is not None:
-            return self.wish.criterion
-        classes, groups = len(self.dataset.label_names), bool(self.dataset.group_names)
-        return default_criterion(classes, groups=groups)
-
-    @property
-    def parameters(self) -> int:
-        """Number of the network's parameters."""
-        return self.built.parameters
 
     def within(self, spent: float) -> Prepared:
         """The same with less time to search, where a time was given: so much of it is spent."""
@@ -94,50 +81,47 @@ class Trained:
     verdict: Verdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        found = {**_about(self.result), "spec": self.result.spec.to_dict()}
+        about = [
+            {"folder": str(one.folder.path), "reused": one.reused, "metrics": one.metrics}
+            for one in (self.result, self.baseline)
+            if one is not None
+        ]
+        found = {**about[0], "spec": self.result.spec.to_dict()}
         if self.verdict is not None:
             found |= self.verdict.to_dict()
             if self.baseline is not None:
-                found |= {"baseline": _about(self.baseline), "differences": self.verdict.differences()}
+                found |= {"baseline": about[1], "differences": self.verdict.differences()}
         return found
-
-
-def _about(result: Result) -> dict[str, Any]:
-    return {"folder": str(result.folder.path), "reused": result.reused, "metrics": result.metrics}
 
 
 def prepare(
     wanted: Wanted, *, device: str = "cpu", data_dir: str | Path | None = None, download: bool = False
 ) -> Prepared:
     """Read the data, choose what was left open, and build it: what would be refused is refused here."""
-    method = FORML if wanted.method is None and names_method(wanted.training) else wanted.method
-    named = FORML if method is None else method
-    data = wanted.data
-    if wanted.each and "below" not in data.get(
-        "groups", {}
-    ):  # columns are judged one by one: a crossed cell may be small
+    training, learner, data = dict(wanted.training), wanted.learner, wanted.data
+    speaks = training.get("method_options") or training.get("search")  # of one method
+    method = FORML if wanted.method is None and speaks else wanted.method
+    if wanted.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
-    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=named, seed=wanted.seed)
+    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=method or FORML, seed=wanted.seed)
     dataset = dataset_for(first, data_dir, download)
     groups = dataset.train.groups
     if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):
         method = FORML  # groups are known of exemplars alone: candidates could not be judged on training rows
     wish = wish_for(dataset, wanted.criterion, wanted.bound, wanted.budget, each=wanted.each)
-    training = dict(wanted.training)
-    table = dataset.kind == "table" and ":" not in (wanted.learner or "")
-    if wanted.learner is not None and (wanted.learner == "mlp" or ":" in wanted.learner):
-        training["network"] = {**training.get("network", {}), "name": wanted.learner}
+    if learner is not None and (learner == "mlp" or ":" in learner):
+        training["network"] = {**training.get("network", {}), "name": learner}
     own = ":" in str(training.get("network", {}).get("name", ""))
     asked = None
-    if method is None and table and not own:
-        learner = wanted.learner or ("mlp" if training.get("network") else None)
+    if method is None and dataset.kind == "table" and not own:
         families = tuple(FAMILIES) if wanted.candidates is None else ("plain", *wanted.candidates)
+        learner = learner or ("mlp" if training.get("network") else None)
         asked = Asked(wish, learner, families, wanted.seconds, wanted.groups_at_prediction, wanted.seeds, training)
-    elif wanted.learner == "trees":
+    elif learner == "trees":
         training["network"] = {"name": "trees"}
         training.setdefault("epochs", 100)
     judge = {} if method is not None else _judging(wanted, wish)
-    if method is None and table:
+    if asked is not None:
         first = first.with_(method=BASELINE)
     else:
         training = with_objective(first.method, training, wish, dataset)
@@ -149,13 +133,13 @@ def prepare(
     return Prepared(dataset, spec, built, wish, asked)
 
 
-def names_method(training: Mapping[str, Any]) -> bool:
-    """True if what was said speaks of one method: its options, its objective, or a search over it."""
-    return bool(training.get("method_options") or training.get("search"))
-
-
 def wish_for(
-    dataset: Dataset, name: str | None, bound: float | None, budget: float | None, *, each: bool = False
+    dataset: Dataset,
+    name: str | None = None,
+    bound: float | None = None,
+    budget: float | None = None,
+    *,
+    each: bool = False,
 ) -> Wish:
     """What is meant by fair on this data, and what it may cost."""
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
@@ -171,7 +155,7 @@ def _side_by_side(dataset: Dataset) -> tuple[tuple[str, ...], list[list[str]]]:
     if len(columns) < 2:
         raise BadInput(f"{option('each')} sets columns side by side; name several with {option('group', 'A,B')}.")
     values = [name.split(JOIN) for name in dataset.group_names]
-    if strange := [name for name, row in zip(dataset.group_names, values, strict=True) if len(row) != len(columns)]:
+    if strange := [JOIN.join(row) for row in values if len(row) != len(columns)]:
         raise BadInput(
             f"{option('each')}: the group {strange[0]!r} cannot be told apart by column; keep small groups with "
             f"{option('groups.below', 'keep')} and rename values that hold {JOIN!r}."
@@ -181,17 +165,10 @@ def _side_by_side(dataset: Dataset) -> tuple[tuple[str, ...], list[list[str]]]:
 
 def _judging(wanted: Wanted, wish: Wish) -> dict[str, Any]:
     """What determines the choice, as plain values."""
-    said = {
-        "bound": wish.bound,
-        "budget": wish.budget,
-        "learner": wanted.learner,
-        "candidates": None if wanted.candidates is None else list(wanted.candidates),
-        "seconds": wanted.seconds,
-        "groups_at_prediction": wanted.groups_at_prediction or None,
-        "seeds": wanted.seeds if wanted.seeds > 1 else None,
-        "each": wanted.each or None,
-    }
-    return {"criterion": wish.criterion.name, **{key: value for key, value in said.items() if value is not None}}
+    names = ("bound", "budget", "learner", "candidates", "seconds", "groups_at_prediction", "seeds", "each")
+    usual, found = Wanted(wanted.source), {"criterion": wish.criterion.name}
+    said = {name: getattr(wanted, name) for name in names if getattr(wanted, name) != getattr(usual, name)}
+    return found | {name: list(value) if name == "candidates" else value for name, value in said.items()}
 
 
 def with_objective(method: str, training: Mapping[str, Any], wish: Wish, dataset: Dataset) -> dict[str, Any]:
@@ -200,9 +177,8 @@ def with_objective(method: str, training: Mapping[str, Any], wish: Wish, dataset
     usual = wish.criterion.name == default_criterion(classes, groups=groups).name
     if usual or method != FORML or "objective" in training.get("method_options", {}):
         return dict(training)
-    term = wish.criterion.objective(classes, groups=groups)
-    options = {"objective": f"mean + {STRENGTH:g} * {term}", **training.get("method_options", {})}
-    return {**training, "method_options": options}
+    objective = f"mean + {STRENGTH:g} * {wish.criterion.objective(classes, groups=groups)}"
+    return {**training, "method_options": {"objective": objective, **training.get("method_options", {})}}
 
 
 def train(
@@ -223,41 +199,42 @@ def train(
     if spec.judge:
         return _judged(prepared, Path(out), device, watching, tell)
     done = run_into(spec, out, dataset, device, watching, prepared.built)
-    table = table_of(done.folder, dataset)
     if not baseline or spec.method == BASELINE:
-        return Trained(done, table, None)
+        return Trained(done, table_of(done.folder, dataset), None)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
-    verdict = verdict_between(done, plain, dataset, prepared.criterion, prepared.wish)
+    verdict = verdict_between(done, plain, dataset, prepared.wish)
     whole = {**done.metrics, **verdict.to_dict()}
     if whole != done.metrics:  # a finished run that is found again stays as it is
         done.folder.write(METRICS, whole)
-    done = replace(done, metrics=done.folder.read(METRICS))
-    return Trained(done, table, plain, verdict)
+    return Trained(replace(done, metrics=done.folder.read(METRICS)), verdict.after, plain, verdict)
 
 
 def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
     """Take the finished run that is there, or search for the best of many."""
-    spec, dataset, folder = prepared.spec, prepared.dataset, RunFolder(out)
+    spec, dataset, wish, folder = prepared.spec, prepared.dataset, prepared.wish, RunFolder(out)
+    existed = next((p for p in [out, *out.parents] if p.exists()), out)
+    plain: Result | None
     if folder.finished and folder.holds(spec, dataset):
         folder.verify_all()
-        metrics, beside = folder.read(METRICS), RunFolder(out / BASELINE)
-        done: Result = Result(folder.read_spec(), folder, metrics, reused=True)
-        plain = Result(beside.read_spec(), beside, beside.read(METRICS), reused=True) if beside.finished else None
-        said: dict[str, Any] = {"chosen": str(metrics["chosen"]), "plain": str(metrics["judged"]["reference"])}
-        said |= {"kept_plain": metrics["chosen"] == metrics["judged"]["reference"], "kept_epoch": metrics["kept_epoch"]}
-        verdict = verdict_between(done, plain or done, dataset, prepared.criterion, prepared.wish, **said)
-        return Trained(done, verdict.after, plain, verdict)
-    existed = next((p for p in [out, *out.parents] if p.exists()), out)
-    try:
-        if prepared.asked is None:
-            assert prepared.wish is not None
-            done, plain, verdict = trained_pair(
-                spec, prepared.baseline, prepared.wish, dataset, prepared.built, folder, device, watching
-            )
-            return Trained(done, verdict.after, plain, verdict)
-        done, plain, verdict = deliver(spec, prepared.asked, dataset, out, device=device, tell=tell)
-    except (FairweightError, OSError):
-        if prepared.asked is not None and out.is_dir() and not RunFolder(out).finished:
-            remove(out, existed)
-        raise
+        done, beside = _found(folder), RunFolder(out / BASELINE)
+        plain, chosen, reference = None, done.metrics["chosen"], done.metrics["judged"]["reference"]
+        if beside.finished:
+            plain = _found(beside)
+        said = {"plain": reference, "kept_plain": chosen == reference, "kept_epoch": done.metrics["kept_epoch"]}
+        verdict = verdict_between(done, plain or done, dataset, wish, chosen=chosen, **said)
+    elif prepared.asked is None:
+        done, plain, verdict = trained_pair(
+            spec, prepared.baseline, wish, dataset, prepared.built, folder, device, watching
+        )
+    else:
+        try:
+            done, plain, verdict = deliver(spec, prepared.asked, dataset, out, device=device, tell=tell)
+        except (FairweightError, OSError):
+            if out.is_dir() and not folder.finished:
+                remove(out, existed)
+            raise
     return Trained(done, verdict.after, plain, verdict)
+
+
+def _found(folder: RunFolder) -> Result:
+    return Result(folder.read_spec(), folder, folder.read(METRICS), reused=True)

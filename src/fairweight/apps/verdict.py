@@ -27,9 +27,9 @@ NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 
 
-def table_of(folder: RunFolder, dataset: Dataset, part: str = "test") -> GroupTable:
-    """Table by group of a finished run on a part."""
-    found, labels, groups = folder.read_logits(part)
+def table_of(folder: RunFolder, dataset: Dataset) -> GroupTable:
+    """Table by group of a finished run on test."""
+    found, labels, groups = folder.read_logits("test")
     return by_group(dataset.preprocessing.meaning, labels, predicted(found), groups)
 
 
@@ -46,11 +46,14 @@ def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tens
     )
 
 
-def calibration_of(meaning: Meaning, logits: Tensor, labels: Tensor, groups: Tensor | None) -> dict[str, Any]:
-    """Calibration by group of a model on these samples."""
-    codes = None if groups is None or not meaning.group_names else groups.cpu().numpy()
-    chances = probabilities(logits.double().cpu()).numpy()
-    return calibration_by_group(chances, labels.cpu().numpy(), codes, meaning.group_names)
+def word_for(smaller: bool, larger: bool, dear: bool) -> Word:
+    """The verdict on a gap that is clearly smaller, clearly larger, or neither; dear: accuracy falls beyond the budget.
+
+    One rule for a training on its test rows and for a method over seeds.
+    """
+    if larger or (dear and not smaller):
+        return "worse"
+    return "helps" if smaller else "no-effect"
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Verdict:
     plain: str
     kept_epoch: int | None = None
     kept_plain: bool = False
-    budget: float = 0.3
+    budget: float = BUDGET
     notes: tuple[str, ...] = ()
     calibration: Calibration = field(default_factory=dict)
 
@@ -81,12 +84,11 @@ class Verdict:
     def change(self) -> tuple[float, float, float]:
         """Change of the gap with its paired interval."""
         samples = self.before.samples
-        groups = None if samples.groups is None else np.asarray(samples.groups)
-        flip = samples.positive is not None and len(samples.label_axis) == 2 and samples.positive == 0
-        labels, first, last = samples.labels, samples.predictions, self.after.samples.predictions
-        if flip:
-            labels, first, last = 1 - labels, 1 - first, 1 - last
-        return gap_change(Rows(labels, groups, len(samples.label_axis)), first, last, self.criterion)
+        groups, classes = None if samples.groups is None else np.asarray(samples.groups), len(samples.label_axis)
+        every = samples.labels, samples.predictions, self.after.samples.predictions
+        if samples.positive == 0 and classes == 2:
+            every = 1 - every[0], 1 - every[1], 1 - every[2]
+        return gap_change(Rows(every[0], groups, classes), every[1], every[2], self.criterion)
 
     @cached_property
     def numbers(self) -> dict[str, Difference]:
@@ -104,10 +106,7 @@ class Verdict:
         _, low, high = self.change
         if self.kept_plain or math.isnan(low):
             return "no-effect"
-        too_dear = 100 * self.accuracy.high < -self.budget
-        if low > 0 or (too_dear and high >= 0):
-            return "worse"
-        return "helps" if high < 0 else "no-effect"
+        return word_for(high < 0, low > 0, 100 * self.accuracy.high < -self.budget)
 
     def together(self) -> str:
         """Say that the gap fell because all groups' rates moved the same way, or nothing."""
@@ -115,55 +114,48 @@ class Verdict:
         if not one_rate or self.kept_plain or not self.change[0] < 0:
             return ""
         before, after = self.before.by_group("tpr"), self.after.by_group("tpr")
-        moves = [after[g] - before[g] for g in before if not math.isnan(after[g] - before[g])]
-        if len(moves) < 2 or not (all(m > 0 for m in moves) or all(m < 0 for m in moves)):
+        moves = [100 * (after[g] - before[g]) for g in before if not math.isnan(after[g] - before[g])]
+        if len(moves) < 2 or not (min(moves) > 0 or max(moves) < 0):
             return ""
-        way = "up" if moves[0] > 0 else "down"
-        least, most = min(map(abs, moves)), max(map(abs, moves))
-        shares = [float((t.samples.predictions == t.samples.positive).mean()) for t in (self.before, self.after)]
+        least, most = sorted(map(abs, (min(moves), max(moves))))
+        shares = [100 * float((t.samples.predictions == t.samples.positive).mean()) for t in (self.before, self.after)]
         return (
-            f"The true positive rates of all groups went {way}, by {100 * least:.1f} to {100 * most:.1f} points, and "
-            f"the share predicted positive from {100 * shares[0]:.1f} to {100 * shares[1]:.1f} %: part of the change "
-            "is the same for everybody."
+            f"The true positive rates of all groups went {'up' if moves[0] > 0 else 'down'}, by {least:.1f} to "
+            f"{most:.1f} points, and the share predicted positive from {shares[0]:.1f} to {shares[1]:.1f} %: part of "
+            "the change is the same for everybody."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Fields of metrics.json."""
         before, after = self.gap
-        moved = self.together()
         columns = [self.criterion.by_column(table) for table in (self.before, self.after)]
-        by_column = {name: {"gap_before": _plain(columns[0][name]), "gap_after": _plain(columns[1][name])}
-                     for name in columns[0]}  # fmt: skip
+        more = {
+            "columns": {name: _plain({"gap_before": columns[0][name], "gap_after": columns[1][name]})
+                        for name in columns[0]},
+            "calibration": self.calibration,
+            "all_rates_move_together": self.together(),
+            "notes": list(self.notes),
+        }  # fmt: skip
         return {
             "verdict": self.word,
             "chosen": self.chosen,
             "kept_epoch": self.kept_epoch,
             "criterion": self.criterion.name,
-            "gap_before": _estimate(before),
-            "gap_after": _estimate(after),
-            "gap_change": dict(zip(("value", "low", "high"), map(_plain, self.change), strict=True)),
-            "accuracy_before": _plain(self.accuracy.a),
-            "accuracy_after": _plain(self.accuracy.b),
-            "accuracy_change": {
-                "value": _plain(self.accuracy.value),
-                "low": _plain(self.accuracy.low),
-                "high": _plain(self.accuracy.high),
-            },
+            "gap_before": _limits(before) | {"n": before.n},
+            "gap_after": _limits(after) | {"n": after.n},
+            "gap_change": _plain(dict(zip(("value", "low", "high"), self.change, strict=True))),
+            **_plain({"accuracy_before": self.accuracy.a, "accuracy_after": self.accuracy.b}),
+            "accuracy_change": _limits(self.accuracy),
             "sentence": self.sentence(),
-            **({"columns": by_column} if by_column else {}),
-            **({"calibration": self.calibration} if self.calibration else {}),
-            **({"all_rates_move_together": moved} if moved else {}),
-            **({"notes": list(self.notes)} if self.notes else {}),
+            **{key: value for key, value in more.items() if value},
         }
 
     def differences(self) -> dict[str, Any]:
         """TPRD, maxFNR and accuracy before and after, with paired intervals, as plain values."""
         found = {
             name: {
-                "before": _plain(d.a),
-                "after": _plain(d.b),
-                "difference": _plain(d.value),
-                "interval": [_plain(d.low), _plain(d.high)],
+                **_plain({"before": d.a, "after": d.b, "difference": d.value}),
+                "interval": [*_plain({"low": d.low, "high": d.high}).values()],
                 "larger_than_interval": d.beyond_interval,
                 "n": d.n,
             }
@@ -171,73 +163,76 @@ class Verdict:
         }
         return {"numbers": found, "sentence": self.sentence()}
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
+    def rows(self) -> list[tuple[str, ...]]:
         """For a table in points: name, plain training, what was handed over, the difference with its interval."""
-        found = []
+        found: list[tuple[str, ...]] = []
+        if not np.isclose(self.gap[0].value, self.numbers["tprd"].a, equal_nan=True):
+            limits = [100 * value for value in self.change]
+            apart = "–" if math.isnan(limits[0]) else "{:+.2f} [{:+.1f}, {:+.1f}]".format(*limits)
+            found.append(("gap", *map(in_points, self.gap), apart))
         for name, title in NUMBERS.items():
-            d = self.numbers[name]
-            before, after = (in_points(table, name) for table in (self.before, self.after))
+            d, both = self.numbers[name], [in_points(table.estimate(name)) for table in (self.before, self.after)]
             apart = "–" if math.isnan(d.value) else f"{100 * d.value:+.2f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
-            found.append((title, before, after, apart))
+            found.append((title, *both, apart))
         return found
 
     def sentence(self) -> str:
         """The first line."""
         what = f"{self.criterion.title} gap"
         if self.kept_plain:
-            before = self.gap[0]
-            found = "cannot be estimated" if math.isnan(before.value) else _points(before)
+            gap = self.gap[0]
+            span = f"{100 * gap.value:.2f} points (95 % interval {100 * gap.low:.1f} to {100 * gap.high:.1f})"
             return (
                 f"Nothing beat plain training on the rows that models were judged on, so {self.plain} is what you get: "
-                f"{what} {found}, accuracy {100 * self.accuracy.a:.2f}."
+                f"{what} {'cannot be estimated' if math.isnan(gap.value) else span}, accuracy "
+                f"{100 * self.accuracy.a:.2f} %."
             )
-        change, low, high = self.change
+        change, low, high = (100 * value for value in self.change)
         cost = f"accuracy {100 * self.accuracy.a:.2f} → {100 * self.accuracy.b:.2f}"
         if math.isnan(change):
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
         said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
         return (
             f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
-            f"({100 * change:+.2f}, 95 % interval {100 * low:+.1f} to {100 * high:+.1f}), {cost} "
+            f"({change:+.2f}, 95 % interval {low:+.1f} to {high:+.1f}), {cost} "
             f"({100 * self.accuracy.value:+.2f}), by {self.chosen} beside {self.plain}, on {self.before.n:,} test rows."
         )
 
 
-def verdict_between(
-    done: Result, beside: Result, dataset: Dataset, criterion: Criterion, wish: Wish | None = None, **said: Any
+def verdict_on(
+    meaning: Meaning, wish: Wish, labels: Tensor, groups: Tensor | None, before: Tensor, after: Tensor, **said: Any
 ) -> Verdict:
+    """The verdict on logits beside plain training's, of the same samples; said: the other fields."""
+    codes = None if groups is None or not meaning.group_names else groups.cpu().numpy()
+    calibration = {
+        when: calibration_by_group(
+            probabilities(one.double().cpu()).numpy(), labels.cpu().numpy(), codes, meaning.group_names
+        )
+        for when, one in (("before", before), ("after", after))
+    }
+    first, last = (by_group(meaning, labels, predicted(one), groups) for one in (before, after))
+    return Verdict(wish.criterion, first, last, budget=wish.allowed, calibration=calibration, **said)
+
+
+def verdict_between(done: Result, beside: Result, dataset: Dataset, wish: Wish, **said: Any) -> Verdict:
     """The verdict on a run beside plain training's; said: fields that are not those of a method's run."""
     run = done.metrics.get("run", {})
-    found: dict[str, Any] = {
-        "criterion": criterion,
-        "before": table_of(beside.folder, dataset),
-        "after": table_of(done.folder, dataset),
-        "chosen": done.spec.title,
-        "plain": PLAIN,
-        "kept_epoch": run.get("best_epoch") or run.get("epochs"),
-        "budget": wish.budget if wish is not None and wish.budget is not None else BUDGET,
-    }
-    if "calibration" not in said:
-        runs, meaning = {"before": beside, "after": done}, dataset.preprocessing.meaning
-        found["calibration"] = {k: calibration_of(meaning, *one.folder.read_logits("test")) for k, one in runs.items()}
-    return Verdict(**{**found, **said})
+    said = {"chosen": done.spec.title, "plain": PLAIN, "kept_epoch": run.get("best_epoch") or run.get("epochs")} | said
+    after, labels, groups = done.folder.read_logits("test")
+    before = beside.folder.read_logits("test")[0]
+    return verdict_on(dataset.preprocessing.meaning, wish, labels, groups, before, after, **said)
 
 
-def in_points(table: GroupTable, name: str) -> str:
-    """Number of the table with its interval, in points."""
-    estimate = table.estimate(name)
-    if math.isnan(estimate.value):
+def in_points(found: Estimate) -> str:
+    """A number with its interval, in points."""
+    if math.isnan(found.value):
         return "–"
-    return f"{100 * estimate.value:.2f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+    return f"{100 * found.value:.2f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
-def _estimate(found: Estimate) -> dict[str, float | int | None]:
-    return {"value": _plain(found.value), "low": _plain(found.low), "high": _plain(found.high), "n": found.n}
+def _limits(found: Estimate | Difference) -> dict[str, Any]:
+    return _plain({"value": found.value, "low": found.low, "high": found.high})
 
 
-def _points(found: Estimate) -> str:
-    return f"{100 * found.value:.2f} points [{100 * found.low:.1f}, {100 * found.high:.1f}]"
-
-
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+def _plain(values: Mapping[str, float]) -> dict[str, Any]:
+    return {key: None if math.isnan(value) else float(value) for key, value in values.items()}

@@ -60,13 +60,11 @@ class _Panelled(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         usual = USUAL.get(str(self.name), ())
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", "Usual", *PANELS, "Options")}
-        entries = self.get_params(ctx)
-        first = sorted((entry for entry in entries if entry.name in usual), key=lambda one: usual.index(str(one.name)))
-        for entry in [*first, *(entry for entry in entries if entry.name not in usual)]:
-            title = "Arguments" if entry.param_type_name == "argument" else getattr(entry, "rich_help_panel", None)
-            record = entry.get_help_record(ctx)
-            if record is not None:
-                panels["Usual" if entry in first else title or "Options"].append(record)
+        entries = {str(entry.name): entry for entry in self.get_params(ctx)}
+        for name in [*usual, *(name for name in entries if name not in usual)]:
+            title = "Usual" if name in usual else getattr(entries[name], "rich_help_panel", None) or "Options"
+            if (record := entries[name].get_help_record(ctx)) is not None:
+                panels["Arguments" if entries[name].param_type_name == "argument" else title].append(record)
         for title, records in panels.items():
             if records:
                 with formatter.section(title):

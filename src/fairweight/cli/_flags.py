@@ -116,28 +116,29 @@ DATA_FLAGS = (
     Flag("limit", "Use at most this many rows of each part, for a quick look.", int),
 )  # fmt: skip
 WISH_FLAGS = (
-    Flag("criterion", "What is fair; see `fairweight list criteria`.", panel=FAIRNESS),
-    Flag("bound", "Largest gap, in points.", float, panel=FAIRNESS),
-    Flag("budget", "Largest loss of accuracy, in points; default 0.3.", float, panel=FAIRNESS),
-    Flag("each", "Several sensitive columns side by side, not crossed: the worst counts.", bool, panel=FAIRNESS),
+    Flag("criterion", "What counts as fair; see `fairweight list criteria`.", panel=FAIRNESS),
+    Flag("bound", "Allow a gap of at most so many points; take the most accurate model.", float, panel=FAIRNESS),
+    Flag("budget", "Give up at most so many points of accuracy for a smaller gap; default 0.3.", float, panel=FAIRNESS),
+    Flag("each", "Judge several sensitive columns one by one, not crossed; the worst counts.", bool, panel=FAIRNESS),
 )
 SEARCH_FLAGS = (
     *WISH_FLAGS,
-    Flag("learner", "trees, linear, mlp or MODULE:MODEL; default: all.", panel=MODEL),
-    Flag("candidates", "Of reweighing, positives, multipliers, forml-rates, forml-cells, forml.", read=listed,
-         panel=FAIRNESS),
-    Flag("seconds", "Time to search, such as 90s or 5m.", name="time", read=duration, panel=TRAINING),
-    Flag("seeds", "Judge each candidate by so many cross-fits, with a seed each; default 1.", int, panel=TRAINING,
+    Flag("learner", "Train only trees, linear, mlp or your own MODULE:MODEL; default: the first three.", panel=MODEL),
+    Flag("candidates", "Try only these ways of weighing, A,B: reweighing, positives, multipliers, forml-rates, "
+         "forml-cells, forml; default: all.", read=listed, panel=FAIRNESS),
+    Flag("seconds", "Stop the search in time to end after this long, such as 90s or 5m.", name="time", read=duration,
+         panel=TRAINING),
+    Flag("seeds", "Cross-fit each candidate this many times, with a seed each; default 1.", int, panel=TRAINING,
          minimum=1),
 )  # fmt: skip
 TRAINING_FLAGS = (
-    Flag("network.name", "mlp, resnet18, or your own as MODULE:MODEL.", name="network", panel=MODEL, compare=False),
+    Flag("network.name", "Use mlp, resnet18, or your own MODULE:MODEL.", name="network", panel=MODEL, compare=False),
     Flag("network.hidden", "Widths of an mlp's layers, such as 64,64.", read=whole_numbers, panel=MODEL, compare=False),
     Flag("method_options.objective", "What to minimise: 'mean + 0.5 * variance'; see `fairweight list objectives`.",
          panel=FAIRNESS, compare=False),
     Flag("method_options", "Option of the method, NAME=VALUE; repeatable.", list[str], "option", assigned, FAIRNESS,
          compare=False),
-    Flag("search", "Many trainings, such as name=multiplier, iterations=15; see docs/methods.md.", list[str],
+    Flag("search", "Find the weights over many trainings, name=multiplier; see docs/methods.md.", list[str],
          read=assigned, panel=FAIRNESS, compare=False),
     Flag("epochs", "Most epochs to train.", int, panel=TRAINING),
     Flag("early_stopping", "Stop after this many epochs without a better one; 0: never.", int, "patience", stopping,
@@ -145,6 +146,6 @@ TRAINING_FLAGS = (
     Flag("batch_size", "Training rows per step.", int, panel=TRAINING),
     Flag("per_cell", "Exemplars per label and group in each step.", int, panel=TRAINING),
     Flag("lr", "Learning rate.", float, panel=TRAINING),
-    Flag("optimizer", "adam, adamw or sgd.", panel=TRAINING, compare=False),
+    Flag("optimizer", "Optimizer: adam, adamw or sgd.", panel=TRAINING, compare=False),
     Flag("weight_decay", "Weight decay.", float, panel=TRAINING, compare=False),
 )  # fmt: skip

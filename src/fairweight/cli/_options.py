@@ -17,6 +17,7 @@ from fairweight.cli._flags import DATA, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
 
 if TYPE_CHECKING:
+    from fairweight.apps.condense import Trainings
     from fairweight.runs.pool import EngineName
     from fairweight.runs.run_place import Watching
 
@@ -35,19 +36,19 @@ Label = Annotated[str | None, flag("Label column, or a threshold such as age>=30
 Group = Annotated[str | None, flag("Sensitive column, or several to cross: sex,race; default: the label.", panel=DATA)]
 Out = Annotated[Path, flag("Output folder.", panel=OUTPUT)]
 Seed = Annotated[int, flag("Random seed.", panel=TRAINING)]
-Device = Annotated[str, flag("cpu, cuda, cuda:1 ..., or auto.", panel=TRAINING)]
+Device = Annotated[str, flag("Device: cpu, cuda, cuda:1 ..., or auto.", panel=TRAINING)]
 Json = Annotated[bool, flag("Print one JSON object instead of text.", "--json", panel=OUTPUT)]
-Engine = Annotated[str, flag("processes, or ray for a cluster.", panel=TRAINING)]
+Engine = Annotated[str, flag("What runs them: processes, or ray for a cluster.", panel=TRAINING)]
 Jobs = Annotated[int | None, flag("Runs at a time; default: one per core, or one per GPU.", panel=TRAINING, at_least=1)]
 DataDir = Annotated[Path | None, flag("Folder of named sets; default: FAIRWEIGHT_DATA.", panel=DATA)]
 Download = Annotated[bool, flag("Fetch a named set that is not there.", "--download", panel=DATA)]
 NoBaseline = Annotated[bool, flag("Do not train a plain model beside it.", "--no-baseline", panel=OUTPUT)]
-Fresh = Annotated[bool, flag("Start over where --out holds a run, or go on.", "--fresh/--resume", panel=OUTPUT)]
-Network = Annotated[str | None, flag("The run's own model, MODULE:MODEL, repeated: it is code, and is then imported.")]
-TrustCode = Annotated[bool, flag("Import whatever model the run names.", "--trust-code")]
+Fresh = Annotated[bool, flag("Start over, or go on, where --out holds a run.", "--fresh/--resume", panel=OUTPUT)]
+Network = Annotated[str | None, flag("Import this MODULE:MODEL, which the run was trained with.")]
+TrustCode = Annotated[bool, flag("Import whatever MODULE:MODEL the run names.", "--trust-code")]
 Trust = Annotated[
     bool | None,
-    flag("Whether the exemplars' labels are right; default: where they were given, not drawn.", "--trust/--no-trust"),
+    flag("Take the exemplars' labels as right; default: where they were given, not drawn.", "--trust/--no-trust"),
 ]
 Records = Annotated[Path | None, flag("Folder to keep a record in.", panel=OUTPUT)]
 
@@ -58,23 +59,23 @@ def device_of(asked: str) -> str:
 
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     try:
         found = torch.device(asked)
-    except RuntimeError:
+        least = there[found.type]
+    except (RuntimeError, KeyError):
         raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.") from None
-    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if found.type not in there:
-        raise BadInput(f"--device {asked}: choose cpu, cuda, cuda:0 ..., or auto.")
-    if (found.index or 0) >= there[found.type]:
+    if (found.index or 0) >= least:
         raise BadInput(f"--device {asked} is not on this machine; use --device cpu, or auto.")
     return asked
 
 
-def seed_of(seed: int) -> int:
-    """The seed; refused where torch has no room for it."""
-    if not -(2**63) <= seed < 2**63:
-        raise BadInput(f"--seed {seed}; give a whole number below 2 ** 63.")
-    return seed
+def trainings(seeds: int, first: int, jobs: int | None, device: str, data_dir: Path | None) -> Trainings:
+    """How `clean` and `condense` train their sets, with a line of progress."""
+    from fairweight.apps.condense import Trainings
+    from fairweight.cli._progress import RunsProgress
+
+    return Trainings(seeds, first, jobs, device_of(device), data_dir, RunsProgress)
 
 
 def hold(folder: Path) -> None:
@@ -95,10 +96,9 @@ def introduce(run: Path, *, source: bool = False) -> None:
     if not folder.finished:
         return  # refused in a moment, with a better sentence
     if not folder.verified:
-        print(f"Note: {run} has no manifest.json, so its files are not verified.", file=sys.stderr)
+        tell(f"Note: {run} has no manifest.json, so its files are not verified.")
     if source:
-        named = ", ".join(files_named(folder.read_spec()))
-        print(f"Reading what {run} was trained on: {named}.", file=sys.stderr, flush=True)
+        tell(f"Reading what {run} was trained on: {', '.join(files_named(folder.read_spec()))}.")
 
 
 def engine_of(name: str) -> EngineName:
@@ -120,15 +120,13 @@ class _StderrNow(logging.Handler):
     """Writes to what sys.stderr is at that moment: while a bar is shown, that is what keeps lines above it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(printable_lines(self.format(record)), file=sys.stderr, flush=True)
+        print(printable_lines(record.getMessage()), file=sys.stderr, flush=True)
 
 
 def show_log(*, only_errors: bool = False) -> None:
     """Print the library's messages on stderr, one line each."""
-    handler = _StderrNow()
-    handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("fairweight")
-    logger.handlers = [handler]
+    logger.handlers = [_StderrNow()]
     logger.setLevel(logging.ERROR if only_errors else logging.INFO)
 
 
@@ -144,14 +142,29 @@ def epochs_shown(json: bool) -> Watching:
     return lambda title: () if json else (Progress(title),)
 
 
+def tell(line: str) -> None:
+    """Print a line on stderr now, with the flags of the options that it names."""
+    from fairweight.cli import in_flags
+
+    print(in_flags(line), file=sys.stderr, flush=True)
+
+
 def candidate_shown(title: str, done: int) -> None:
     """A line for each model that was trained and judged."""
-    print(f"  {done:2d} {title}", file=sys.stderr, flush=True)
+    tell(f"  {done:2d} {title}")
 
 
 def print_json(values: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout."""
     print(json.dumps(values, indent=2))
+
+
+def show(found: Any, as_json: bool) -> None:
+    """Print a result: for people, or as one JSON object."""
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(found.text())
 
 
 def refuse_failed(record: Mapping[str, Any]) -> None:

@@ -28,17 +28,12 @@ class RunsProgress(Watcher):
         self._total, self._started = len(specs), time.monotonic()
         if self.stream.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import Progress, TextColumn
 
-            self._bar = Progress(
-                TextColumn("{task.fields[count]}"),
-                BarColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=Console(file=getattr(self.stream, "unfiltered", self.stream)),
-                transient=True,
-            )
+            console = Console(file=getattr(self.stream, "unfiltered", self.stream))
+            texts = TextColumn("{task.fields[count]}"), TextColumn("{task.fields[note]}")
+            columns = texts[0], *Progress.get_default_columns()[1:], texts[1]
+            self._bar = Progress(*columns, console=console, transient=True)
             self._task = self._bar.add_task("runs", total=float(max(1, self._total)), count="", note="")
             self._bar.start()
 
@@ -50,7 +45,10 @@ class RunsProgress(Watcher):
         self._done += 1
         self._part.pop(outcome.spec.fingerprint, None)
         name = self.names.get(outcome.spec.fingerprint, f"{outcome.spec.method}, seed {outcome.spec.seed}")
-        line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_became(outcome, name)}{self._left()}"
+        passed = time.monotonic() - self._started
+        rest = passed / self._done * (self._total - self._done)  # at the pace so far
+        left = f"; {time_left(rest)}" if passed + rest > LONG and rest > 0 else ""
+        line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_became(outcome, name)}{left}"
         if self._bar is None:
             print(line, file=self.stream, flush=True)
         elif outcome.error is not None:
@@ -61,12 +59,6 @@ class RunsProgress(Watcher):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-    def _left(self) -> str:
-        """How long the remaining runs take at the pace so far; nothing where that is soon."""
-        passed = time.monotonic() - self._started
-        rest = passed / self._done * (self._total - self._done)
-        return f"; {time_left(rest)}" if passed + rest > LONG and rest > 0 else ""
 
     def _move(self, note: str) -> None:
         if self._bar is not None:

@@ -7,11 +7,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
-
-from fairweight.errors import BadInput
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fairweight.ranks import Ranks
@@ -50,9 +48,8 @@ def together(device: str) -> Iterator[Ranks | None]:
         with ExitStack() as stack:
             if not ranks.first:
                 nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-                spoken = sys.stdout, sys.stderr
-                stack.callback(_speak, *spoken)
-                _speak(nowhere, nowhere)
+                stack.enter_context(redirect_stdout(nowhere))
+                stack.enter_context(redirect_stderr(nowhere))
             stack.enter_context(ranks.together())
             yield ranks
             ranks.agree()
@@ -77,13 +74,3 @@ def own_folder(ranks: Ranks | None, folder: Path) -> Iterator[Path]:
             shutil.copytree(folder, mine)
         ranks.agree()  # from here on the first one writes
         yield mine
-
-
-def refuse_search(ranks: Ranks | None, searches: bool) -> None:
-    """Refuse a method that is found over many trainings: those are better run side by side, each by one process."""
-    if ranks is not None and searches:
-        raise BadInput("This method is found over many trainings, each by one process; run it without torchrun.")
-
-
-def _speak(out: TextIO, err: TextIO) -> None:
-    sys.stdout, sys.stderr = out, err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,23 +18,18 @@ Text = str | None
 def audit(
     run: Annotated[Path | None, typer.Argument(help="Folder of a finished run.")] = None,
     baseline: Annotated[Path | None, opt.flag("Run to compare with; default: plain training found beside it.")] = None,
-    predictions: Annotated[
-        Path | None, opt.flag("Audit any model's predictions: a file with a label and a prediction in each row.")
-    ] = None,
+    predictions: Annotated[Path | None, opt.flag("File of any model's predictions, with labels, to audit.")] = None,
     label: Annotated[Text, opt.flag("Column of labels in --predictions.")] = None,
     prediction: Annotated[Text, opt.flag("Column of predictions in --predictions.")] = None,
     group: Annotated[Text, opt.flag("Sensitive column in --predictions, or several: sex,race.")] = None,
     positive: Annotated[Text, opt.flag("Positive label in --predictions.")] = None,
-    threshold: Annotated[
-        float | None, opt.flag("Take probabilities in --predictions as positive from here on.")
-    ] = None,
+    threshold: Annotated[float | None, opt.flag("Predict positive where a probability is at least this.")] = None,
     delimiter: Annotated[Text, opt.flag("Character between the columns of --predictions.")] = None,
     encoding: Annotated[str, opt.flag("Encoding of --predictions.")] = "utf-8",
     max_file_gb: Annotated[float | None, opt.flag("Refuse a larger file, in GB; default 2.")] = None,
     images: Annotated[int, opt.flag("Most pictures on the page.", at_least=0)] = 600,
     without_rows: Annotated[
-        bool | None,
-        opt.flag("Leave single rows out of the page; default: only of --share.", "--without-rows/--with-rows"),
+        bool | None, opt.flag("Leave single rows out of pages; default: of --share.", "--without-rows/--with-rows")
     ] = None,
     share: Annotated[Path | None, opt.flag("Also write a page to hand on: one file, without single rows.")] = None,
     data_dir: opt.DataDir = None,
@@ -49,18 +44,9 @@ def audit(
 
     opt.quiet()
     if predictions is not None and run is None:
-        made = audit_predictions(
-            predictions,
-            label=label,
-            prediction=prediction,
-            group=group,
-            positive=positive,
-            threshold=threshold,
-            delimiter=None if delimiter is None else delimiter_of(delimiter),
-            encoding=encoding,
-            max_file_gb=max_file_gb,
-            seed=seed,
-        )
+        way: dict[str, Any] = {"label": label, "prediction": prediction, "group": group, "positive": positive}
+        way |= {"threshold": threshold, "delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
+        made = audit_predictions(predictions, **way, max_file_gb=max_file_gb, seed=seed)
         where = Path("runs") / f"audit_{predictions.stem}"
     elif run is not None and predictions is None:
         opt.introduce(run, source=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +18,7 @@ def bench(
     width: Annotated[int, opt.flag("Width of the built-in ResNet-18; 0: 64, and 16 on a CPU.", at_least=0)] = 0,
     repeats: Annotated[int, opt.flag("Timed steps of each way.", at_least=1)] = 15,
     bf16: Annotated[bool, opt.flag("Autocast to bfloat16.", "--bf16")] = False,
-    growth: Annotated[bool, opt.flag("Time against the number of scores and the batch.", "--growth")] = False,
-    seconds: Annotated[float, opt.flag("What all of it may take; fewer steps are timed where it is short.")] = 110.0,
+    seconds: Annotated[float, opt.flag("Longest time for all of it; fewer steps are timed where it is short.")] = 110.0,
     out: opt.Out = Path("runs/bench"),
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
@@ -29,7 +27,7 @@ def bench(
     """Time a step on this machine: plain training, FORML in each of its ways, double backward."""
     import torch
 
-    from fairweight.apps import bench as measuring
+    from fairweight.apps import bench as app
     from fairweight.models.resnet import ResNet18
     from fairweight.runs.build import laid_out
     from fairweight.runs.folder import RunFolder
@@ -39,47 +37,28 @@ def bench(
     where = opt.device_of(device)
     width = width or (16 if where == "cpu" else 64)
     torch.manual_seed(seed)
-    folder = RunFolder(out)
-    if growth:
-        folder.make()
-        found = measuring.growth(where)
-        picture = measuring.draw_growth(found, out / "growth.png")
-        folder.write("growth.json", {"kind": "growth", **found, **provenance(where)})
-        if json:
-            opt.print_json({**found, "picture": str(picture)})
-            return
-        for row in (*found["samples"], *found["batch"]):
-            print(f"{row['samples']:>12,} scores  batch {row['batch']:4d}  {row['median_ms']:8.2f} ms")
-        print(f"Picture: {picture}")
-        return
     net = laid_out(model_from(model) if model else ResNet18(10, width=width), where)
     train, held = batches_for(net, shape, inputs, (batch, exemplars), where)
+    folder = RunFolder(out)
     folder.make()  # before minutes of measuring, and after a model that is not there
-    if not json:
-        name = model or f"ResNet-18, {width} wide"
-        print(f"{name}: {batch} training samples and {exemplars} exemplars a step, on {where}.", file=sys.stderr)
+    say = (lambda _: None) if json else opt.tell
+    name = model or f"ResNet-18, {width} wide"
+    say(f"{name}: {batch} training samples and {exemplars} exemplars a step, on {where}.")
 
-    def tell(timing: measuring.Timing) -> None:
+    def tell(timing: app.Timing) -> None:
         took = "refused" if timing.median_ms is None else f"{timing.median_ms:.1f} ms"
-        print(f"  {timing.name}, {timing.regime}: {took}", file=sys.stderr, flush=True)
+        opt.tell(f"  {timing.name}, {timing.regime}: {took}")
 
     limit = seconds if where == "cpu" else None  # on a GPU most of the time is compiling, which is done once
+    longer = f"to end in about {seconds:.0f} seconds; --seconds gives it longer."
     if limit is not None:
-        train, held = measuring.shortened(net, train, held, limit)
-        if len(train) < batch and not json:
-            print(
-                f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, to end in about "
-                f"{seconds:.0f} seconds; --seconds gives it longer.",
-                file=sys.stderr,
-            )
-    results = measuring.bench(net, train, held, repeats=repeats, bf16=bf16, seconds=limit, tell=tell)
+        train, held = app.shortened(net, train, held, limit)
+        if len(train) < batch:
+            say(f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, {longer}")
+    results = app.bench(net, train, held, repeats=repeats, bf16=bf16, seconds=limit, tell=tell)
     short = [r for r in results if r.median_ms is not None and r.n < repeats]
-    if not json and (short or any(r.refusal and r.refusal.startswith("left out") for r in results)):
-        print(
-            f"{len(short)} ways were timed on fewer than {repeats} steps to end in about {seconds:.0f} seconds; "
-            "--seconds gives them longer.",
-            file=sys.stderr,
-        )
+    if short or any(r.refusal and r.refusal.startswith("left out") for r in results):
+        say(f"{len(short)} ways were timed on fewer than {repeats} steps {longer}")
     record = {
         "kind": "bench",
         "model": model or f"ResNet18(width={width})",
@@ -93,4 +72,4 @@ def bench(
     if json:
         opt.print_json(record)
     else:
-        print(f"{measuring.text(results)}\nRecord: {out / 'bench.json'}")
+        print(f"{app.text(results)}\nRecord: {out / 'bench.json'}")

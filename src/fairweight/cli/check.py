@@ -8,6 +8,7 @@ import typer
 
 from fairweight.cli import _options as opt
 from fairweight.cli._parse import whole_numbers
+from fairweight.errors import BadInput
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,17 +35,17 @@ def check(
     from fairweight.apps.check import check as run_check
     from fairweight.runs.own_model import model_from
 
-    torch.manual_seed(opt.seed_of(seed))
+    if not -(2**63) <= seed < 2**63:
+        raise BadInput(f"--seed {seed}; give a whole number below 2 ** 63.")
+    torch.manual_seed(seed)
     where = opt.device_of(device)
     net = model_from(model).to(where)
     opt.spare_threads(sum(p.numel() for p in net.parameters()), where)
-    train, held = batches_for(net, shape, inputs, (batch, exemplars), where)
-    found = run_check(net, train, held)
-    if json:
-        opt.print_json(found.to_dict())
-    else:
+    found = run_check(net, *batches_for(net, shape, inputs, (batch, exemplars), where))
+    if not json:
         size = f"{found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
-        print(f"{model}: {size} on {where}.\n{found.text()}")
+        print(f"{model}: {size} on {where}.")
+    opt.show(found, json)
     if not found.passed:
         raise typer.Exit(1)
 

@@ -21,21 +21,6 @@ def clean(
 ) -> None:
     """Train again with wrong labels mended, weighted down or dropped: what that does to accuracy and gap."""
     from fairweight.apps.clean import clean as clean_run
-    from fairweight.cli._progress import RunsProgress
 
     opt.quiet()
-    found = clean_run(
-        run,
-        out,
-        trust=trust,
-        seeds=seeds,
-        first_seed=seed,
-        jobs=jobs,
-        device=opt.device_of(device),
-        data_dir=data_dir,
-        watching=RunsProgress,
-    )
-    if json:
-        opt.print_json(found.to_dict())
-    else:
-        print(found.text())
+    opt.show(clean_run(run, out, trust=trust, trainings=opt.trainings(seeds, seed, jobs, device, data_dir)), json)

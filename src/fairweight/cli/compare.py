@@ -25,11 +25,13 @@ def compare(
     group: opt.Group = None,
     data_dir: opt.DataDir = None,
     download: opt.Download = False,
-    methods: Annotated[str, opt.flag("A,B,... or all; uniform is always among them.", panel=FAIRNESS)] = "all",
+    methods: Annotated[str, opt.flag("Methods, A,B,... or all; uniform is always among them.", panel=FAIRNESS)] = "all",
     seeds: Annotated[int, opt.flag("Runs per method.", panel=TRAINING, at_least=1)] = 5,
     seed: opt.Seed = 0,
     split_seed: Annotated[int | None, opt.flag("Seed of one split for all; default: one each.", panel=TRAINING)] = None,
-    select: Annotated[str, opt.flag("Validation number whose best epoch counts, or last.", panel=TRAINING)] = "loss",
+    select: Annotated[
+        str, opt.flag("Keep the epoch that is best in this on validation, or last.", panel=TRAINING)
+    ] = "loss",
     engine: opt.Engine = "processes",
     jobs: opt.Jobs = None,
     device: opt.Device = "auto",
@@ -43,8 +45,7 @@ def compare(
     if names == []:
         raise BadInput("--methods names none; give some with commas between them, or all.")
 
-    from fairweight.apps.compare import Protocol, prepare, text_of, write_page
-    from fairweight.apps.compare import compare as run_methods
+    from fairweight.apps import compare as app
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept
     from fairweight.runs.run_place import check_place
@@ -53,32 +54,24 @@ def compare(
     if records is not None:
         check_place(records, "records")  # now, and not after hours of training
     data, training, wish = (options_said(entries, said) for entries in (_DATA, _TRAINING, WISH_FLAGS))
-    protocol = Protocol(source, label, group, data, training, select, split_seed, **wish)
-    where = opt.device_of(device)
-    prepared = prepare(protocol, names, first_seed=seed, device=where, data_dir=data_dir, download=download)
+    protocol = app.Protocol(
+        source, label, group, data=data, training=training, select=select, split_seed=split_seed, **wish
+    )
+    place: dict[str, Any] = {"device": opt.device_of(device), "data_dir": data_dir, "download": download}
+    prepared = app.prepare(protocol, names, first_seed=seed, **place)
     if names is not None and prepared.left_out:  # asked for by name; "all" takes what there is
         method, reason = next(iter(prepared.left_out.items()))
         raise MissingGroups(f"{method} cannot be compared: {reason}")
-    record = run_methods(
-        prepared,
-        out,
-        seeds=seeds,
-        first_seed=seed,
-        engine=opt.engine_of(engine),
-        jobs=jobs,
-        device=where,
-        data_dir=data_dir,
-        download=download,
-        watcher=RunsProgress(prepared.run_names(seeds, seed)),
-    )
+    watcher = RunsProgress(prepared.run_names(seeds, seed))
+    place |= {"engine": opt.engine_of(engine), "jobs": jobs, "watcher": watcher}
+    record = app.compare(prepared, out, seeds=seeds, first_seed=seed, **place)
     path = None if records is None else kept.keep(record, records)
-    page = write_page(record, out)
+    page = app.write_page(record, out)
     if json:
         opt.print_json(record)
     else:
-        print(text_of(record))
-        if page is not None:
-            print(f"\nPage: {page}")
-        if path is not None:
-            print(f"\nRecord: {path}")
+        print(app.text_of(record))
+        for title, written in {"Page": page, "Record": path}.items():
+            if written is not None:
+                print(f"\n{title}: {written}")
     opt.refuse_failed(record)

@@ -27,7 +27,6 @@ def condense(
     """Drop the samples that count least, and write the rest; --retrain compares it with random sets of its size."""
     from fairweight.apps.condense import condense_run
     from fairweight.apps.condense import retrain as train_again
-    from fairweight.cli._progress import RunsProgress
     from fairweight.runs.folder import RunFolder
     from fairweight.runs.own_model import with_trusted_network
 
@@ -39,20 +38,12 @@ def condense(
     opt.hold(written.out)
     if not json:
         print(written.text())
-    found = None
+    values = written.to_dict()
     if retrain:
-        found = train_again(
-            written,
-            seeds=seeds,
-            first_seed=seed,
-            jobs=jobs,
-            device=opt.device_of(device),
-            data_dir=data_dir,
-            network=network,
-            trust_code=trust_code,
-            watching=RunsProgress,
-        )
+        trainings = opt.trainings(seeds, seed, jobs, device, data_dir)
+        found = train_again(written, trainings, network=network, trust_code=trust_code)
+        values["retrained"] = found.to_dict()
+        if not json:
+            print(found.text())
     if json:
-        opt.print_json({**written.to_dict(), **({} if found is None else {"retrained": found.to_dict()})})
-    elif found is not None:
-        print(found.text())
+        opt.print_json(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -21,22 +20,18 @@ def demo(
     """Train on digits with 20 % wrong labels: plain training, plain uses of exemplars, and FORML, in a minute."""
     from fairweight.apps.demo import demo as run_demo
 
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    started = time.monotonic()
+    started, where = time.monotonic(), opt.device_of(device)
     if not json:
-        tell("Handwritten digits; 20 % of the training labels are set to 2. Learning what each sample is worth ...")
-    found = run_demo(out, seeds=seeds, first_seed=seed, device=opt.device_of(device), tell=tell)
+        opt.tell("Handwritten digits; 20 % of the training labels are set to 2. Learning what each sample is worth ...")
+    found = run_demo(out, seeds=seeds, first_seed=seed, device=where, tell=opt.tell)
     if records is not None:
         from fairweight.paper import records as kept
         from fairweight.runs.provenance import provenance
 
         numbers = {key: value for key, value in found.to_dict().items() if key not in ("folders", "picture")}
-        kept.keep({"kind": "demo", **numbers, **provenance(opt.device_of(device))}, records)
+        kept.keep({"kind": "demo", **numbers, **provenance(where)}, records)
     if json:
         opt.print_json(found.to_dict())
-        return
-    print(f"\n{found.text()}")
-    print(f"Run folders: {out}{'/' if not str(out).endswith('/') else ''}   Picture: {found.picture}")
-    print(f"Done in {time.monotonic() - started:.0f} seconds.")
+    else:
+        print(f"\n{found.text()}\nRun folders: {str(out).rstrip('/')}/   Picture: {found.picture}")
+        print(f"Done in {time.monotonic() - started:.0f} seconds.")

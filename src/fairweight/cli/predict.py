@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,28 +31,18 @@ def predict(
 ) -> None:
     """Predict for new rows with a trained model; where they have labels, also say how well."""
     from fairweight.apps.predict import predict_rows
-    from fairweight.cli import in_flags
     from fairweight.data.safe_csv import write_csv
 
     opt.show_log()
     opt.introduce(run)
-    found = predict_rows(
-        run,
-        file,
-        opt.device_of(device),
-        delimiter=None if delimiter is None else delimiter_of(delimiter),
-        encoding=encoding,
-        file_column=file_column,
-        keep_columns=[] if keep_columns is None else listed(keep_columns, "--keep-columns"),
-        max_file_gb=max_file_gb,
-        max_megapixels=max_megapixels,
-        network=network,
-        trust_code=trust_code,
-    )
+    way: dict[str, Any] = {"delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
+    way |= {"file_column": file_column, "keep_columns": listed(keep_columns or "")}
+    way |= {"max_file_gb": max_file_gb, "max_megapixels": max_megapixels, "network": network, "trust_code": trust_code}
+    found = predict_rows(run, file, opt.device_of(device), **way)
     if out is not None:
         found.write(out)
     for note in found.notes:
-        print(in_flags(note), file=sys.stderr)
+        opt.tell(note)
     if json:
         table = None if found.table is None else found.table.to_dict()
         where = {"predicted": found.predicted} if out is None else {"out": str(out)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -30,20 +29,19 @@ def refit(
     from fairweight.runs.folder import METRICS, RunFolder
     from fairweight.runs.run_place import check_folder
 
-    started = time.monotonic()
-    where_to = opt.device_of(device)
+    started, where = time.monotonic(), opt.device_of(device)
     opt.introduce(run, source=True)
     prepared, folder = prepare_refit(
-        run, out, seed=seed, device=where_to, data_dir=data_dir, network=network, trust_code=trust_code
+        run, out, seed=seed, device=where, data_dir=data_dir, network=network, trust_code=trust_code
     )
     before = RunFolder(run).read(METRICS)
     opt.hold(folder)
     check_folder(folder, prepared.spec, prepared.dataset, fresh=fresh)
-    opt.spare_threads(prepared.parameters, where_to)
+    opt.spare_threads(prepared.built.parameters, where)
     opt.show_log()
     if not json:
-        print(text.opening(prepared, where_to, in_flags), file=sys.stderr, flush=True)
-    done = run_train(prepared, folder, device=where_to, baseline=not no_baseline, watching=opt.epochs_shown(json))
+        opt.tell(text.opening(prepared, where, in_flags))
+    done = run_train(prepared, folder, device=where, baseline=not no_baseline, watching=opt.epochs_shown(json))
     if json:
         opt.print_json(done.to_dict())
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,9 +18,7 @@ def reproduce(
     quick: Annotated[bool, opt.flag("Small size: every code path, minutes on two cores.", "--quick")] = False,
     short: Annotated[bool, opt.flag("Shortened schedule, for one GPU.", "--short")] = False,
     rows: Annotated[str, opt.flag("Only these rows, A,B,...; all: the extra ones too.")] = "",
-    option: Annotated[
-        list[str] | None, opt.flag("A choice that the paper leaves open, NAME=VALUE; repeatable.")
-    ] = None,
+    option: Annotated[list[str] | None, opt.flag("Choice that the paper leaves open, NAME=VALUE; repeatable.")] = None,
     epochs: Annotated[int | None, opt.flag("Epochs; default: the size's own.", at_least=1)] = None,
     plan: Annotated[bool, opt.flag("Print what would be run, and stop.", "--plan")] = False,
     status: Annotated[bool, opt.flag("Print what became of each table in --records, and stop.", "--status")] = False,
@@ -36,7 +34,11 @@ def reproduce(
 ) -> None:
     """Run a table of the paper over seeds: ours beside the printed numbers, with a verdict. It resumes."""
     if status:
-        _status(records, json)
+        from fairweight.paper.records import grouped, read_all
+        from fairweight.paper.status import standings, status_text
+
+        found = standings(grouped(read_all(records)))
+        opt.print_json({"tables": [vars(one) for one in found]}) if json else print(status_text(found))
         return
     if not table:
         raise BadInput("name a table, one of `fairweight list tables`; --status says what became of each.")
@@ -49,7 +51,7 @@ def reproduce(
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept
     from fairweight.paper._table_text import text_of
-    from fairweight.paper.reproduce import planned
+    from fairweight.paper.plan import planned
     from fairweight.paper.reproduce import reproduce as run_table
 
     what = planned(table, size=size, seeds=seeds, first_seed=seed, rows=names, options=options, epochs=epochs)
@@ -57,33 +59,15 @@ def reproduce(
         opt.print_json(what.to_dict()) if json else print(what.text())
         return
     opt.quiet()
-    record = run_table(
-        what,
-        out,
-        engine=opt.engine_of(engine),
-        jobs=jobs,
-        device=opt.device_of(device),
-        data_dir=data_dir,
-        download=download,
-        watcher=RunsProgress(what.run_names()),
-        keep=lambda so_far: kept.keep(so_far, records),
-    )
+    place: dict[str, Any] = {"device": opt.device_of(device), "data_dir": data_dir, "download": download}
+    place |= {"engine": opt.engine_of(engine), "jobs": jobs, "watcher": RunsProgress(what.run_names())}
+    record = run_table(what, out, keep=lambda so_far: kept.keep(so_far, records), **place)
     path = kept.keep(record, records)
     if json:
         opt.print_json(record)
     else:
-        print(text_of(record))
-        print(f"\nRecord: {path}   Run folders: {Path(out) / 'runs'}")
+        print(f"{text_of(record)}\n\nRecord: {path}   Run folders: {Path(out) / 'runs'}")
     opt.refuse_failed(record)
-
-
-def _status(folder: Path, json: bool) -> None:
-    from fairweight.paper import records as kept
-    from fairweight.paper.results_page import grouped
-    from fairweight.paper.status import standings, status_text
-
-    found = standings(grouped(kept.read_all(folder)))
-    opt.print_json({"tables": [vars(one) for one in found]}) if json else print(status_text(found))
 
 
 def _pairs(entries: list[str]) -> dict[str, str]:

@@ -20,15 +20,14 @@ def suspects(
     json: opt.Json = False,
 ) -> None:
     """Rank the training labels that are probably wrong; say how many are, and write a mended set."""
-    from fairweight.apps.suspects import check_name, suspects_of, write_table
+    from fairweight.apps.suspects import stays, suspects_of, write_table
     from fairweight.cli import in_flags
 
-    file = check_name(run / "suspects.csv" if out is None else out)
     opt.introduce(run)
     found = suspects_of(run, trust=trust)
     sets = {} if relabel is None else {"relabelled": found.relabelled(relabel)}
-    sets |= {"kept": found.kept()} if drop else {}
-    path = found.write(file)
+    sets |= {"kept": found.ranked.loc[stays(found.ranked), ["row", "given"]].sort_values("row")} if drop else {}
+    path = write_table(found.ranked, run / "suspects.csv" if out is None else out)
     written = {name: str(write_table(table, path.with_name(f"{name}.csv"))) for name, table in sets.items()}
     if json:
         opt.print_json({**found.to_dict(top), "file": str(path), **written})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,7 +39,7 @@ def train(
 ) -> None:
     """Train on a file, a folder or a named set: the best model beside plain training, and a weight for every sample."""
     started = time.monotonic()
-    wanted_data, wanted_training = options_said(DATA_FLAGS, said), options_said(TRAINING_FLAGS, said)
+    data, training, search = (options_said(flags, said) for flags in (DATA_FLAGS, TRAINING_FLAGS, SEARCH_FLAGS))
     if not 0 <= give_up <= 100:
         raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
     sweep = numbers(strengths, "--strengths") if trade_off else None
@@ -57,18 +56,10 @@ def train(
     if method is None and (sweep is not None or no_baseline or ranks.started_by_torchrun()):
         # a sweep is of one method, without plain training there is nothing to judge by, and ranks train one model
         method = "forml"
-    wanted = app.Wanted(
-        source,
-        label,
-        group,
-        method,
-        seed,
-        wanted_data,
-        wanted_training,
-        groups_at_prediction=groups_at_prediction,
-        **options_said(SEARCH_FLAGS, said),
-    )
+    search["groups_at_prediction"] = groups_at_prediction
+    wanted = app.Wanted(source, label, group, method, seed, data, training, **search)
     opt.show_log()
+    shown = opt.epochs_shown(json)
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
         prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
@@ -76,24 +67,23 @@ def train(
         folder = out or Path("runs") / f"{name}_{prepared.spec.title}_{prepared.spec.fingerprint[:6]}"
         folder = stack.enter_context(ranks.own_folder(all_ranks, folder))
         opt.hold(folder)
-        ranks.refuse_search(all_ranks, bool(prepared.spec.search))
+        if all_ranks is not None and prepared.spec.search:  # better run side by side
+            raise BadInput("This method is found over many trainings, each by one process; run it without torchrun.")
         check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
         if sweep is not None:
             strength_specs(prepared, sweep)  # refuse now what cannot be swept
-        opt.spare_threads(prepared.parameters, where)
+        opt.spare_threads(prepared.built.parameters, where)
         if prepared.asked is not None:
             opt.show_log(only_errors=True)  # of many trainings
         if not json:
-            print(text.opening(prepared, where, in_flags), file=sys.stderr, flush=True)
+            opt.tell(text.opening(prepared, where, in_flags))
         if sweep is None:
-            shown = opt.epochs_shown(json)
-            tell = None if json else opt.candidate_shown
-            prepared = prepared.within(time.monotonic() - started)
+            prepared, tell = prepared.within(time.monotonic() - started), None if json else opt.candidate_shown
             done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
             values = done.to_dict()
         else:
-            found = run_sweep(prepared, folder, sweep, give_up / 100, device=where, watching=opt.epochs_shown(json))
-            done, values = found.chosen_run, found.to_dict()
+            found = run_sweep(prepared, folder, sweep, give_up, device=where, watching=shown)
+            done, values = found.chosen, found.to_dict()
             if not json:
                 print(text.front(found))
         if json:

@@ -31,8 +31,4 @@ def weights(
     where = opt.device_of(device)
     wanted = app.Wanted(source, label, group, None, seed, data, **search)
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-    found = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
-    if json:
-        opt.print_json(found.to_dict())
-    else:
-        print(found.text())
+    opt.show(learn(prepared, out, device=where, tell=None if json else opt.candidate_shown), json)

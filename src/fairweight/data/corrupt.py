@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Protocol, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeAlias, get_type_hints
 
 import torch
 from torch import Tensor
 
 from fairweight.data.draw import choose, stream
-from fairweight.data.parts import Marked, Names, Parts
+from fairweight.data.parts import Names, Parts
 from fairweight.errors import BadInput, MissingGroups, UnknownName
 
 
@@ -40,21 +40,22 @@ class Marks:
         new[rows] = labels
         return replace(self, labels=new)
 
+    def flipped(self, rows: Tensor, generator: torch.Generator) -> Marks:
+        """Give each of these rows a label that is not its own, all others as likely."""
+        step = torch.randint(1, len(self.label_names), (len(rows),), generator=generator)
+        return self.relabelled(rows, (self.labels[rows] + step) % len(self.label_names))
 
-class Corruption(Protocol):
-    """Damage that depends on the marks and the generator alone."""
 
-    def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        """Give the marks after the damage; what was given stays as it is."""
-        ...
+# Damage that depends on the marks and the generator alone; what was given stays as it is.
+Corruption: TypeAlias = Callable[[Marks, torch.Generator], Marks]
 
 
 class _Shares:
     """Refuses a share that is not from 0 to 1."""
 
     def __post_init__(self) -> None:
-        shares = {name: getattr(self, name) for name in ("fraction", "keep") if hasattr(self, name)}
-        shares |= {f"fractions[{name!r}]": share for name, share in getattr(self, "fractions", {}).items()}
+        shares = {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
+        shares |= {f"fractions[{name!r}]": share for name, share in vars(self).get("fractions", {}).items()}
         for name, share in shares.items():
             if not 0.0 <= share <= 1.0:
                 raise BadInput(f"{name} is {share}; give a share from 0 to 1.")
@@ -78,8 +79,7 @@ class UniformFlips(_Shares):
     fraction: float = 0.2
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        chosen = _some(len(marks.labels), self.fraction, generator)
-        return marks.relabelled(chosen, _others(marks, chosen, generator))
+        return marks.flipped(_some(len(marks.labels), self.fraction, generator), generator)
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,8 @@ class PairFlips(_Shares):
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
         classes = len(marks.label_names)
         to = {marks.label(a): marks.label(b) for a, b in self.pairs.items()}
-        to = to or {k: (k + 1) % classes for k in range(classes)}
         new = marks
-        for old, partner in sorted(to.items()):
+        for old, partner in sorted((to or {k: (k + 1) % classes for k in range(classes)}).items()):
             rows = (marks.labels == old).nonzero().flatten()
             new = new.relabelled(rows[_some(len(rows), self.fraction, generator)], partner)
         return new
@@ -108,12 +107,10 @@ class GroupFlips(_Shares):
     label: str | None = None  # flip only rows of this label; None: of any
 
     def __call__(self, marks: Marks, generator: torch.Generator) -> Marks:
-        new = marks
-        for name, fraction in sorted(self.fractions.items()):
+        for name, fraction in sorted(self.fractions.items()):  # groups share no row: the order of flips is all one
             rows = marks.members(name, self.label)
-            chosen = rows[_some(len(rows), fraction, generator)]
-            new = new.relabelled(chosen, _others(marks, chosen, generator))
-        return new
+            marks = marks.flipped(rows[_some(len(rows), fraction, generator)], generator)
+        return marks
 
 
 @dataclass(frozen=True)
@@ -146,13 +143,9 @@ class HiddenGroups(_Shares):
 
 
 KINDS: dict[str, type[Any]] = {
-    "one-class": OneClass,
-    "uniform-flips": UniformFlips,
-    "pair-flips": PairFlips,
-    "group-flips": GroupFlips,
-    "group-imbalance": GroupImbalance,
-    "hidden-groups": HiddenGroups,
-}
+    "one-class": OneClass, "uniform-flips": UniformFlips, "pair-flips": PairFlips, "group-flips": GroupFlips,
+    "group-imbalance": GroupImbalance, "hidden-groups": HiddenGroups,
+}  # fmt: skip
 
 
 def parse(text: str) -> Corruption:
@@ -160,23 +153,22 @@ def parse(text: str) -> Corruption:
     kind, _, rest = text.partition(":")
     if kind not in KINDS:
         raise UnknownName(f"{kind!r} is not a corruption; choose from: {', '.join(KINDS)}.")
-    cls = KINDS[kind]
-    hints = get_type_hints(cls)
-    known = [f.name for f in fields(cls)]
-    form = f"{kind}:{','.join(f'{name}=...' for name in known)}"
-    mapping = next((name for name in known if "Mapping" in str(hints[name])), None)
+    hints = get_type_hints(KINDS[kind])
+    form = f"{kind}:{','.join(f'{name}=...' for name in hints)}"
+    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), "")
     arguments: dict[str, Any] = {}
     for entry in filter(None, rest.split(",")):
         name, equals, value = entry.partition("=")
-        if not equals or (name not in known and mapping is None):
+        named = name in hints and name != mapping
+        if not equals or not (named or mapping):
             raise BadInput(f"{text!r} has no meaning at {entry!r}; write {form}.")
-        if name in known and name != mapping:
-            arguments[name] = _number(text, value) if hints[name] is float else value
-        elif mapping is not None:
-            numeric = "float" in str(hints[mapping])
-            arguments.setdefault(mapping, {})[name] = _number(text, value) if numeric else value
+        try:
+            plain = float(value) if "float" in str(hints[name if named else mapping]) else value
+        except ValueError as error:
+            raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
+        (arguments if named else arguments.setdefault(mapping, {}))[name] = plain
     try:
-        return cls(**arguments)  # type: ignore[no-any-return]
+        return KINDS[kind](**arguments)  # type: ignore[no-any-return]
     except TypeError as error:
         raise BadInput(f"{text!r} leaves something out; write {form}.") from error
 
@@ -189,17 +181,16 @@ def to_dict(corruption: Corruption) -> dict[str, Any]:
 
 def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
     """Say what a corruption changed."""
-    words = ", ".join(f"{key}={value}" for key, value in to_dict(corruption).items() if key != "kind")
-    hidden = torch.tensor(0)
-    if before.groups is not None and after.groups is not None:
-        hidden = ((before.groups >= 0) & (after.groups < 0)).sum()
+    kind, *words = to_dict(corruption).items()
     counts = {
         "labels are now wrong": (before.labels != after.labels).sum(),
         "rows were dropped": (before.keep & ~after.keep).sum(),
-        "group labels were hidden": hidden,
     }
+    if before.groups is not None and after.groups is not None:
+        counts["group labels were hidden"] = ((before.groups >= 0) & (after.groups < 0)).sum()
     done = [f"{int(count):,} of {len(before.labels):,} {what}" for what, count in counts.items() if count > 0]
-    return f"Corruption {to_dict(corruption)['kind']} ({words}): {', '.join(done) or 'nothing changed'}."
+    how = ", ".join(f"{key}={value}" for key, value in words)
+    return f"Corruption {kind[1]} ({how}): {', '.join(done) or 'nothing changed'}."
 
 
 def corrupt_parts(
@@ -215,29 +206,25 @@ def corrupt_parts(
         raise BadInput(f"the {foreign[0]} rows do not come from train, which alone is corrupted; leave them out.")
     # One pool, each source row once, so that exemplars which stay in train have the same label in both.
     pool = parts.marked["train"]
-    for name in chosen[1:]:
-        part = parts.marked[name]
+    for part in (parts.marked[name] for name in chosen[1:]):
         pool = pool.joined(part.take(~torch.isin(part.rows, pool.rows)))
-    clean = marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
+    marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
     notes = list(parts.notes)
     for number, corruption in enumerate(corruptions):
-        after = corruption(marks, stream(seed, "corrupt", str(number)))
-        notes.append(sentence(marks, after, corruption))
-        marks = after
-    marked: dict[str, Marked] = {}
-    true_labels = None
+        before, marks = marks, corruption(marks, stream(seed, "corrupt", str(number)))
+        notes.append(sentence(before, marks, corruption))
+    marked, places = dict(parts.marked), {}
     for name in chosen:
-        place = torch.searchsorted(pool.rows, parts.marked[name].rows)
+        place = torch.searchsorted(pool.rows, marked[name].rows)
         kept = marks.keep[place]
-        place = place[kept]
+        places[name] = place = place[kept]
         if len(place) == 0:
             raise BadInput(f"the corruptions leave no row of {name}; keep more.")
         groups = None if marks.groups is None else marks.groups[place]
-        marked[name] = replace(parts.marked[name].take(kept), labels=marks.labels[place], groups=groups)
-        true_labels = clean.labels[place] if name == "train" else true_labels
+        marked[name] = replace(marked[name].take(kept), labels=marks.labels[place], groups=groups)
     if len(chosen) > 1:
         notes.append(f"The corruptions acted on {' and '.join(chosen)} together.")
-    return replace(parts, marked={**parts.marked, **marked}, notes=tuple(notes)), true_labels
+    return Parts(marked, parts.origin, notes), pool.labels[places["train"]]
 
 
 def _place(what: str, name: str, names: tuple[str, ...]) -> int:
@@ -246,20 +233,6 @@ def _place(what: str, name: str, names: tuple[str, ...]) -> int:
     return names.index(str(name))
 
 
-def _number(text: str, value: str) -> float:
-    try:
-        return float(value)
-    except ValueError as error:
-        raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
-
-
 def _some(count: int, fraction: float, generator: torch.Generator) -> Tensor:
     """Draw a fraction of so many rows, rounded down as in N/5, without replacement."""  # [M]
     return choose(count, math.floor(count * fraction + 1e-9), generator)
-
-
-def _others(marks: Marks, rows: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw for each row a label that is not its own, all others as likely."""  # [M]
-    classes = len(marks.label_names)
-    step = torch.randint(1, classes, (len(rows),), generator=generator)
-    return (marks.labels[rows] + step) % classes

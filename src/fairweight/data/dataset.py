@@ -5,25 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from fairweight.data.cells import apply_floor
 from fairweight.data.corrupt import corrupt_parts, to_dict
 from fairweight.data.draw import by_stratum, proportional, stream
 from fairweight.data.files import bounded
-from fairweight.data.groups import encode_groups
+from fairweight.data.groups import apply_floor, encode_groups
 from fairweight.data.image.preprocessing import ImagePreprocessing, image_samples
 from fairweight.data.image.stream import Streamed
 from fairweight.data.labels import check_positive, encode_labels
 from fairweight.data.meaning import Meaning
 from fairweight.data.options import ImageOptions, Options
 from fairweight.data.parts import Marked
-from fairweight.data.rows import Encoded, source_column
+from fairweight.data.rows import Encoded, source_column, spans
 from fairweight.data.source import Found, Request, find, folders
 from fairweight.data.split import by_column, divide
 from fairweight.data.table.preprocessing import TablePreprocessing, table_samples
@@ -117,20 +116,19 @@ def _group_columns(group: Hashable | Sequence[Hashable] | None) -> tuple[str, ..
     if group is None:
         return None
     if isinstance(group, str):
-        return (
-            () if group.strip().lower() in ("", "none") else tuple(printable(name.strip()) for name in group.split(","))
-        )
-    names = group if isinstance(group, Iterable) else (group,)
-    return tuple(printable(str(name)) for name in names)
+        group = () if group.strip().lower() in ("", "none") else tuple(name.strip() for name in group.split(","))
+    return tuple(printable(str(name)) for name in (group if isinstance(group, Iterable) else (group,)))
 
 
 def _assemble(found: Found, request: Request) -> Dataset:
     """Turn rows into samples, in an order that lets no part leak into another."""
     options = request.options
     if found.kind == "table" and options.image is not None:
+        usual, named = vars(ImageOptions()), vars(options.image)
+        changed = next((name for name in usual if usual[name] != named[name]), "memory_gb")
         raise BadInput(
-            f"{_changed(options.image)} is for images, and {found.name} is a table; leave it out, or name the column "
-            f"of image files with {option('image.file_column')}."
+            f"{option(f'image.{changed}')} is for images, and {found.name} is a table; leave it out, or name the "
+            f"column of image files with {option('image.file_column')}."
         )
     group_options, split = options.groups or found.groups, options.split or found.split
     exemplar = options.exemplar or found.exemplar
@@ -142,27 +140,28 @@ def _assemble(found: Found, request: Request) -> Dataset:
     labels = encode_labels(found.parts, label, options.labels)
     groups = encode_groups(found.parts, columns, group_options) if columns else None
     notes = [*found.notes, *labels.notes, *(() if groups is None else groups.notes)]
-    labels, groups, more = apply_floor(labels, groups, group_options)
-    check_positive(labels.names, label, options.labels)
+    labels, groups, more = apply_floor(labels, groups, group_options, spans(found.parts))
+    check_positive(labels.names, options.labels)
     notes += more
     if groups is not None:
         notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")
     names = labels.names, () if groups is None else groups.names
 
-    given = _given(found, labels, groups, options.limit, request.seed, notes)
-    parts = divide(by_column(given, found.parts["train"], split), split, exemplar, request.seed, names)
+    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split)
+    parts = divide(given, split, exemplar, request.seed, names)
     parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed)
     notes += parts.notes
 
     meaning = Meaning(label, names[0], columns, names[1])
+    made: tuple[Any, Any, list[str]]
     if found.kind == "image":
-        made: tuple[Any, Any, list[str]] = image_samples(found.parts, parts, meaning, found.image)
+        made = image_samples(found.parts, parts, meaning, found.image)
     else:
         never = (label, *(() if options.table.group_in_inputs else columns))
-        exclude = {*found.exclude, *(source_column(columns_there, column) for column in never)}
-        exclude |= set() if split.column is None else {split.column}
+        exclude = {*found.exclude, split.column or label, *(source_column(columns_there, name) for name in never)}
         made = table_samples(found.parts, parts, meaning, options.table, sorted(exclude))
-    samples, preprocessing, more = made
+    samples: dict[str, Any] = {"validation": None, **made[0]}
+    preprocessing, more = made[1:]
     cells = [f"{count:,} with {name}" for name, count in parts.marked["train"].cells(*names).items()]
     notes += more + ([f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else [])
     if "validation" in parts.marked and not bool(parts.marked["validation"].known().any()):
@@ -178,8 +177,6 @@ def _assemble(found: Found, request: Request) -> Dataset:
         "options": _plain(settled),
         "corruptions": [to_dict(corruption) for corruption in options.corruptions],
     }
-    rows = {name: part.rows for name, part in parts.marked.items()}
-    samples = {"validation": None, **samples}
     return Dataset(
         found.name,
         found.kind,
@@ -187,18 +184,11 @@ def _assemble(found: Found, request: Request) -> Dataset:
         label_names=names[0],
         group_names=names[1],
         preprocessing=preprocessing,
-        rows=rows,
+        rows={name: part.rows for name, part in parts.marked.items()},
         true_labels=true_labels,
         notes=tuple(notes),
         spec=spec,
     )
-
-
-def _changed(options: ImageOptions) -> str:
-    """Name the first option that differs from its default."""
-    usual = ImageOptions()
-    names = [entry.name for entry in fields(options) if getattr(options, entry.name) != getattr(usual, entry.name)]
-    return option(f"image.{names[0]}") if names else f"an option such as {option('image.memory_gb')}"
 
 
 def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
@@ -211,20 +201,22 @@ def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _given(
-    found: Found, labels: Encoded, groups: Encoded | None, limit: int | None, seed: int, notes: list[str]
+    found: Found, labels: Encoded, groups: Encoded | None, request: Request, notes: list[str]
 ) -> dict[str, Marked]:
+    """Mark the rows of each given part that stay."""
     given: dict[str, Marked] = {}
-    for name, rows in found.parts.items():
-        keep = labels.keep[name] if groups is None else labels.keep[name] & groups.keep[name]
+    limit = request.options.limit
+    for name, span in spans(found.parts).items():
+        rows = found.parts[name]
+        keep = (labels.keep if groups is None else labels.keep & groups.keep)[span]
         if rows.pixels is not None and (bad := rows.pixels.unreadable()):
-            keep = keep.clone()
             keep[torch.tensor(list(bad))] = False
             notes.append(f"Warning: {len(bad):,} images of {name} cannot be decoded or are not there: left out.")
-        part = Marked(torch.arange(len(rows)), labels.codes[name], None if groups is None else groups.codes[name])
+        part = Marked(torch.arange(len(rows)), labels.codes[span], None if groups is None else groups.codes[span])
         part = part.take(keep)
         if limit is not None and limit < len(part):
             sizes = proportional(part.strata(), limit / len(part), parts=4)
-            part = part.take(by_stratum(part.strata(), sizes, stream(seed, "limit", name)))
+            part = part.take(by_stratum(part.strata(), sizes, stream(request.seed, "limit", name)))
             notes.append(f"Only {len(part):,} of {len(rows):,} rows of {name} are used, stratified by cell (limit).")
         given[name] = part
     if len(given["train"]) == 0:
@@ -235,8 +227,8 @@ def _given(
 def _plain(options: Options) -> dict[str, Any]:
     """Keep of the options what determines the samples; where and how quickly they are read does not."""
     values = asdict(replace(options, corruptions=()))
-    values.pop("corruptions")
-    values.pop("max_file_gb")
+    for name in ("corruptions", "max_file_gb"):
+        values.pop(name)
     for name in ("cache", "cache_dir", "workers", "memory_gb", "root", "max_megapixels"):
         values["image"].pop(name)
     for name in ("decimal", "thousands"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import os
 import stat
 import zlib
@@ -43,23 +44,24 @@ def bounded(gigabytes: float | None) -> Iterator[None]:
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; a folder, pipe, socket or device is refused, and never waited for."""
+    file = None
     try:
         _refuse_irregular(path, path.stat().st_mode)  # before opening: to open some devices is to act on them
         # Without waiting, should the file have become a pipe since; what was opened is what is checked.
         file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
+        _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
+        return file
+    except UnreadableFile:
+        if file is not None:
+            file.close()
+        raise
     except PermissionError as error:
-        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
+        raise _forbidden(path) from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingData(f"there is no file {str(path)!r}; check the path.") from error
     except (OSError, ValueError) as error:  # too long a name, a circle of links, a zero byte
         what = error.strerror if isinstance(error, OSError) else str(error)
         raise UnreadableFile(f"{str(path)!r} cannot be opened ({what}); check the path.") from error
-    try:
-        _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
-    except UnreadableFile:
-        file.close()
-        raise
-    return file
 
 
 def is_there(path: Path) -> bool:
@@ -73,7 +75,8 @@ def is_there(path: Path) -> bool:
 def read_bytes(path: Path) -> bytes:
     """Read a whole file, unpacked where it is packed with gzip."""
     with open_regular(path) as file:
-        _check_size(path, os.fstat(file.fileno()).st_size)
+        if os.fstat(file.fileno()).st_size > _limit():
+            raise _too_large(path, "holds")
         try:
             content = file.read(_limit() + 1)
         except OSError as error:
@@ -95,20 +98,21 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
 
 def open_parquet(path: Path) -> Any:
     """Open a pyarrow.parquet.ParquetFile."""
-    from pyarrow import ArrowException, parquet
+    import pyarrow as pa
+    from pyarrow import parquet
 
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
     if size == 0:
         raise _empty(path)
     try:
-        found = parquet.ParquetFile(path)
+        found = parquet.ParquetFile(pa.OSFile(os.fsencode(path)))  # a name may be no UTF-8
         parts = [found.metadata.row_group(place).total_byte_size for place in range(found.metadata.num_row_groups)]
         # Repeated values take no place in the file and eight bytes each in memory.
         unpacked = max(sum(parts), 8 * found.metadata.num_rows * found.metadata.num_columns)
     except PermissionError as error:
-        raise UnreadableFile(f"{path} may not be read by this user; change its permissions.") from error
-    except (ArrowException, OSError) as error:
+        raise _forbidden(path) from error
+    except (pa.ArrowException, OSError) as error:
         raise UnreadableFile(f"{path} is not a whole parquet file; it may be cut short: copy it again.") from error
     if max(size, unpacked) > _limit():
         raise _too_large(path, "unpacks to")
@@ -132,6 +136,10 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _forbidden(path: Path) -> UnreadableFile:
+    return UnreadableFile(f"{path} may not be read by this user; change its permissions.")
+
+
 def _limit() -> int:
     return int(min(_MOST.get() * _GB, 2**62))
 
@@ -143,36 +151,18 @@ def _refuse_irregular(path: Path, mode: int) -> None:
         raise UnreadableFile(f"{path} is a pipe, a socket or a device, not a file; copy its content into a file.")
 
 
-def _check_size(path: Path, size: int) -> None:
-    if size > _limit():
-        raise _too_large(path, "holds")
-
-
 def _unpacked(path: Path, content: bytes) -> bytes:
     try:
-        if len(content) * _RATIO > _limit() and _counted(content) > _limit():
-            raise _too_large(path, "unpacks to")
+        if len(content) * _RATIO > _limit():  # count the bytes that it unpacks to, and keep none of them
+            total = 0
+            with gzip.open(io.BytesIO(content)) as packed:
+                while piece := packed.read(_CHUNK):
+                    total += len(piece)
+                    if total > _limit():
+                        raise _too_large(path, "unpacks to")
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableFile(f"{path} is not a whole gzip file; it may be cut short: copy it again.") from error
-
-
-def _counted(content: bytes) -> int:
-    """Count the bytes that a gzip file unpacks to, up to just over the limit, and keep none of them."""
-    total, at = 0, 0
-    while content[at : at + 2] == _GZIP and total <= _limit():  # a file may hold several parts
-        packed = zlib.decompressobj(wbits=31)
-        while not packed.eof and total <= _limit():
-            piece = packed.unconsumed_tail
-            if not piece:
-                piece, at = content[at : at + _CHUNK], min(at + _CHUNK, len(content))
-                if not piece:
-                    raise EOFError
-            total += len(packed.decompress(piece, _CHUNK))
-        at -= len(packed.unused_data)
-        while content[at : at + 1] == b"\0":  # padding that gzip allows between parts
-            at += 1
-    return total
 
 
 def _too_large(path: Path, verb: str) -> UnreadableFile:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from fairweight.data.labels import classes
 from fairweight.data.options import GroupOptions
-from fairweight.data.rows import Encoded, Rows, read_column, to_codes
+from fairweight.data.rows import Encoded, Rows, read_column, spans, to_codes
 from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
-from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, UnknownName, option
+from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName, option
 
 JOIN = " & "  # between the values of crossed groups
 OTHER = "other"  # what merged groups are called
@@ -23,11 +25,9 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     if len(set(columns)) != len(columns):
         raise MissingColumn(f"a group column is named twice in {title!r}; name each once.")
     notes: list[str] = []
-    values = _read(parts, columns, options, notes)
-    keep = {part: torch.ones(len(texts), dtype=torch.bool) for part, texts in values.items()}
-    for part, texts in values.items():
-        lost = torch.tensor([text is None for text in texts], dtype=torch.bool)
-        count = int(lost.sum())
+    values = crossed([_read(parts, column, options, notes) for column in columns])
+    for part, span in spans(parts).items():
+        count, size = values[span].count(None), span.stop - span.start
         if count == 0:
             continue
         if options.missing == "refuse":
@@ -35,78 +35,63 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
                 f"{count:,} rows of {part} have no {title!r}; fill them in, or set "
                 f"{option('groups.missing', 'unknown')}."
             )
-        if count == len(texts) and part in ("test", "exemplar"):
+        if count == size and part in ("test", "exemplar"):
             raise MissingGroups(f"no row of {part} has a {title!r}; group labels are needed there.")
-        if options.missing == "drop":
-            keep[part] &= ~lost
-            notes.append(f"{count:,} of {len(texts):,} rows of {part} have no {title!r} and were left out.")
-        else:
-            notes.append(f"{count:,} of {len(texts):,} rows of {part} have no {title!r}: their group is not known.")
-    values = _only(values, keep, title, options, notes)
+        what = " and were left out" if options.missing == "drop" else ": their group is not known"
+        notes.append(f"{count:,} of {size:,} rows of {part} have no {title!r}{what}.")
+    values, out = _only(values, title, options, notes)
+    gone = out | ({None} if options.missing == "drop" else set())
+    keep = torch.tensor([text not in gone for text in values], dtype=torch.bool)
     names: list[str] = []
-    for part in sorted(values, key=lambda part: part != "train"):
-        stays = set(compress(values[part], keep[part].tolist()))
-        names += in_order({text for text in stays if text is not None} - set(names))
+    trained = set(values[spans(parts)["train"]]) - {None}
+    for present in (trained, set(values)):
+        names += in_order(text for text in present - out - set(names) if text is not None)
     if len(columns) == 1 and set(names) <= set(order := parts["train"].order(columns[0])):
         names = [name for name in order if name in names]
     if not names:
         raise MissingGroups(f"no row has a {title!r}; fill the column in or leave the group out.")
     if len(names) == 1:
         raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
-    refuse_ids(names, columns, sum(len(texts) - texts.count(None) for texts in values.values()))
+    refuse_ids(names, columns, len(values) - values.count(None))
     notes += twins(names, f"groups of {title!r}")
-    trained = set(values["train"]) - {None}
     unseen = [name for name in names if name not in trained]
     if trained and unseen:
         notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
-    codes = {part: to_codes(texts, names) for part, texts in values.items()}
-    return Encoded(tuple(names), codes, keep, tuple(notes))
+    return Encoded(tuple(names), to_codes(values, names), keep, tuple(notes))
 
 
 def crossed(columns: Sequence[Texts]) -> Texts:
     """Cross columns: their texts joined, None where one of them is missing."""
     if len(columns) == 1:
         return list(columns[0])
-    return [None if None in row else JOIN.join(str(text) for text in row) for row in zip(*columns, strict=True)]
+    return [None if None in row else JOIN.join(map(str, row)) for row in zip(*columns, strict=True)]
 
 
-def _read(
-    parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions, notes: list[str]
-) -> dict[str, Texts]:
-    found: dict[str, list[Texts]] = {part: [] for part in parts}
-    for column in columns:
-        read = {part: read_column(rows, column) for part, rows in parts.items()}
-        if all(texts is None for texts in read.values()):
-            every = next(iter(parts.values())).names()
-            raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, every)}.")
-        notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in read.items() if texts is None]
-        filled: dict[str, Texts] = {part: texts or [None] * len(parts[part]) for part, texts in read.items()}
-        if options.missing == "group":
-            filled = {part: ["missing" if text is None else text for text in texts] for part, texts in filled.items()}
-        for part, texts in unify(filled).items():
-            found[part].append(texts)
-    return {part: crossed(texts) for part, texts in found.items()}
+def _read(parts: Mapping[str, Rows], column: str, options: GroupOptions, notes: list[str]) -> Texts:
+    """Read a column of all parts, one after the other."""
+    found = {part: read_column(rows, column) for part, rows in parts.items()}
+    if all(texts is None for texts in found.values()):
+        raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, parts['train'].names())}.")
+    notes += [f"{part.capitalize()} has no column {column!r}." for part, texts in found.items() if texts is None]
+    absent = "missing" if options.missing == "group" else None
+    filled = [text or absent for part, texts in found.items() for text in texts or [None] * len(parts[part])]
+    return unify(filled)
 
 
-def _only(
-    values: dict[str, Texts], keep: dict[str, Tensor], title: str, options: GroupOptions, notes: list[str]
-) -> dict[str, Texts]:
-    if not options.only:
-        return values
-    present = {text for texts in values.values() for text in texts if text is not None}
+def _only(values: Texts, title: str, options: GroupOptions, notes: list[str]) -> tuple[Texts, set[str | None]]:
+    """Keep the groups that were named; also gives those whose rows are left out."""
+    present = {text for text in values if text is not None}
     if unknown := [name for name in options.only if name not in present]:
         raise UnknownName(f"{title!r} has no group {listing(unknown)}; choose from: {listing(in_order(present), 20)}.")
-    rest = in_order(present - set(options.only))
-    if not rest:
-        return values
-    count = sum(text in rest for texts in values.values() for text in texts)
+    rest = present - set(options.only)
+    if not options.only or not rest:
+        return values, set()
+    rows = f"{sum(text in rest for text in values):,} rows of other groups ({listing(in_order(rest))})"
     if options.rest == "drop":
-        for part, texts in values.items():
-            keep[part] &= torch.tensor([text not in rest for text in texts], dtype=torch.bool)
-        notes.append(f"{count:,} rows of other groups ({listing(rest)}) were left out.")
-        return values
-    notes.append(f"{count:,} rows of other groups ({listing(rest)}) form the group {OTHER!r}.")
-    return {part: [OTHER if text in rest else text for text in texts] for part, texts in values.items()}
+        notes.append(f"{rows} were left out.")
+        return values, {*rest}
+    notes.append(f"{rows} form the group {OTHER!r}.")
+    return [OTHER if text in rest else text for text in values], set()
 
 
 def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
@@ -121,3 +106,120 @@ def refuse_ids(names: Sequence[str], columns: Sequence[str], rows: int) -> None:
         )
     if len(names) > 1000 or (len(columns) == 1 and len(names) > 20 and 2 * len(names) > rows):
         raise BadInput(f"group {title!r} has {len(names):,} distinct values, probably an id; name another column.")
+
+
+Mended: TypeAlias = tuple[Encoded, Encoded, list[str]]
+
+
+def apply_floor(
+    labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice]
+) -> tuple[Encoded, Encoded | None, list[str]]:
+    """Remove cells of train below the floor, or keep them where the user says so."""
+    if groups is None:  # all rows are one group without a name
+        whole = Encoded(("",), torch.zeros_like(labels.codes), torch.ones_like(labels.keep))
+        kept, _, notes = _mended(labels, whole, options, "train", spans["train"])
+        return kept, None, notes
+    for part in ("train", "exemplar"):  # where train has no group labels, the smallest place that must have them
+        if part in spans and bool((groups.codes[spans[part]] >= 0).any()):
+            return _mended(labels, groups, options, part, spans[part])
+    return labels, groups, []
+
+
+def _mended(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Mended:
+    floor = options.floor
+    counts, small, cells = _look(labels, groups, floor, span)
+    if not bool(small.any()):
+        return labels, groups, []
+    if options.below == "keep":
+        return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {floor})."]
+    tried = {"merge": _merged(labels, groups, floor, span), "drop": _without(labels, groups, floor, span)}
+    if (done := tried.get(options.below)) is not None:
+        return done
+    ways = [way for way, made in tried.items() if made is not None]  # only what helps is named
+    least = int(counts[:, counts.sum(dim=0) > 0].min())
+    lower = f", lower {option('groups.floor')} to {least}" if least >= 1 else ""  # a floor is at least 1
+    advice = f"set {option('groups.below')} to {', '.join(ways)}{' or ' * bool(ways)}keep{lower}, or give more rows."
+    if options.below == "refuse" or groups.names == ("",):
+        wish = "compare" if groups.names[0] else "learn from"
+        raise SmallCell(f"too few rows of {part} to {wish} ({cells}; the floor is {floor}): {advice}")
+    raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
+
+
+def _look(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Tensor, Tensor, str]:
+    """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
+    stays = (labels.keep & groups.keep & (groups.codes >= 0))[span]
+    shape = len(labels.names), len(groups.names)
+    cells = labels.codes[span][stays] * shape[1] + groups.codes[span][stays]
+    counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
+    small = (counts < floor).any(dim=0) & (counts.sum(dim=0) > 0)  # a group that is not there has no cell to fill
+    named = [
+        f"{counts[k, g]} with {labels.names[k]!r}" + (f" in {groups.names[g]!r}" if groups.names[g] else "")
+        for g in small.nonzero().flatten().tolist()
+        for k in range(shape[0])
+        if counts[k, g] < floor
+    ]
+    more = f"; and {len(named) - 5} more cells" if len(named) > 5 else ""
+    return counts, small, "; ".join(named[:5]) + more
+
+
+def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
+    """Make small groups one; None where no two groups would be left."""
+    notes: list[str] = []
+    while True:
+        counts, small, cells = _look(labels, groups, floor, span)
+        if not bool(small.any()):
+            return labels, groups, notes
+        notes.append(
+            f"Groups {listing(_masked(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
+        )
+        new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
+        if new.count(OTHER) == 1:
+            # One small group alone would only change its name: it takes the next smallest along.
+            sizes = counts.sum(dim=0).masked_fill(small | (counts.sum(dim=0) == 0), torch.iinfo(torch.int64).max)
+            new[int(sizes.argmin())] = OTHER
+        before, groups = groups, _renamed(groups, new)
+        if len(groups.names) < 2 or len(groups.names) == len(before.names):  # the others have no row in this part
+            return None
+
+
+def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
+    """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
+    counts = _look(labels, groups, floor, span)[0]
+    there = counts.sum(dim=0) > 0  # [G]
+    filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
+    # First as few labels as possible, then also those that only some groups have enough of.
+    for rare in (filled == 0, filled < int(there.sum())):
+        if len(labels.names) - int(rare.sum()) < 2:
+            continue
+        kept, notes = _drop(labels, rare), []
+        if bool(rare.any()):
+            lost = int((labels.keep & ~kept.keep).sum())
+            rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
+            gone = listing(_masked(labels.names, rare))
+            notes = [f"Warning: {rows} dropped for the label {gone}, which is too rare (the floor is {floor})."]
+            notes.append(f"Labels that are left: {classes(kept.names)}.")
+        _, small, cells = _look(kept, groups, floor, span)
+        if not bool(small.any()):
+            return kept, groups, notes
+        fewer = _drop(groups, small)
+        if len(fewer.names) >= 2:
+            return kept, fewer, [*notes, f"Groups with fewer than {floor} rows in a cell were dropped: {cells}."]
+    return None
+
+
+def _masked(names: Sequence[str], mask: Tensor) -> list[str]:
+    return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
+
+
+def _drop(encoded: Encoded, mask: Tensor) -> Encoded:
+    """Leave out the rows of these names."""
+    keep = encoded.keep & ~torch.isin(encoded.codes, mask.nonzero().flatten())
+    new = [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)]
+    return _renamed(replace(encoded, keep=keep), new)
+
+
+def _renamed(encoded: Encoded, new: Sequence[str | None]) -> Encoded:
+    """Rename; those that share a name become one, and None has no code."""
+    names = sorted(dict.fromkeys(name for name in new if name is not None), key=lambda name: name == OTHER)
+    table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
+    return replace(encoded, names=tuple(names), codes=table[encoded.codes])

@@ -4,58 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import torch
-
 from fairweight.data.options import LabelOptions
-from fairweight.data.rows import Encoded, Rows, read_column, to_codes
+from fairweight.data.rows import Encoded, Rows, read_column, spans, to_codes
 from fairweight.data.texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
 from fairweight.errors import BadLabel, MissingColumn, Sentence, UnknownName, option
 
 
 def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions) -> Encoded:
     """Encode the label in the order of train's classes; a label that train lacks is refused."""
-    texts: dict[str, Texts] = {}
+    texts: Texts = []
     for name, rows in parts.items():
         found = read_column(rows, column)
         if found is None:
             where = "" if name == "train" else f" in the {name} rows"
             raise MissingColumn(f"there is no label column {column!r}{where}; {columns_are(column, rows.names())}.")
-        texts[name] = found
+        texts += found
     texts = unify(texts)
-    names = in_order({text for text in texts["train"] if text is not None})
-    if set(names) <= set(order := parts["train"].order(column)):
-        names = [name for name in order if name in names]
+    by_part = {part: texts[span] for part, span in spans(parts).items()}
+    names = in_order({text for text in by_part["train"] if text is not None})
     question = threshold(column)
-    if question is not None and set(names) <= set(question.names()):
-        names = [name for name in question.names() if name in names]
-    keep = {part: torch.ones(len(values), dtype=torch.bool) for part, values in texts.items()}
+    for order in (parts["train"].order(column), () if question is None else question.names()):
+        if set(names) <= set(order):
+            names = [name for name in order if name in names]
     notes = []
-    for part, values in texts.items():
-        lost = [row for row, text in enumerate(values) if text is None]
-        if lost and options.missing == "refuse" and len(lost) < len(values):
+    for part, values in by_part.items():
+        lost = values.count(None)
+        if lost and options.missing == "refuse" and lost < len(values):
             raise BadLabel(
-                f"label {column!r} is empty in {len(lost):,} of {len(values):,} rows of {part} (the first is row "
-                f"{lost[0]}, counted from 0); fill them in, or leave them out with "
+                f"label {column!r} is empty in {lost:,} of {len(values):,} rows of {part} (the first is row "
+                f"{values.index(None)}, counted from 0); fill them in, or leave them out with "
                 f"{option('labels.missing', 'drop')}."
             )
-        if lost:
-            keep[part][torch.tensor(lost)] = False
-            notes.append(f"{len(lost):,} rows of {part} have no label {column!r} and were left out.")
-    _check_classes(texts["train"], names, column, options)
+        notes += [f"{lost:,} rows of {part} have no label {column!r} and were left out."] if lost else []
+    _check_classes(by_part["train"], names, column, options)
     if options.positive is not None and options.positive not in names:
-        check_positive(names, column, options)
+        check_positive(names, options)
     names = sorted(names, key=lambda name: name == options.positive)
-    for part, values in texts.items():
-        if unknown := {text for text in values if text is not None and text not in names}:
+    for part, values in by_part.items():
+        if unknown := set(values) - {None, *names}:
             raise BadLabel(
-                f"{part} holds the label {listing(in_order(unknown))}, which no row of train has; "
+                f"{part} holds the label {listing(in_order(map(str, unknown)))}, which no row of train has; "
                 "drop those rows or add some to train."
             )
     how = f"; choose it with {option('labels.positive')}" if len(names) == 2 else ""
     notes.append(Sentence(f"Label {column!r}: {classes(names)}{how}."))
     notes += twins(names, f"labels of {column!r}")
-    codes = {part: to_codes(values, names) for part, values in texts.items()}
-    return Encoded(tuple(names), codes, keep, tuple(notes))
+    codes = to_codes(texts, names)
+    return Encoded(tuple(names), codes, codes >= 0, tuple(notes))
 
 
 def classes(names: Sequence[str]) -> str:
@@ -65,7 +60,7 @@ def classes(names: Sequence[str]) -> str:
     return f"{len(names)} classes, {listing(names)}"
 
 
-def check_positive(names: Sequence[str], column: str, options: LabelOptions) -> None:
+def check_positive(names: Sequence[str], options: LabelOptions) -> None:
     """Refuse a positive label that is not one of two, once it is settled which labels stay."""
     if options.positive is not None and (options.positive not in names or len(names) != 2):
         raise UnknownName(f"the positive label {options.positive!r} must be one of two; there are {listing(names)}.")
@@ -83,8 +78,7 @@ def _check_classes(texts: Texts, names: list[str], column: str, options: LabelOp
         middle = float(names[len(names) // 2])
         raise BadLabel(
             f"label {column!r} has {len(names):,} distinct values and is probably a number, not a class; "
-            f"ask for two sides of one, such as '{column}>={middle:g}', or raise "
-            f"{option('labels.max_classes')}."
+            f"ask for two sides of one, such as '{column}>={middle:g}', or raise {option('labels.max_classes')}."
         )
     if len(names) > most or (not options.max_classes and len(names) > 20 and 2 * len(names) > len(texts)):
         raise BadLabel(

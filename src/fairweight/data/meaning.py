@@ -45,38 +45,32 @@ class Meaning:
         plain = [text if text is None or text in self.label_names else canonical(text) for text in texts]
         return to_codes(plain, self.label_names)
 
-    def groups(self, rows: Rows) -> Tensor | None:
-        """Encode each row's group, where the rows have the group columns."""  # [N]
-        found = [texts for column in self.group if (texts := read_column(rows, column)) is not None]
-        if not found or len(found) < len(self.group):
+    def groups(self, rows: Rows, notes: list[str] | None = None) -> Tensor | None:
+        """Encode each row's group, where the rows have the group columns; notes: gains what the model does not know."""
+        columns = [texts for column in self.group if (texts := read_column(rows, column)) is not None]
+        if not columns or len(columns) < len(self.group):
             return None
-        plain = crossed([[text if text is None else canonical(text) for text in texts] for texts in found])
-        known = set(self.group_names)
-        best = [text if text in known else spare for text, spare in zip(crossed(found), plain, strict=True)]
+        found, known = crossed(columns), set(self.group_names)
+        plain = crossed([[text if text is None else canonical(text) for text in texts] for texts in columns])
+        best = [text if text in known else spare for text, spare in zip(found, plain, strict=True)]
         if OTHER in known:
             best = [text if text is None or text in known else OTHER for text in best]
-        return to_codes(best, self.group_names)
+        codes = to_codes(best, self.group_names)  # [N]
+        if notes is not None:
+            lost = Counter(found[row] for row in (codes < 0).nonzero().flatten().tolist())
+            notes += self._unknown(lost, len(codes))
+        return codes
 
-    def unknown_groups(self, rows: Rows) -> list[str]:
-        """Say which group values the model was not trained on, and how many rows have each kind of none."""
-        codes = self.groups(rows)
-        if codes is None:
-            return []
-        found = [texts for column in self.group if (texts := read_column(rows, column)) is not None]
-        lost = [text for text, code in zip(crossed(found), codes.tolist(), strict=True) if code < 0]
-        strange = Counter(text for text in lost if text is not None)
-        title = ",".join(self.group)
-        notes = []
-        if strange:
-            most = [text for text, _ in strange.most_common()]
-            count = strange.total()
-            rows_have = f"{count:,} row{'s have' if count > 1 else ' has'}"
+    def _unknown(self, lost: Counter[str | None], rows: int) -> list[str]:
+        title, missing, notes = ",".join(self.group), lost.pop(None, 0), []
+        if count := lost.total():
+            strange = listing(str(text) for text, _ in lost.most_common())
             notes.append(
-                f"Warning: {rows_have} a group {title!r} that the model does not know ({listing(most)}; it knows "
-                f"{listing(self.group_names)}): predicted, and counted in no group."
+                f"Warning: {count:,} row{'s have' if count > 1 else ' has'} a group {title!r} that the model does not "
+                f"know ({strange}; it knows {listing(self.group_names)}): predicted, and counted in no group."
             )
-        if missing := len(lost) - strange.total():
-            notes.append(f"{missing:,} of {len(codes):,} rows have no group {title!r}: counted in no group.")
+        if missing:
+            notes.append(f"{missing:,} of {rows:,} rows have no group {title!r}: counted in no group.")
         return notes
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from fairweight.data.corrupt import Corruption
 from fairweight.data.files import MAX_FILE_GB
 from fairweight.errors import BadInput, option
 
-# Where each type stands in Options, for the names of its fields in sentences.
-_PLACES = {
-    "LabelOptions": "labels.",
-    "GroupOptions": "groups.",
-    "TableOptions": "table.",
-    "ImageOptions": "image.",
-    "Split": "split.",
-    "Exemplar": "exemplar.",
-}
-
 
 class _Checked:
-    """Refuses a value that its field's Literal does not name; types alone do not, at run time."""
+    """Refuses values that the fields do not allow; types alone do not, at run time."""
+
+    _place = ""  # where the type stands in Options, for the names of its fields in sentences
+    _least_1: ClassVar[tuple[str, ...]] = ()  # fields of at least 1, or None
+    _above_0: ClassVar[tuple[str, ...]] = ()
+    _columns: ClassVar[tuple[str, ...]] = ()  # names of columns, which a frame may call by other than text
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for entry in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            choices = _choices(hints[entry.name])
-            value = getattr(self, entry.name)
+            name, value = entry.name, getattr(self, entry.name)
+            if name in self._columns and value is not None:
+                text = tuple(map(str, value)) if isinstance(value, tuple | list) else str(value)
+                object.__setattr__(self, name, text)
+            choices = _choices(hints[name])
             values = value if isinstance(value, tuple) else (value,)
+            said = f"{option(self._place + name)} is {value!r}"
             if choices and any(one not in choices for one in values):
                 allowed = ", ".join(str(choice) for choice in choices if choice is not None)
-                name = option(f"{_PLACES.get(type(self).__name__, '')}{entry.name}")
-                raise BadInput(f"{name} is {value!r}; choose from: {allowed}.")
+                raise BadInput(f"{said}; choose from: {allowed}.")
+            if name in self._least_1 and value is not None and not value >= 1:
+                raise BadInput(f"{said}; give at least 1.")
+            if name in self._above_0 and not value > 0:
+                raise BadInput(f"{said}; give a number above 0.")
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
@@ -47,6 +49,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 class LabelOptions(_Checked):
     """How the label column becomes classes."""
 
+    _place = "labels."
     positive: str | None = None  # of two labels, the one that counts as 1; None: the second in order
     missing: Literal["refuse", "drop"] = "refuse"  # rows without a label
     max_classes: int | None = None  # None: 100 where labels are numbers, 1,000 otherwise
@@ -56,23 +59,19 @@ class LabelOptions(_Checked):
 class GroupOptions(_Checked):
     """How the sensitive columns become groups."""
 
+    _place, _least_1 = "groups.", ("floor",)
     floor: int = 4  # rows per cell; four, so that train, validation, exemplar and test can each have one
     below: Literal["refuse", "merge", "drop", "keep"] = "refuse"  # what happens to groups with a smaller cell
     only: tuple[str, ...] = ()  # the groups to compare; none: all
     rest: Literal["merge", "drop"] = "merge"  # what happens to the groups that `only` leaves out
     missing: Literal["unknown", "group", "drop", "refuse"] = "unknown"  # rows without a group
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.floor < 1:
-            least = "give at least 1, which lets every cell that has a row pass"
-            raise BadInput(f"{option('groups.floor')} is {self.floor}; {least}.")
-
 
 @dataclass(frozen=True)
 class TableOptions(_Checked):
     """How a table's columns become inputs."""
 
+    _place, _least_1, _columns = "table.", ("max_categories",), ("numeric", "categorical", "drop", "keep")
     delimiter: str | None = None  # None: comma for .csv, tab for .tsv
     encoding: str = "utf-8"
     numeric: tuple[str, ...] = ()  # read as numbers, whatever they look like
@@ -87,14 +86,10 @@ class TableOptions(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("numeric", "categorical", "drop", "keep"):  # a frame's columns may be called by other than text
-            object.__setattr__(self, name, tuple(str(column) for column in getattr(self, name)))
-        if self.max_categories < 1:
-            raise BadInput(f"{option('table.max_categories')} is {self.max_categories}; give at least 1.")
-        if self.decimal not in (None, ".", ","):
-            raise BadInput(f"{option('table.decimal')} is {self.decimal!r}; give '.' or ','.")
-        if self.thousands not in (None, ",", ".", " ", "'"):
-            raise BadInput(f"""{option("table.thousands")} is {self.thousands!r}; give ',', '.', ' ' or "'".""")
+        for name, marks in (("decimal", ".,"), ("thousands", ",. '")):
+            value = getattr(self, name)
+            if value is not None and (len(value) != 1 or value not in marks):
+                raise BadInput(f"{option('table.' + name)} is {value!r}; give {' or '.join(map(repr, marks))}.")
         if self.thousands is not None and self.thousands == self.decimal:
             both = f"{option('table.decimal')} and {option('table.thousands')}"
             raise BadInput(f"{both} are both {self.decimal!r}; give two different marks.")
@@ -106,6 +101,7 @@ class TableOptions(_Checked):
 class ImageOptions(_Checked):
     """How images become uint8 tensors [C, H, W], and where they are kept."""
 
+    _place, _above_0, _columns = "image.", ("memory_gb", "max_megapixels"), ("file_column",)
     size: int | tuple[int, int] | None = None  # (height, width) to resize to; None: all must agree
     crop: int | None = None  # side of a centred square that is cut out first
     channels: Literal[1, 3] | None = None  # None: 1 where all images are grey, otherwise 3
@@ -118,27 +114,18 @@ class ImageOptions(_Checked):
     workers: int | None = None  # decoding threads; None: one per core, or one where images are small
     max_megapixels: float = 50.0  # of an image; a larger one is not decoded
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.max_megapixels > 0:
-            raise BadInput(f"{option('image.max_megapixels')} is {self.max_megapixels}; give a number above 0.")
-        if self.file_column is not None:
-            object.__setattr__(self, "file_column", str(self.file_column))
-        if not self.memory_gb > 0:
-            raise BadInput(f"{option('image.memory_gb')} is {self.memory_gb}; give a number above 0.")
-
 
 @dataclass(frozen=True)
-class Split:
+class Split(_Checked):
     """Where validation and test rows come from, when the source does not say."""
 
+    _place, _columns = "split.", ("column",)
     test: float | str | None = None  # share of all rows, or a file; None: 0.2 where the source has no test rows
     validation: float | str | None = None  # share of all rows, or a file; 0: none; None: 0.1 where it has none
     column: str | None = None  # a column that names each row's part
 
     def __post_init__(self) -> None:
-        if self.column is not None:
-            object.__setattr__(self, "column", str(self.column))
+        super().__post_init__()
         for name in ("test", "validation"):
             value = getattr(self, name)
             if isinstance(value, int | float) and not 0.0 <= value < 1.0:
@@ -150,31 +137,28 @@ class Split:
 
     def settled(self) -> Split:
         """Fill in the usual shares where none was named."""
-        if self.test is not None and self.validation is not None:
+        if None not in (self.test, self.validation):
             return self
-        test = 0.2 if self.test is None else self.test
-        return replace(self, test=test, validation=0.1 if self.validation is None else self.validation)
+        test, validation = 0.2 if self.test is None else self.test, 0.1 if self.validation is None else self.validation
+        return replace(self, test=test, validation=validation)
 
 
 @dataclass(frozen=True)
 class Exemplar(_Checked):
     """Where the exemplar set comes from, and how large it is."""
 
+    _place, _least_1 = "exemplar.", ("size",)
     source: str = "train"  # "train", "validation", or a file
     inside: bool = False  # whether rows drawn from train also stay in it
     per: Literal["cell", "class"] = "cell"
     size: int | None = None  # per cell or class; None: a tenth of train in even parts, at most a fifth of any
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size is not None and self.size < 1:
-            raise BadInput(f"{option('exemplar.size')} is {self.size}; give at least 1 per {self.per}.")
 
 
 @dataclass(frozen=True)
 class Options(_Checked):
     """All of it; None for groups, image, split or exemplar means the default of the source."""
 
+    _least_1, _above_0 = ("limit",), ("max_file_gb",)
     labels: LabelOptions = field(default_factory=LabelOptions)
     groups: GroupOptions | None = None
     table: TableOptions = field(default_factory=TableOptions)
@@ -185,10 +169,3 @@ class Options(_Checked):
     corrupt_parts: tuple[Literal["train", "validation", "exemplar"], ...] = ("train",)  # test is never corrupted
     limit: int | None = None  # at most so many rows of each given part, stratified: for a quick look
     max_file_gb: float = MAX_FILE_GB  # of a file, unpacked; a larger one is not read
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.limit is not None and self.limit < 1:
-            raise BadInput(f"{option('limit')} is {self.limit}; give at least 1 row.")
-        if not self.max_file_gb > 0:
-            raise BadInput(f"{option('max_file_gb')} is {self.max_file_gb}; give a number above 0.")

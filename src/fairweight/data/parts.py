@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import torch
@@ -37,9 +37,8 @@ class Marked:
 
     def take(self, index: Tensor) -> Marked:
         """Select the rows at these positions, or where the mask is true."""
-        groups = None if self.groups is None else self.groups[index]
-        shares = None if self.shares is None else self.shares[index]
-        return Marked(self.rows[index], self.labels[index], groups, shares)
+        taken = (None if one is None else one[index] for one in (self.groups, self.shares))
+        return Marked(self.rows[index], self.labels[index], *taken)
 
     def without(self, index: Tensor) -> Marked:
         stays = torch.ones(len(self), dtype=torch.bool)
@@ -74,10 +73,10 @@ class Marked:
         return 1 if self.groups is None or len(self) == 0 else int(self.groups.max()) + 2
 
 
-@dataclass(frozen=True)
+@dataclass
 class Parts:
     """Each part's rows, and the given part that they come from."""
 
     marked: dict[str, Marked]
     origin: dict[str, str]
-    notes: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)

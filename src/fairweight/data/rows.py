@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +18,7 @@ from fairweight.errors import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fairweight.data.image.pixels import PixelSource
+    from fairweight.data.image.pixels import HeldPixels
 
 
 Codes: TypeAlias = NDArray[np.int64]
@@ -29,7 +29,7 @@ class Rows:
     """The rows of one given part."""
 
     frame: pd.DataFrame
-    pixels: PixelSource | None = None  # None: the rows are those of a table
+    pixels: HeldPixels | None = None  # None: the rows are those of a table
     identity: str | None = None  # what determines pixels and columns, where that is known without reading them
 
     def __len__(self) -> int:
@@ -60,8 +60,7 @@ class Rows:
         from pandas.util import hash_pandas_object
 
         found = hashlib.sha256("\0".join(self.names()).encode())
-        for name in self.frame.columns:
-            column = self.frame[name]
+        for _, column in self.frame.items():
             try:
                 hashes = hash_pandas_object(column, index=False)
             except TypeError:  # lists and the like, which have no hash
@@ -74,7 +73,7 @@ class ClassRows(Rows):
     """Images whose columns are class numbers, with names where they have them; made without pandas and a frame."""
 
     def __init__(
-        self, pixels: PixelSource, numbers: Mapping[str, Sequence[int]], class_names: Mapping[str, Sequence[str]]
+        self, pixels: HeldPixels, numbers: Mapping[str, Sequence[int]], class_names: Mapping[str, Sequence[str]]
     ) -> None:
         self.pixels, self.numbers, self.class_names, self.identity = pixels, numbers, class_names, None
 
@@ -94,12 +93,18 @@ class ClassRows(Rows):
 
 @dataclass(frozen=True)
 class Encoded:
-    """Names, and for each given part one code per row (-1: not known) and whether the row stays."""
+    """Names, and for the rows of all given parts, one after the other, a code (-1: not known) and whether it stays."""
 
     names: tuple[str, ...]
-    codes: dict[str, Tensor]  # [N] int64 each
-    keep: dict[str, Tensor]  # [N] bool each
+    codes: Tensor  # [N] int64
+    keep: Tensor  # [N] bool
     notes: tuple[str, ...] = ()
+
+
+def spans(parts: Mapping[str, Rows]) -> dict[str, slice]:
+    """Find where each part's rows stand among those of all."""
+    ends = np.cumsum([len(rows) for rows in parts.values()]).tolist()
+    return {name: slice(end - len(rows), end) for (name, rows), end in zip(parts.items(), ends, strict=True)}
 
 
 def read_column(rows: Rows, column: str) -> Texts | None:
@@ -141,11 +146,11 @@ def factors(values: pd.Series[Any]) -> tuple[Codes, Any]:
     return codes.astype("int64"), distinct
 
 
-def coded(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
-    """Find each entry's place among the distinct texts of a column (-1: missing), and those."""
+def coded(values: pd.Series[Any], spell: Callable[[str], str] = str) -> tuple[Codes, list[str]]:
+    """Find each entry's place among the distinct texts of a column (-1: missing), and those, as `spell` writes them."""
     found, distinct = factors(values)
     place: dict[str, int] = {}
-    table = [place.setdefault(text, len(place)) if (text := _text(value)) else -1 for value in distinct]
+    table = [place.setdefault(spell(text), len(place)) if (text := _text(value)) else -1 for value in distinct]
     return np.array([*table, -1], dtype=np.int64)[found], list(place)  # the last entry is for code -1
 
 

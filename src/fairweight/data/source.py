@@ -141,11 +141,12 @@ def _found(name: str, parts: dict[str, Rows], request: Request, notes: list[str]
 def _with_own_files(found: Found, request: Request) -> Found:
     """Add the parts that come from files of their own."""
     split, exemplar = request.options.split or found.split, request.options.exemplar or found.exemplar
-    files = {name: getattr(split, name) for name in ("test", "validation") if isinstance(getattr(split, name), str)}
-    if exemplar.source not in ("train", "validation"):
-        files["exemplar"] = exemplar.source
+    files = {"test": split.test, "validation": split.validation}
+    files |= {"exemplar": exemplar.source} if exemplar.source not in ("train", "validation") else {}
     parts, notes = dict(found.parts), list(found.notes)
     for name, file in files.items():
+        if not isinstance(file, str):
+            continue
         path = Path(file)
         if is_there(path) and path.is_dir():
             parts[name] = class_folders(path, found.image)

@@ -35,12 +35,9 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
     for name in dict.fromkeys(named):
         if name in parts:
             raise BadInput(f"the {name} rows are given twice, by column {column!r} and by a file; leave one out.")
-        share = getattr(split, name, None)
-        if share is not None:
-            raise BadInput(
-                f"column {column!r} says which rows are {name}, so {option(f'split.{name}', f'{share:g}')} would draw "
-                "none; leave one of the two out."
-            )
+        if (share := getattr(split, name, None)) is not None:
+            said = option(f"split.{name}", f"{share:g}")
+            raise BadInput(f"column {column!r} says which rows are {name}, so {said} would draw none; leave one out.")
         parts[name] = given["train"].take(torch.tensor([found == name for found in named]))
         origin[name] = "train"
     return Parts(parts, origin)
@@ -48,57 +45,60 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
 
 def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Names) -> Parts:
     """Draw train, validation, exemplar and test from what is given; a part that is given is never drawn."""
-    marked, origin = dict(given.marked), dict(given.origin)
+    parts = Parts(dict(given.marked), dict(given.origin))
+    marked, origin = parts.marked, parts.origin
     for name in ("test", "validation"):
         share = getattr(split, name)
         if name in marked and origin[name] == name and isinstance(share, float) and share > 0:
             said = option(f"split.{name}", f"{share:g}")
             raise BadInput(f"the data has its own {name} rows, so {said} would draw none; omit it.")
     split = split.settled()
-    notes: list[str] = []
     total = len(marked["train"])
-    for name, parts in (("test", 4), ("validation", 3)):  # so many parts want a row of every cell from here on
+    for name, wanting in (("test", 4), ("validation", 3)):  # so many parts want a row of every cell from here on
         share = getattr(split, name)
         if name in marked or isinstance(share, str) or share == 0.0:
             continue
         train = marked["train"]
         # The share is of all rows; what is left after an earlier draw is smaller.
-        sizes = proportional(train.strata(), share * total / len(train), parts)
+        sizes = proportional(train.strata(), share * total / len(train), wanting)
         drawn = by_stratum(train.strata(), sizes, stream(seed, "split", name))
         marked["train"], marked[name], origin[name] = train.without(drawn), train.take(drawn), "train"
-        notes.append(f"{name.capitalize()}: {len(drawn):,} rows drawn from train, stratified by cell (seed {seed}).")
+        said = f"{len(drawn):,} rows drawn from train, stratified by cell (seed {seed})"
+        parts.notes.append(f"{name.capitalize()}: {said}.")
     was_given = "exemplar" in marked
     if was_given:
-        _take_exemplar(marked, origin, notes, exemplar)
+        _take_exemplar(parts, exemplar)
     else:
-        _draw_exemplar(marked, origin, notes, exemplar, seed, names)
+        _draw_exemplar(parts, exemplar, seed, names)
     for name, part in marked.items():
         if len(part) == 0:
             raise BadInput(f"the {name} part has no rows; give more data or another split.")
     if "test" not in marked:
         raise BadInput(f"there are no test rows; give {option('split.test')} a share above 0 or a file.")
-    marked = {name: marked[name] for name in ("train", "validation", "exemplar", "test") if name in marked}
-    notes += _gaps(marked["test"], marked["exemplar"], names)
-    natural = marked["train"]  # as it was before exemplars left it
-    if origin["exemplar"] == "train" and not bool(torch.isin(marked["exemplar"].rows, natural.rows).all()):
-        natural = natural.joined(marked["exemplar"])
-    marked["exemplar"] = replace(marked["exemplar"], shares=_shares(marked["exemplar"], natural, was_given))
-    return Parts(marked, origin, tuple(notes))
+    parts.marked = {name: marked[name] for name in ("train", "validation", "exemplar", "test") if name in marked}
+    chosen, test, natural = marked["exemplar"], marked["test"], marked["train"]
+    if (test.groups is None) == (chosen.groups is None):
+        seen = chosen.cells(*names)
+        if lost := [name for name in test.cells(*names) if name not in seen]:  # nothing will pull for them
+            few = "; ".join(lost[:5]) + " ..." * (len(lost) > 5)
+            parts.notes.append(f"Warning: the exemplar set has no row with {few}.")
+    if origin["exemplar"] == "train" and not bool(torch.isin(chosen.rows, natural.rows).all()):
+        natural = natural.joined(chosen)  # as it was before exemplars left it
+    parts.marked["exemplar"] = replace(chosen, shares=_shares(chosen, natural, was_given))
+    return parts
 
 
-def _draw_exemplar(
-    marked: dict[str, Marked], origin: dict[str, str], notes: list[str], exemplar: Exemplar, seed: int, names: Names
-) -> None:
-    source = exemplar.source
+def _draw_exemplar(parts: Parts, exemplar: Exemplar, seed: int, names: Names) -> None:
+    source, marked = exemplar.source, parts.marked
     if source not in marked:
         where = option(f"split.{source}")
         raise BadInput(f"the exemplar set is to come from {source}, which has no rows; give {where} a share.")
     pool = marked[source]
-    if pool.groups is not None and not bool(pool.known().any()):
+    place = pool.known().nonzero().flatten()
+    if pool.groups is not None and len(place) == 0:
         raise MissingGroups(
             f"no row of {source} has a group label; take the exemplar set from a part that has them, or from a file."
         )
-    place = pool.known().nonzero().flatten()
     candidates = pool.take(place)
     if source == "validation" and exemplar.size is None:
         how = "all rows with a known group"
@@ -110,26 +110,26 @@ def _draw_exemplar(
         place = place[by_stratum(candidates.strata(), sizes, stream(seed, "split", "exemplar"))]
         least, most = min(sizes.values()), max(sizes.values())
         how = f"{least if least == most else f'{least} to {most}'} per {'class' if by_class else 'cell'}"
-    marked["exemplar"], origin["exemplar"] = pool.take(place), origin[source]
+    marked["exemplar"], parts.origin["exemplar"] = pool.take(place), parts.origin[source]
     where = f"from {source}"
     if source == "train":
         where = "from train, where they stay as well" if exemplar.inside else "held out from train"
         marked["train"] = pool if exemplar.inside else pool.without(place)
-    notes.append(f"Exemplar set: {len(place):,} rows {where}, {how} (seed {seed}).")
+    parts.notes.append(f"Exemplar set: {len(place):,} rows {where}, {how} (seed {seed}).")
 
 
-def _take_exemplar(marked: dict[str, Marked], origin: dict[str, str], notes: list[str], exemplar: Exemplar) -> None:
+def _take_exemplar(parts: Parts, exemplar: Exemplar) -> None:
     """Keep the given exemplars whose group is known; rows that a column names may stay in train as well."""
-    whole = marked["exemplar"]
-    if exemplar.inside and origin["exemplar"] == "train":
-        marked["train"] = marked["train"].joined(whole)
-        notes.append(f"The {len(whole):,} exemplars that are named by a column stay in train as well.")
-    marked["exemplar"] = whole.take(whole.known())
-    lost = len(whole) - len(marked["exemplar"])
-    if lost and lost == len(whole):
+    whole = parts.marked["exemplar"]
+    if exemplar.inside and parts.origin["exemplar"] == "train":
+        parts.marked["train"] = parts.marked["train"].joined(whole)
+        parts.notes.append(f"The {len(whole):,} exemplars that are named by a column stay in train as well.")
+    kept = parts.marked["exemplar"] = whole.take(whole.known())
+    lost, all_ = len(whole) - len(kept), f"{len(whole):,}"
+    if lost and len(kept) == 0:
         raise MissingGroups("no exemplar that is given has a group label; give exemplars that have them.")
     if lost:
-        notes.append(f"Warning: {lost:,} of {len(whole):,} exemplars have no group label and pull for none: left out.")
+        parts.notes.append(f"Warning: {lost:,} of {all_} exemplars have no group label and pull for none: left out.")
 
 
 def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: bool) -> dict[int, int]:
@@ -141,26 +141,13 @@ def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: 
     else:
         wanted = torch.full_like(counts, exemplar.size)
     for want, count, name in zip(wanted.tolist(), counts.tolist(), names, strict=True):
-        if want > count or (want == count and not may_empty):
-            raise EmptyCell(
-                f"the exemplar set needs {want} rows with {name}, and of the {count} there are none would stay in "
-                f"train; lower {option('exemplar.size')}, give more rows, or merge the group."
-                if want == count
-                else f"the exemplar set needs {want} rows with {name}, and there are {count}; lower "
-                f"{option('exemplar.size')}."
-            )
+        said, lower = f"the exemplar set needs {want} rows with {name}, and", f"lower {option('exemplar.size')}"
+        if want > count:
+            raise EmptyCell(f"{said} there are {count}; {lower}.")
+        if want == count and not may_empty:
+            how = f"{lower}, give more rows, or merge the group"
+            raise EmptyCell(f"{said} of the {count} there are none would stay in train; {how}.")
     return dict(zip(values.tolist(), wanted.tolist(), strict=True))
-
-
-def _gaps(test: Marked, exemplar: Marked, names: Names) -> list[str]:
-    """Name the cells of test that the exemplar set lacks: nothing will pull for them."""
-    if (test.groups is None) != (exemplar.groups is None):
-        return []
-    seen = exemplar.cells(*names)
-    lost = [name for name in test.cells(*names) if name not in seen]
-    if not lost:
-        return []
-    return [f"Warning: the exemplar set has no row with {'; '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}."]
 
 
 def _shares(exemplar: Marked, natural: Marked, given: bool) -> Tensor | None:

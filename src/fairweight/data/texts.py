@@ -82,13 +82,13 @@ def in_order(texts: Iterable[str]) -> list[str]:
     return sorted(values, key=float) if all_numbers(values) else sorted(values)
 
 
-def unify(parts: dict[str, Texts]) -> dict[str, Texts]:
-    """Spell each number in one way, where all entries of all parts are numbers."""
-    distinct = {text for texts in parts.values() for text in texts}
+def unify(texts: Texts) -> Texts:
+    """Spell each number in one way, where all entries are numbers."""
+    distinct = set(texts)
     if not all_numbers(distinct):
-        return parts
+        return texts
     spelling = {text: None if text is None else canonical(text) for text in distinct}
-    return {name: [spelling[text] for text in texts] for name, texts in parts.items()}
+    return [spelling[text] for text in texts]
 
 
 def twins(names: Iterable[str], what: str) -> list[str]:
@@ -96,11 +96,8 @@ def twins(names: Iterable[str], what: str) -> list[str]:
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.casefold(), []).append(name)
-    alike = [same for same in found.values() if len(same) > 1]
-    if not alike:
-        return []
-    pairs = "; ".join(listing(same) for same in alike[:3])
-    return [f"Warning: {what} that differ by capitals alone count as different: {pairs}."]
+    pairs = "; ".join([listing(same) for same in found.values() if len(same) > 1][:3])
+    return [f"Warning: {what} that differ by capitals alone count as different: {pairs}."] if pairs else []
 
 
 def columns_are(asked: str, names: Sequence[str]) -> str:

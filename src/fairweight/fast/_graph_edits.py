@@ -37,45 +37,32 @@ def merge(whole: GraphModule, p_count: int, held_names: list[str]) -> list[tuple
     """Do shared arithmetic once, in place; the norms of the train pass with their statistics."""
     from torch._functorch.compile_utils import fx_graph_cse
 
-    graph = whole.graph
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in _SAME:
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
-        elif node.op == "call_function" and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise NotDifferentiable("The model draws random numbers, such as dropout; use gradient='auto'.")
-    places = {node: k for k, node in enumerate(n for n in graph.nodes if n.op == "placeholder")}
-    seen: dict[str, tuple[Norm, Node]] = {}
-    for node in graph.nodes:
-        if node.target is not _aten.native_batch_norm.default or node.args[5] is not True:
+    if draws_random(whole):
+        raise NotDifferentiable("The model draws random numbers, such as dropout; use gradient='auto'.")
+    _take_out(whole, _SAME)
+    places = {node: k - p_count for k, node in enumerate(n for n in whole.graph.nodes if n.op == "placeholder")}
+    seen: set[str] = set()
+    for node in whole.graph.nodes:
+        if node.target is not _aten.native_batch_norm.default or node.args[5] is not True or node.args[3] is None:
             continue
-        mean = node.args[3]
-        if mean is not None:
-            if mean not in places:
-                raise NotDifferentiable("A norm changes its running statistics on their way in; use gradient='auto'.")
-            name = held_names[places[mean] - p_count]
-            if name not in seen:  # the train pass comes first
-                var = held_names[places[node.args[4]] - p_count]
-                shape = node.args[0].meta["val"].shape  # [B, C, ...]
-                count = shape.numel() // shape[1]
-                seen[name] = (Norm(name, var, float(node.args[6]), float(node.args[7]), count), node)
-            node.args = (*node.args[:3], None, None, *node.args[5:])
-    kept = []
-    for norm, node in seen.values():
-        with graph.inserting_after(node):
-            mean = graph.call_function(operator.getitem, (node, 1))
-            inverse = graph.call_function(operator.getitem, (node, 2))
-        kept.append((norm, mean, inverse))
-    (output,) = (n for n in graph.nodes if n.op == "output")
-    output.args = ([*output.args[0], *(n for _, m, i in kept for n in (m, i))],)
-    graph.eliminate_dead_code()
-    merged = fx_graph_cse(graph)
-    merged.eliminate_dead_code()
-    whole.graph = merged
-    (output,) = (n for n in merged.nodes if n.op == "output")
-    tail = output.args[0][len(output.args[0]) - 2 * len(kept) :]
-    output.args = (output.args[0][: len(output.args[0]) - 2 * len(kept)],)
-    return [(norm, tail[2 * k], tail[2 * k + 1]) for k, (norm, _, _) in enumerate(kept)]
+        if node.args[3] not in places:
+            raise NotDifferentiable("A norm changes its running statistics on their way in; use gradient='auto'.")
+        mean, var = (held_names[places[node.args[k]]] for k in (3, 4))
+        if mean not in seen:  # the train pass comes first
+            shape = node.args[0].meta["val"].shape  # [B, C, ...]
+            count = shape.numel() // shape[1]
+            node.meta["norm"] = Norm(mean, var, float(node.args[6]), float(node.args[7]), count)
+            seen.add(mean)
+        node.args = (*node.args[:3], None, None, *node.args[5:])
+    whole.graph.eliminate_dead_code()
+    whole.graph = fx_graph_cse(whole.graph)
+    whole.graph.eliminate_dead_code()
+    found = []
+    for node in [n for n in whole.graph.nodes if "norm" in n.meta]:
+        with whole.graph.inserting_after(node):
+            middle, inverse = (whole.graph.call_function(operator.getitem, (node, k)) for k in (1, 2))
+        found.append((node.meta["norm"], middle, inverse))
+    return found
 
 
 def shorten_tangents(graph: Graph, join: bool) -> None:
@@ -121,17 +108,22 @@ def draws_random(whole: GraphModule) -> bool:
 
 def tidy(whole: GraphModule) -> None:
     """Take out what changes nothing, and what nobody asks for, in place."""
+    _take_out(whole, _SAME - {_aten.clone.default})
     for node in list(whole.graph.nodes):
-        if node.op != "call_function":
-            continue
         source: Any = node.args[0] if node.args else None
-        if node.target in _SAME - {_aten.clone.default}:
-            node.replace_all_uses_with(source)
-        elif node.target is _aten.t.default and source.target is _aten.t.default:  # turned and turned back
+        if node.target is _aten.t.default and source.target is _aten.t.default:  # turned and turned back
             node.replace_all_uses_with(source.args[0])
         elif node.target is _aten.view.default and _form(node) == _form(source):
             node.replace_all_uses_with(source)
     whole.graph.eliminate_dead_code()
+
+
+def _take_out(whole: GraphModule, same: set[Any]) -> None:
+    """Erase the calls that give what they are given."""
+    for node in list(whole.graph.nodes):
+        if node.op == "call_function" and node.target in same:
+            node.replace_all_uses_with(node.args[0])
+            whole.graph.erase_node(node)
 
 
 def _form(node: Node) -> object:

@@ -14,10 +14,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
-from fairweight.metagradient.forward import SHORTCUTS
+from fairweight.metagradient.forward import SHORTCUTS, make_dual, unpack_dual
 from fairweight.metagradient.passes import in_full
 
 
@@ -42,27 +41,19 @@ def _batch_norm(given: dict[str, Any]) -> Tensor | None:
     # as the pass before did it, so that a traced graph holds it once; running statistics are moved by that one
     out, mean, inverse = torch.native_batch_norm(x, weight, bias, None, None, True, given["momentum"], given["eps"])
     along = tangent(x, weight, mean, inverse, dx, d_weight, d_bias)
-    made: Tensor = forward_ad.make_dual(out, along)  # type: ignore[no-untyped-call]
+    made: Tensor = make_dual(out, along)
     return made
 
 
 def _parts(value: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     """Value and tangent."""
-    if value is None:
-        return None, None
-    found = forward_ad.unpack_dual(value)  # type: ignore[no-untyped-call]
-    return found.primal, found.tangent
+    return (None, None) if value is None else unpack_dual(value)
 
 
 def tangent(
-    x: Tensor,  # [B, C, ...]
-    weight: Tensor | None,  # [C]
-    mean: Tensor,  # [C]
-    inverse: Tensor,  # [C], 1 / deviation
-    dx: Tensor | None,
-    d_weight: Tensor | None,
-    d_bias: Tensor | None,
-) -> Tensor:
+    x: Tensor, weight: Tensor | None, mean: Tensor, inverse: Tensor,  # [B, C, ...], and [C] each; 1 / deviation
+    dx: Tensor | None, d_weight: Tensor | None, d_bias: Tensor | None,
+) -> Tensor:  # fmt: skip
     """The tangent of batch norm along that of its inputs; in float32 at least."""  # [B, C, ...]
     dims = [d for d in range(x.ndim) if d != 1]
 

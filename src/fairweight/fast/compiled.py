@@ -15,12 +15,9 @@ _log = logging.getLogger("fairweight")
 _numbers = itertools.count()
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled at its first call; where that fails it runs as it is, said once."""
-    return _Compiled(function)
+class Compiled:
+    """A function that is compiled at its first call; where that fails it runs as it is, said once."""
 
-
-class _Compiled:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._plain = function
         self._made: Callable[..., Any] | None = None  # once a call has worked, or failed and been replaced
@@ -52,7 +49,7 @@ class UsualShape(nn.Module):
         super().__init__()
         self._orig_mod = model  # where unwrap() looks, as in torch.compile's own wrapper
         self._usual: tuple[Any, ...] | None = None
-        self._call = compiled(_own_function(model))
+        self._call = Compiled(_own_function(model))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's own forward pass."""

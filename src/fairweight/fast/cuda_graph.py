@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairweight.metagradient.model import RandomState
-from fairweight.types import Batch, StepRecord, map_tensors
+from fairweight.types import Batch, StepRecord, map_tensors, tensors
 
 if TYPE_CHECKING:
     from fairweight.methods import Reweighter
@@ -23,23 +24,6 @@ class _Captured(NamedTuple):
     rates: tuple[float, ...]  # the learning rates that the graph holds
     inputs: list[Tensor]  # where the next batch is written
     record: StepRecord
-
-
-class _Before(NamedTuple):
-    """What a capture that fails leaves changed: the stream, and a generator that still takes itself for captured."""
-
-    stream: torch.cuda.Stream
-    random: Tensor
-
-    @classmethod
-    def now(cls) -> _Before:
-        return cls(torch.cuda.current_stream(), torch.cuda.get_rng_state())
-
-    def restore(self) -> None:
-        torch.cuda.set_stream(self.stream)
-        fresh = torch.Generator(self.stream.device)
-        fresh.set_state(self.random)
-        torch.cuda.default_generators[self.stream.device.index].graphsafe_set_state(fresh)
 
 
 class CapturedStep:
@@ -56,7 +40,7 @@ class CapturedStep:
         self.failure: str | None = None  # of a capture that was tried: nothing that the model or method calls for
         self._shapes: tuple[Any, ...] = ()  # of the batches that are captured
         self._graphs: dict[str, _Captured] = {}  # by kind of step
-        self._warm: dict[str, int] = {}
+        self._warm: Counter[str] = Counter()
         self._pool: Any = None  # memory that all graphs share: only one of them runs at a time
         self.captures = 0
 
@@ -72,7 +56,7 @@ class CapturedStep:
         if phase in self.refusals or self._shapes not in ((), shapes):
             return self._eager(batch, exemplar)  # another shape: the last batch of an epoch
         self._shapes = shapes
-        if self._warm.get(phase, 0) < WARM_UP:
+        if self._warm[phase] < WARM_UP:
             return self._warm_up(batch, exemplar, phase)
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups)
         captured = self._graphs.get(phase)
@@ -96,19 +80,19 @@ class CapturedStep:
         with torch.cuda.stream(side):
             record = self._eager(batch, exemplar)
         torch.cuda.current_stream().wait_stream(side)
-        if before is not None and not before.unchanged():
+        if not before.unchanged():
             self._refuse(phase, "the model draws random numbers, such as dropout, which a replay would repeat")
-        self._warm[phase] = self._warm.get(phase, 0) + 1
+        self._warm[phase] += 1
         return record
 
     def _capture(self, batch: Batch, exemplar: Batch | None, phase: str, rates: tuple[float, ...]) -> _Captured | None:
-        static_batch = _copy(batch)
-        static_exemplar = None if exemplar is None else _copy(exemplar)
+        static_batch = Batch(*map_tensors(_columns(batch), torch.clone))
+        static_exemplar = None if exemplar is None else Batch(*map_tensors(_columns(exemplar), torch.clone))
         graph = torch.cuda.CUDAGraph()
         steps = self.reweighter.steps
         self._graphs.pop(phase, None)  # its memory can be used again
         self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
-        before = _Before.now()
+        stream, random = torch.cuda.current_stream(), torch.cuda.get_rng_state()
         try:
             with torch.cuda.graph(graph, pool=self._pool):
                 record = self.reweighter.step(
@@ -117,7 +101,11 @@ class CapturedStep:
         except RuntimeError as error:
             self.failure = str(error).split("\n")[0]
             self._refuse(phase, self.failure)
-            before.restore()
+            # a failed capture leaves its stream, and a generator that still takes itself for captured
+            torch.cuda.set_stream(stream)
+            fresh = torch.Generator(stream.device)
+            fresh.set_state(random)
+            torch.cuda.default_generators[stream.device.index].graphsafe_set_state(fresh)
             self._pool = None  # torch still counts it as being captured into
             return None
         finally:
@@ -133,15 +121,9 @@ class CapturedStep:
         _log.info("%s: not as a CUDA graph: %s", phase, reason)
 
 
-def _copy(batch: Batch) -> Batch:
-    values = (batch.inputs, batch.labels, batch.groups, batch.rows, batch.shares)
-    return Batch(*(map_tensors(value, torch.clone) for value in values))
+def _columns(batch: Batch) -> tuple[Any, ...]:
+    return batch.inputs, batch.labels, batch.groups, batch.rows, batch.shares
 
 
 def _tensors(batch: Batch, exemplar: Batch | None) -> list[Tensor]:
-    found: list[Tensor] = []
-    for part in (batch, exemplar):
-        if part is not None:
-            columns = (part.inputs, part.labels, part.groups, part.rows, part.shares)
-            map_tensors(columns, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
-    return found
+    return tensors([_columns(part) for part in (batch, exemplar) if part is not None])

@@ -34,13 +34,9 @@ class LayoutKept(TorchFunctionMode):
 
 
 def group_norm(
-    input: Tensor,  # noqa: A002 - torch's name
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Tensor:
+    input: Tensor, num_groups: int, weight: Tensor | None = None,  # noqa: A002 - torch's name
+    bias: Tensor | None = None, eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
     """What torch.group_norm gives, in the input's layout; in float32 under autocast, as there."""
     kind = input.device.type
     x = input.float() if torch.is_autocast_enabled(kind) and input.dtype != torch.float64 else input

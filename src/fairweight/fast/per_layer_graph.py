@@ -9,19 +9,12 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.group_norm_layout import layout_kept
 from fairweight.fast.step_graph import SEEN, Traced, TracedStep, refill
-from fairweight.metagradient.model import (
-    call_arguments,
-    casts_forgotten,
-    exchanged,
-    logits_of,
-    uncompiled,
-)
+from fairweight.metagradient.model import call, casts_forgotten, exchanged, uncompiled
+from fairweight.metagradient.per_layer import plan_of
 from fairweight.metagradient.per_layer._observer import Observer
-from fairweight.metagradient.per_layer._pass import known_plan
 from fairweight.metagradient.per_layer._record import Record
 from fairweight.metagradient.solve import evaluate
 from fairweight.types import Batch, Loss, ObjectiveFunction
@@ -58,10 +51,6 @@ class LayerStep(TracedStep):
         arguments = self._arguments(batch, exemplar)
         buffers = [name for name, _ in model.named_buffers()]
 
-        def net(samples: Batch) -> Tensor:
-            args, kwargs = call_arguments(samples.inputs)
-            return logits_of(model(*args, **kwargs), len(samples))
-
         def whole(*flat: Tensor) -> list[Tensor]:
             rest = iter(flat)
             at, held, (scores,), rate, train, held_out, (new,) = ([next(rest) for _ in part] for part in arguments)
@@ -75,10 +64,10 @@ class LayerStep(TracedStep):
             p = torch.softmax(scores, dim=0)
             with torch.enable_grad(), exchanged(model, {**parameters, **own}):  # backward too: checkpointed layers
                 with seen:
-                    logits = net(samples)
+                    logits = call(model, samples.inputs, len(samples))
                 losses = loss(logits, samples.labels)
                 self._changed = [name for name in buffers if own[name]._version != versions[name]]
-                plan = known_plan(seen, model, loss, len(samples))
+                plan = plan_of(seen, model, samples, loss, known=True)
                 if plan.rest:
                     raise NotImplementedError("some parameters are used where no layer is seen")
                 record = Record(seen, losses, p, plan.choices)
@@ -94,7 +83,7 @@ class LayerStep(TracedStep):
                 by = {name: θ.detach().requires_grad_() for name, θ in there.items()}
                 fresh = {name: t.clone() for name, t in beside.items()}
                 with exchanged(model, {**fixed, **by, **fresh}):
-                    exemplar_losses = loss(net(exemplars), exemplars.labels)
+                    exemplar_losses = loss(call(model, exemplars.inputs, len(exemplars)), exemplars.labels)
                     value = evaluate(objective, exemplar_losses, exemplars)
                     v = torch.autograd.grad(value, list(by.values()), allow_unused=True, materialize_grads=True)
             s = record.pull({name: rates[name] * along for name, along in zip(by, v, strict=True)})
@@ -106,14 +95,11 @@ class LayerStep(TracedStep):
             return [t.detach() for t in found]
 
         examples = [t for part in arguments for t in part]
-        try:  # a cast that one pass has cached is no part of the other's graph
-            with torch.no_grad(), casts_forgotten(), uncompiled(), layout_kept():
-                made = make_fx(whole, tracing_mode="fake")(*examples)
-                # once more, for a graph in which nothing is written in place: only that can be cut in two
-                # (its casts are in it by now, so without autocast)
-                with torch.autocast(batch.labels.device.type, enabled=False):
-                    functional = torch.func.functionalize(made, remove="mutations")
-                    return make_fx(functional, tracing_mode="fake")(*examples)
-        except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:
-            first = str(error).strip().split("\n")[0]
-            raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
+        # a cast that one pass has cached is no part of the other's graph
+        with torch.no_grad(), casts_forgotten(), uncompiled(), layout_kept():
+            made = make_fx(whole, tracing_mode="fake")(*examples)
+            # once more, for a graph in which nothing is written in place: only that can be cut in two
+            # (its casts are in it by now, so without autocast)
+            with torch.autocast(batch.labels.device.type, enabled=False):
+                functional = torch.func.functionalize(made, remove="mutations")
+                return make_fx(functional, tracing_mode="fake")(*examples)

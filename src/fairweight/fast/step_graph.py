@@ -7,7 +7,7 @@ Slow twin: `metagradient/whole_map.py`, which is what is traced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,10 @@ from torch.fx import GraphModule
 from fairweight.errors import NotDifferentiable
 from fairweight.fast._graph_edits import merge, shorten_tangents, split
 from fairweight.fast.batch_norm_tangent import NormTangents
-from fairweight.metagradient.model import Parameters, call_arguments, exchanged, kernels, logits_of, uncompiled
+from fairweight.metagradient.model import Parameters, call, exchanged, kernels, uncompiled
 from fairweight.metagradient.solve import Rates
 from fairweight.metagradient.whole_map import WholeStep, whole_map
-from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors
+from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors, tensors
 
 SEEN = WholeStep._fields[:-1]  # outputs before the model's gradients
 # Whether the two convolutions of a tangent are one; None: on a GPU (an H200: 0.7 % of a step, memory 1.12 for 1.06).
@@ -41,30 +41,24 @@ class TracedStep:
     """The graphs of one step for fixed shapes: scores to their gradient, then new weights to the model's gradient."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        parameters: Parameters,
-        batch: Batch,
-        exemplar: Batch,
-        loss: Loss,
-        objective: ObjectiveFunction,
-        moving: Sequence[str],
-        compile_graph: Callable[[GraphModule], Callable[..., Any]] | None = None,
-        *,
-        at_rest: bool = False,
-    ) -> None:
+        self, model: nn.Module, parameters: Parameters, batch: Batch, exemplar: Batch, loss: Loss,
+        objective: ObjectiveFunction, moving: Sequence[str],
+        compile_graph: Callable[[GraphModule], Callable[..., Any]] | None = None, *, at_rest: bool = False,
+    ) -> None:  # fmt: skip
         self.model, self.at_rest = model, at_rest
         self.random = False  # whether the graphs draw random numbers
         self.names = list(parameters)
         self.moving = [name for name in self.names if name in set(moving)]  # in the virtual step
         self._held = list(held_by(model, self.names))
-        whole = self._trace(batch, exemplar, loss, objective)
+        try:
+            whole = self._trace(batch, exemplar, loss, objective)
+        except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:  # the last: foreign tensors
+            first = str(error).strip().split("\n")[0]
+            raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
         (output,) = (node for node in whole.graph.nodes if node.op == "output")
         self.like = torch.empty(output.args[0][SEEN.index("logits")].meta["val"].shape, device="meta")  # the logits
-        first, second = self._cut(whole)
-        self.first: Callable[..., Any] = first if compile_graph is None else compile_graph(first)
-        self._second: Callable[..., Any] = second if compile_graph is None else compile_graph(second)
-        self.operations = len(first.graph.nodes) + len(second.graph.nodes)
+        graphs: Iterable[Callable[..., Any]] = map(compile_graph or _as_it_is, self._cut(whole))
+        self.first, self._second = graphs
 
     def _cut(self, whole: GraphModule) -> tuple[GraphModule, GraphModule]:
         """The graph in two, before and after the new weights are known."""
@@ -82,13 +76,9 @@ class TracedStep:
         held = held_by(self.model, self.names)
         with torch.no_grad(), torch.autocast(scores.device.type, enabled=False):  # casts are in the graph
             out = self.first(
-                *(parameters[name].detach() for name in self.names),
-                *(held[name] for name in self._held),
-                scores,
-                *self._rates(parameters, rates),
-                *leaves(batch),
-                *leaves(exemplar),
-            )
+                *(parameters[name].detach() for name in self.names), *(held[name] for name in self._held), scores,
+                *self._rates(parameters, rates), *leaves(batch), *leaves(exemplar),
+            )  # fmt: skip
         stop = len(SEEN) + self._statistics
         seen = dict(zip(SEEN, out, strict=False))
         return Traced(seen, statistics=tuple(out[len(SEEN) : stop]), rest=tuple(out[stop:]))
@@ -127,16 +117,16 @@ class TracedStep:
     def _rates(self, parameters: Parameters, rates: Rates) -> list[Tensor]:
         """The virtual step's rate of every parameter that moves, as tensors."""
         made: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}  # most often one for all
-        found = []
-        for name in self.moving:
-            rate, p = rates.get(name, 0.0), parameters[name]
-            if not isinstance(rate, Tensor):
-                key = (float(rate), rate_type(p), p.device)
-                if key not in made:  # written on the device: a copy from the host cannot be captured
-                    made[key] = torch.full((), key[0], dtype=key[1], device=key[2])
-                rate = made[key]
-            found.append(rate)
-        return found
+
+        def tensor(rate: float | Tensor, p: Tensor) -> Tensor:
+            if isinstance(rate, Tensor):
+                return rate
+            key = (float(rate), rate_type(p), p.device)
+            if key not in made:  # written on the device: a copy from the host cannot be captured
+                made[key] = torch.full((), key[0], dtype=key[1], device=key[2])
+            return made[key]
+
+        return [tensor(rates.get(name, 0.0), parameters[name]) for name in self.moving]
 
     def _arguments(self, batch: Batch, exemplar: Batch) -> list[list[Tensor]]:
         """Examples of what the graph is called with, by part."""
@@ -164,34 +154,25 @@ class TracedStep:
             beside = dict(zip(self._held, held, strict=True))
 
             def net(at: Parameters, samples: Batch) -> Tensor:
-                copies = {name: t.clone() for name, t in beside.items()}
-                args, kwargs = call_arguments(samples.inputs)
-                with exchanged(model, {**at, **copies}):
-                    return logits_of(model(*args, **kwargs), len(samples))
+                with exchanged(model, {**at, **{name: t.clone() for name, t in beside.items()}}):
+                    return call(model, samples.inputs, len(samples))
 
+            by_name = dict(zip(self.names, at, strict=True)), dict(zip(self.moving, rates, strict=True))
             found = whole_map(
-                net,
-                loss,
-                objective,
-                dict(zip(self.names, at, strict=True)),
-                scores,
-                refill(batch, train),
-                refill(exemplar, held_out),
-                dict(zip(self.moving, rates, strict=True)),
-                lambda gradient, weights: new,
-                at_rest=self.at_rest,
-            )
+                net, loss, objective, by_name[0], scores, refill(batch, train), refill(exemplar, held_out), by_name[1],
+                lambda gradient, weights: new, at_rest=self.at_rest,
+            )  # fmt: skip
             return [*found[:-1], *(found.slope[name] for name in self.names)]
 
         functional = torch.func.functionalize(whole, remove="mutations_and_views")
-        try:
-            # cuDNN's batch norm has outputs of its own kind; the plain one is the same arithmetic and fuses
-            plain = torch.backends.cudnn.flags(enabled=False)
-            with torch.no_grad(), plain, kernels(plain=True), uncompiled(), NormTangents():
-                return make_fx(functional, tracing_mode="fake")(*(t for part in arguments for t in part))
-        except (RuntimeError, NotImplementedError, TypeError, AssertionError) as error:  # the last: foreign tensors
-            first = str(error).strip().split("\n")[0]
-            raise NotDifferentiable(f"The model's passes cannot be traced ({first}); use gradient='auto'.") from error
+        # cuDNN's batch norm has outputs of its own kind; the plain one is the same arithmetic and fuses
+        plain = torch.backends.cudnn.flags(enabled=False)
+        with torch.no_grad(), plain, kernels(plain=True), uncompiled(), NormTangents():
+            return make_fx(functional, tracing_mode="fake")(*(t for part in arguments for t in part))
+
+
+def _as_it_is(graph: GraphModule) -> Callable[..., Any]:
+    return graph
 
 
 def held_by(model: nn.Module, names: Sequence[str]) -> Parameters:
@@ -207,17 +188,11 @@ def rate_type(parameter: Tensor) -> torch.dtype:
 
 def leaves(batch: Batch) -> list[Tensor]:
     """The tensors of a batch that a pass looks at, in a fixed order."""
-    found: list[Tensor] = []
-    map_tensors(batch.inputs, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
-    found.append(batch.labels)
-    found += [t for t in (batch.groups, batch.shares) if t is not None]
-    return found
+    return tensors((batch.inputs, batch.labels, batch.groups, batch.shares))
 
 
 def refill(batch: Batch, leaves: Sequence[Tensor]) -> Batch:
     """The batch with other tensors in the places of its own."""
-    rest = iter(leaves)
-    inputs = map_tensors(batch.inputs, lambda _: next(rest))
-    labels = next(rest)
-    groups = None if batch.groups is None else next(rest)
-    return Batch(inputs, labels, groups, None, None if batch.shares is None else next(rest))
+    rest, seen = iter(leaves), (batch.inputs, batch.labels, batch.groups, batch.shares)
+    inputs, labels, groups, shares = map_tensors(seen, lambda _: next(rest))
+    return Batch(inputs, labels, groups, None, shares)

@@ -12,38 +12,33 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from fairweight.errors import BadInput, NotDifferentiable
-from fairweight.fast._trace_check import difference
-from fairweight.fast.compiled import compiled
+from fairweight.fast.compiled import Compiled
 from fairweight.fast.per_layer_graph import LayerStep
 from fairweight.fast.step_graph import Traced, TracedStep
-from fairweight.metagradient.choose import UNSEEN
-from fairweight.metagradient.model import hooked, trainable, unwrap
+from fairweight.metagradient.choose import choose
+from fairweight.metagradient.model import RandomState, call, hooked, kernels, snapshot, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, write_slopes
 from fairweight.metagradient.solve import Rates, check_finite
 from fairweight.types import Batch, Loss, ObjectiveFunction
 
 # What torch.compile takes as its backend ("eager": the graph as it is), or a function that compiles a graph.
 Backend = str | Callable[[GraphModule], Callable[..., Any]]
+_BOUND = {torch.float64: 1e-6, torch.float32: 0.01}  # of two ways, relative to their size: rounding, and TF32's
+_HALF = 0.25  # in half precision
 _log = logging.getLogger("fairweight")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class TracedPass(ForwardPass):
     """A step whose first half has been computed; the second gives the model's gradient."""
 
-    step: TracedStep | None = None
-    traced: Traced | None = None
+    step: TracedStep
+    traced: Traced | None
 
     keeps_graph = False
 
-    @property
-    def ran_as(self) -> str:
-        """For the record."""
-        return "per-layer, traced" if isinstance(self.step, LayerStep) else "forward, traced"
-
     def backward(self, total: Tensor) -> None:
         """Add the gradient: the graph of total ends at the losses, and the second half starts from its slope there."""
-        assert self.step is not None
         assert self.traced is not None
         (weights,) = torch.autograd.grad(total, self.losses)
         write_slopes(self.parameters, self.step.gradients(self.traced, weights))
@@ -57,39 +52,29 @@ class TracedSteps:
     def __init__(self, backend: Backend = "inductor") -> None:
         if isinstance(backend, str) and backend not in ("inductor", "eager"):
             raise BadInput(f'backend={backend!r}: give "inductor", "eager", or a function that compiles a graph.')
-        self._compile = backend if callable(backend) else compiled if backend == "inductor" else None
+        self._compile = backend if callable(backend) else Compiled if backend == "inductor" else None
         self.refusal: str | None = None  # why steps are not traced
         self.traces = 0
         self.step: TracedStep | None = None
         self._key: tuple[Any, ...] | None = None
-        self._agreed = False
 
     def forward(
-        self,
-        model: nn.Module,
-        batch: Batch,
-        exemplar: Batch,
-        loss: Loss,
-        objective: ObjectiveFunction,
-        scores: Tensor,
-        rates: Rates,
-        mode: Mode,
-        *,
-        at_rest: bool = False,
-        check: bool = True,
-    ) -> TracedPass | None:
+        self, model: nn.Module, batch: Batch, exemplar: Batch, loss: Loss, objective: ObjectiveFunction,
+        scores: Tensor, rates: Rates, mode: Mode, *, at_rest: bool = False, check: bool = True,
+    ) -> TracedPass | None:  # fmt: skip
         """The first half of a step with its solution; None where a step of this kind is not traced."""
-        key = mode.name, *_key(model, batch, exemplar)
-        if self.refusal is None and mode.reason == UNSEEN:
-            self._refuse(mode.reason)
         inner = unwrap(model)
         parameters = trainable(inner)
+        key = mode.name, *_key(model, batch, exemplar)
         if self.refusal is None and (name := hooked(parameters)) is not None:
             self._refuse(f"{name} has a hook, which only a backward pass calls")
         if self.refusal is not None or self._key not in (None, key):
             return None
+        first = self.step is None
         if self.step is None:
             try:
+                if mode.name not in ("forward", "per-layer"):  # a graph sees through what backward holds constant
+                    choose(inner, batch, loss, "forward")
                 kind = LayerStep if mode.name == "per-layer" else TracedStep
                 self.step = kind(
                     inner, parameters, batch, exemplar, loss, objective, list(rates), self._compile, at_rest=at_rest
@@ -106,24 +91,61 @@ class TracedSteps:
         seen = traced.seen
         if check:
             check_finite([seen["gradient"]], "is finite and its gradient is not", "keep the objective smooth there")
-        solution = Solution(seen["gradient"], seen["objective"], seen["exemplar_losses"], seen["pull"])
-        done = TracedPass(
-            inner, parameters, batch, loss, seen["logits"], seen["losses"].detach().requires_grad_(), None,
-            plain_kernels=mode.plain_kernels, check=check, solution=solution, step=self.step, traced=traced,
+        if first and not self.step.random and (reason := _left_out(self.step, traced, batch)) is not None:
+            self._refuse(reason)  # not asked of one that draws masks of its own, whose logits are others
+            self.step = None
+            return None
+        return TracedPass(
+            inner, parameters, batch, loss, seen["logits"], seen["losses"].detach().requires_grad_(),
+            RandomState.none(batch.labels.device), mode.plain_kernels, check=check, step=self.step, traced=traced,
+            solution=Solution(seen["gradient"], seen["objective"], seen["exemplar_losses"], seen["pull"]),
+            ran_as=f"{'per-layer' if isinstance(self.step, LayerStep) else 'forward'}, traced",
         )  # fmt: skip
-        if not self._agreed and not self.step.random:  # one that draws masks of its own has other logits
-            tried = mode.name in ("forward", "per-layer")  # compared with backward before they were chosen
-            reason = difference(self.step, traced, done, exemplar, objective, rates, tried=tried)
-            if reason is not None:
-                self._refuse(reason)
-                self.step = None
-                return None
-            self._agreed = True
-        return done
 
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
         _log.info("the step's passes run one by one, not as one graph: %s", reason)
+
+
+def _left_out(step: TracedStep, found: Traced, batch: Batch) -> str | None:
+    """What the traced step leaves out or sees otherwise, in words; None: nothing. Leaves everything as it was.
+
+    A graph knows what batch norm does to its running statistics, and of no other buffer that a pass moves.
+    """
+    device, logits = batch.labels.device, found.seen["logits"]
+    cast = torch.is_autocast_enabled(device.type)  # then the logits alone may be in full precision
+    bound = _HALF if cast else _BOUND.get(logits.dtype, _HALF)
+    before = snapshot(step.model)
+
+    def put_back() -> None:
+        for name, b in step.model.named_buffers():
+            if name in before:
+                b.copy_(before[name])
+
+    with torch.no_grad():
+        with RandomState.now(device).replayed(), kernels(plain=True):  # those of the trace
+            true = call(step.model, batch.inputs, len(batch))
+        after = snapshot(step.model)
+        put_back()
+        step.move_statistics(found)
+        moved = snapshot(step.model)
+        put_back()
+    if not _near(true, logits, logits, bound):
+        return "the model's logits are others than those of its graph"
+    for name, value in after.items():
+        was = before.get(name)
+        change = value - was if was is not None and value.is_floating_point() else value
+        if was is None or not _near(value, moved[name], change, bound):
+            return f"the graph does not move the buffer {name!r} as the model does"
+    return None
+
+
+def _near(a: Tensor, b: Tensor, size: Tensor, bound: float) -> bool:
+    """True if |a − b| ≤ bound · max|size|; non-finite entries must match."""
+    if not a.is_floating_point():
+        return torch.equal(a, b)
+    a, b, limit = a.double(), b.double(), bound * size.double().abs().nan_to_num(0.0).max() if size.numel() else 0.0
+    return bool(((a - b).abs() <= limit).logical_or(a == b).logical_or(~torch.isfinite(a) & ~torch.isfinite(b)).all())
 
 
 def _key(model: nn.Module, batch: Batch, exemplar: Batch) -> tuple[Any, ...]:

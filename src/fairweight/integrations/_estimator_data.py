@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from sklearn.utils.validation import _check_sample_weight
+from torch import Tensor, nn
 
 from fairweight.data import (
     Dataset,
@@ -22,7 +26,8 @@ from fairweight.data import (
     load,
 )
 from fairweight.data.meaning import Meaning
-from fairweight.errors import SmallCell
+from fairweight.errors import BadInput, SmallCell
+from fairweight.types import Cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +52,15 @@ class Given:
         if self.groups is None:
             return None
         return torch.tensor(self.groups.groupby(list(self.groups)).ngroup().to_numpy())
+
+    def exemplar(self, size: int | None, inside: bool, fraction: float | None) -> Exemplar:
+        """How exemplars are drawn from these samples; fraction: the deprecated way to say it."""
+        if fraction is None:
+            return Exemplar(size=size, inside=inside)
+        warnings.warn("exemplar_fraction will go; give exemplar_size, exemplars of each cell.", FutureWarning, 3)
+        counts = Cells.of(self.labels, self.group_codes).counts
+        even = round(fraction * len(self.labels) / len(counts))
+        return Exemplar(size=max(1, min(even, min(counts) // 2)), inside=True)
 
 
 @dataclass(frozen=True)
@@ -126,3 +140,25 @@ def group_columns(groups: Any) -> pd.DataFrame:
 
     found = pd.DataFrame(groups)
     return found.set_axis([f"{GROUP} {place + 1}" if place else GROUP for place in range(found.shape[1])], axis=1)
+
+
+def made(module: Any, features: int, classes: int) -> nn.Module:
+    """Copy the model, or make it by the class or function of (features, classes) or of nothing."""
+    if isinstance(module, nn.Module):
+        return copy.deepcopy(module)
+    try:
+        inspect.signature(module).bind(features, classes)
+        found = module(features, classes)
+    except TypeError:
+        found = module()
+    if not isinstance(found, nn.Module):
+        raise BadInput(f"module made a {type(found).__name__}, not a torch.nn.Module; give what makes a model.")
+    return found
+
+
+def sample_weights(sample_weight: Any, X: Any) -> Tensor:  # noqa: N803
+    """Refuse weights that leave nothing to learn from."""  # [N]
+    found = _check_sample_weight(sample_weight, X, dtype=np.float32, ensure_non_negative=True)
+    if not found.sum() > 0:
+        raise BadInput("sample_weight is 0 for every sample; give some of them a weight above 0.")
+    return torch.from_numpy(found)

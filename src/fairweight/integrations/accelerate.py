@@ -11,7 +11,7 @@ from fairweight.methods import Reweighter
 from fairweight.methods._accumulation import Accumulation
 from fairweight.types import Batch, StepRecord
 
-_MANY = 2**62  # micro-batches: when a step is due is the accelerator's to say
+MANY = 2**62  # micro-batches: when a step is due is the framework's to say
 
 
 class Accelerated:
@@ -19,7 +19,8 @@ class Accelerated:
 
     def __init__(self, accelerator: Any, method: Reweighter) -> None:
         self.accelerator, self.method = accelerator, method
-        method._accumulation = Accumulation(_MANY)
+        self.state_dict, self.load_state_dict = method.state_dict, method.load_state_dict  # for its checkpoints
+        method._accumulation = Accumulation(MANY)
 
     def backward(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> StepRecord:
         """Add the weighted loss's gradient to `.grad`, in the place of `accelerator.backward(loss)`.
@@ -40,14 +41,6 @@ class Accelerated:
     def weights(self) -> Tensor | None:
         """One weight per training sample, mean 1, where the method keeps any."""  # [N]
         return self.method.weights()
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that the method has learned."""
-        return self.method.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put it back."""
-        self.method.load_state_dict(state)
 
 
 def prepare(accelerator: Any, method: Reweighter) -> Accelerated:

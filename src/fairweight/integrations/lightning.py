@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, MissingDependency
+from fairweight.integrations.accelerate import MANY
 from fairweight.methods import Reweighter
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods.forml import FORML
@@ -31,8 +32,6 @@ try:
     from lightning.pytorch import Callback
 except ImportError:  # pragma: no cover - said in a sentence where it is missing
     raise MissingDependency("FormlCallback needs lightning; run pip install 'fairweight[lightning]'.") from None
-
-_MANY = 2**62  # micro-batches: when a step is due is said by the callback
 
 
 class FormlCallback(Callback):  # type: ignore[misc]
@@ -104,9 +103,7 @@ class FormlCallback(Callback):  # type: ignore[misc]
         optimizer = module.optimizers()
         if isinstance(optimizer, list):
             raise BadInput("forml_step knows one optimizer; for several, call method.backward and step each yourself.")
-        held = method._accumulation
-        if held is None:
-            held = method._accumulation = Accumulation(_MANY)
+        held = method._accumulation = method._accumulation or Accumulation(MANY)
         if not held.batches:
             optimizer.zero_grad()
         scaler = getattr(trainer.precision_plugin, "scaler", None)
@@ -115,23 +112,14 @@ class FormlCallback(Callback):  # type: ignore[misc]
         if len(held.batches) < self.accumulate and not trainer.is_last_batch:
             return None
         record = method._backward_held(held)
-        clip = trainer.gradient_clip_val
-        if clip:
+        if trainer.gradient_clip_val:
             if scaler is not None:
                 scaler.unscale_(optimizer.optimizer)
-            module.clip_gradients(optimizer, clip, trainer.gradient_clip_algorithm)
+            module.clip_gradients(optimizer, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
         optimizer.step()
         if method.steps % max(1, trainer.log_every_n_steps) == 0 or trainer.is_last_batch:  # each costs a millisecond
-            self._log(module, record)
+            module.log_dict({f"forml/{name}": value for name, value in _numbers(record).items()})  # alike on every rank
         return record.loss
-
-    def _log(self, module: Any, record: StepRecord) -> None:
-        numbers = {"loss": record.loss, "effective_size": record.effective_size}
-        if record.objective is not None:
-            numbers["objective"] = record.objective
-        if record.exemplar_losses is not None and record.exemplar_groups is not None:
-            numbers["gap"] = _gap(record.exemplar_losses, record.exemplar_groups)
-        module.log_dict({f"forml/{name}": value for name, value in numbers.items()})  # the same on every rank
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -150,7 +138,11 @@ def forml_step(module: Any, batch: Any) -> Tensor | None:
     return found[0].step(module, batch)
 
 
-def _gap(losses: Tensor, groups: Tensor) -> Tensor:
-    """Largest mean loss of a group minus the smallest."""  # []
-    means = [losses[groups == g].mean() for g in torch.unique(groups[groups >= 0])]
-    return torch.stack(means).max() - torch.stack(means).min() if means else losses.new_zeros(())
+def _numbers(record: StepRecord) -> dict[str, Tensor]:
+    """What is logged of a step; gap: largest mean loss of a group of exemplars minus the smallest."""
+    found = {"loss": record.loss, "effective_size": record.effective_size, "objective": record.objective}
+    losses, groups = record.exemplar_losses, record.exemplar_groups
+    if losses is not None and groups is not None and bool((groups >= 0).any()):
+        means = torch.stack([losses[groups == g].mean() for g in torch.unique(groups[groups >= 0])])
+        found["gap"] = means.max() - means.min()
+    return {name: value for name, value in found.items() if value is not None}

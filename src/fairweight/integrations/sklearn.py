@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
@@ -16,46 +13,40 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import Asked, Wish
 from fairweight.apps.train import wish_for
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
-from fairweight.data import Dataset, Exemplar
+from fairweight.data import Dataset
 from fairweight.data.rows import Rows
 from fairweight.errors import BadInput
-from fairweight.integrations._estimator_data import Array, Given, dataset_of, group_columns
+from fairweight.integrations._estimator_data import Array, Given, dataset_of, group_columns, made, sample_weights
 from fairweight.methods import Reweighter
-from fairweight.runs.build import Built, build
+from fairweight.runs.build import build
 from fairweight.runs.cross_fit import FOLDS
 from fairweight.runs.defaults import with_defaults
 from fairweight.runs.fixed_weights import filled_by_cell
 from fairweight.runs.run import one_thread, probabilities, train_built
 from fairweight.runs.run_place import FORML
-from fairweight.runs.shift import ByGroup, shifted
+from fairweight.runs.shift import shifted
 from fairweight.runs.spec import Spec
 from fairweight.training.callbacks import Progress
 from fairweight.training.history import Dynamics
 from fairweight.training.predict import logits
-from fairweight.types import Batch, Cells
+from fairweight.types import Batch
 
 # scikit-learn makes an estimator with anything and checks it when it is fitted.
 _CONSTRAINTS: Mapping[str, Constraint] = {
+    **dict.fromkeys(("epochs", "batch_size", "per_cell", "exemplar_size"), either(whole(1))),
+    **dict.fromkeys(("exemplar_inside", "standardize", "groups_at_prediction", "each"), FLAG),
     "lr": above(0),
     "weight_decay": between(0),
-    "epochs": either(whole(1)),
-    "batch_size": either(whole(1)),
-    "per_cell": either(whole(1)),
-    "exemplar_size": either(whole(1)),
-    "exemplar_inside": FLAG,
     "exemplar_fraction": either(above(0, 1)),
     "validation_fraction": between(0, 1, below=True),
     "patience": either(whole(0)),
-    "standardize": FLAG,
-    "groups_at_prediction": FLAG,
-    "each": FLAG,
 }
 
 
@@ -132,33 +123,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.method = method
-        self.module = module
-        self.criterion = criterion
-        self.bound = bound
-        self.budget = budget
-        self.learner = learner
-        self.groups_at_prediction = groups_at_prediction
-        self.each = each
-        self.pos_label = pos_label
-        self.objective = objective
-        self.method_options = method_options
-        self.hidden = hidden
-        self.optimizer = optimizer
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.per_cell = per_cell
-        self.exemplar_size = exemplar_size
-        self.exemplar_inside = exemplar_inside
-        self.exemplar_fraction = exemplar_fraction
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.standardize = standardize
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+        given = locals()
+        for name in self._get_param_names():  # scikit-learn's rule: each as it was given, under its name
+            setattr(self, name, given[name])
 
     def fit(
         self,
@@ -179,34 +146,29 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         X, y = self._checked(X, y)
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
-        if self.pos_label is not None and len(self.classes_) == 2 and self.pos_label not in self.classes_.tolist():
-            raise BadInput(f"pos_label={self.pos_label!r} is no class of y; choose from {self.classes_.tolist()}.")
         if len(self.classes_) < 2:
             raise ValueError("FairweightClassifier needs samples of at least two classes; y holds one class only.")
+        if self.pos_label is not None and len(self.classes_) == 2 and self.pos_label not in self.classes_.tolist():
+            raise BadInput(f"pos_label={self.pos_label!r} is no class of y; choose from {self.classes_.tolist()}.")
         given = [self._given(X, y, sensitive_features, "train")]
         if exemplar is not None:
             if len(exemplar) not in (2, 3):
                 raise BadInput("exemplar is a tuple (X, y) or (X, y, sensitive_features).")
             trusted = self._checked(*exemplar[:2], reset=False)
             given.append(self._given(*trusted, exemplar[2] if len(exemplar) == 3 else None, "exemplar"))
-        seed = self.random_state
-        if not isinstance(seed, Integral):
-            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        drawn = self._exemplar(given[0])
-        dataset = dataset_of(given, len(self.classes_), int(seed), self.validation_fraction, drawn, self.standardize)
+        fixed = isinstance(self.random_state, Integral)
+        seed = self.random_state if fixed else check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        held = given[0].exemplar(self.exemplar_size, self.exemplar_inside, self.exemplar_fraction)
+        dataset = dataset_of(given, len(self.classes_), int(seed), self.validation_fraction, held, self.standardize)
         self.groups_, self.notes_ = dataset.group_names, dataset.notes
         self._preprocessing: Any = dataset.preprocessing
-        weights = None if sample_weight is None else _sample_weights(sample_weight, X)[dataset.rows["train"]]
+        weights = None if sample_weight is None else sample_weights(sample_weight, X)[dataset.rows["train"]]
         wish = wish_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
-        self.shift_: ByGroup | None = None
-        if self.method is None and weights is None and self._searches(dataset):
-            self._search(dataset, wish, int(seed), given[0])
-            return self
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            built, dynamics = self._train(dataset, int(seed), weights)
-        self.chosen_ = self.method or FORML
-        self.search_: Search | None = None
-        self._keep_weights(built.reweighter, dynamics, dataset.rows["train"], given[0])
+            if self.method is None and weights is None and self._searches(dataset):
+                self._search(dataset, wish, int(seed), given[0])
+            else:
+                self._train(dataset, int(seed), weights, given[0])
         return self
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
@@ -233,8 +195,6 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_consistent_length(X, groups)
         return cast(Tensor, self._preprocessing.meaning.groups(Rows(group_columns(groups))))
 
-    # -- what is trained, and how -----------------------------------------------------------------
-
     def _searches(self, dataset: Dataset) -> bool:
         """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
         said = (self.module, self.objective, self.method_options)
@@ -246,15 +206,14 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Take what `fairweight train` would write."""
         asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
         learner = self.learner or ("mlp" if "network" in asked else None)
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            wanted = Asked(wish, learner, groups_at_prediction=self.groups_at_prediction, training=asked)
-            found = search(dataset, wanted, seed=seed, device=self._device())
-        self.search_, self.chosen_ = found, found.chosen.title
-        self.module_ = found.fitted.model.eval()
-        self.n_iter_, self.shift_ = found.fitted.epoch, found.fitted.shift
+        wanted = Asked(wish, learner, groups_at_prediction=self.groups_at_prediction, training=asked)
+        found = search(dataset, wanted, seed=seed, device=self._device())
+        fitted = found.fitted
+        self.search_: Search | None = found
+        self.chosen_ = found.chosen.title
+        self.module_, self.n_iter_, self.shift_ = fitted.model.eval(), fitted.epoch, fitted.shift
         self.history_: list[dict[str, Any]] = []
-        rows = found.dataset.rows["train"]
-        self._keep_weights(found.fitted.reweighter, found.fitted.dynamics, rows, given)
+        self._keep_weights(fitted.reweighter, fitted.dynamics, found.dataset.rows["train"], given)
 
     def _flipped(self) -> bool:
         """True if the first of two classes is the positive one, whose code is 1 in training."""
@@ -263,31 +222,27 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _device(self) -> str:
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
 
-    def _train(self, dataset: Dataset, seed: int, weights: Tensor | None) -> tuple[Built, Dynamics]:
-        device = self._device()
-        network = None
+    def _train(self, dataset: Dataset, seed: int, weights: Tensor | None, given: Given) -> None:
+        device, name, network = self._device(), self.method or FORML, None
         if self.module is not None:
-            network = partial(_made, self.module, math.prod(dataset.input_shape), len(self.classes_))
-        spec = with_defaults(Spec("frame", method=self.method or FORML, seed=seed), dataset, self._asked(), device)
+            network = partial(made, self.module, math.prod(dataset.input_shape), len(self.classes_))
+        spec = with_defaults(Spec("frame", method=name, seed=seed), dataset, self._asked(), device)
         built = build(spec, dataset, device, network=network)
         built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
         with one_thread(built.parameters):
-            record, dynamics = train_built(
-                built, spec, dataset, [Progress(self.method or FORML)] if self.verbose else []
-            )
-        self.module_ = built.model.eval()
-        self.n_iter_ = record.epochs
-        self.history_ = record.history
-        return built, dynamics
+            record, dynamics = train_built(built, spec, dataset, [Progress(name)] if self.verbose else [])
+        self.search_, self.chosen_, self.shift_ = None, name, None
+        self.module_, self.n_iter_, self.history_ = built.model.eval(), record.epochs, record.history
+        self._keep_weights(built.reweighter, dynamics, dataset.rows["train"], given)
 
     def _asked(self) -> dict[str, Any]:
         """Fields of a Spec that the user has set."""
         if self.hidden is not None and (not isinstance(self.hidden, Iterable) or min(self.hidden, default=1) < 1):
             raise BadInput(f"hidden={self.hidden!r}: give the layers' widths, each from 1, such as (64, 64).")
         names = ("optimizer", "lr", "weight_decay", "epochs", "batch_size", "per_cell")
-        asked = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        asked = {name: value for name in names if (value := getattr(self, name)) is not None}
         objective = {} if self.objective is None else {"objective": self.objective}
-        asked["method_options"] = {**objective, **(self.method_options or {})}
+        asked["method_options"] = objective | dict(self.method_options or {})
         if self.patience is not None:
             asked["early_stopping"] = {"metric": "objective", "patience": self.patience} if self.patience else {}
         if self.module is not None:
@@ -305,14 +260,11 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.sample_weights_ = (weights / weights.mean()).numpy()  # [N]
         self.scores_ = self.score_path_ = self.score_path_rows_ = None
         if scores is not None:
-            every = torch.full((len(given.labels),), torch.nan)
-            every[trained] = scores.detach().float().cpu()
-            self.scores_ = every.numpy()  # [N]
+            self.scores_ = np.full(len(given.labels), np.nan, dtype=np.float32)  # [N]
+            self.scores_[trained] = scores.detach().float().cpu()
         if dynamics.score_path and rows is not None:
             self.score_path_ = torch.stack(dynamics.score_path).float().numpy()  # [epochs, P]
             self.score_path_rows_ = trained[rows.cpu()].numpy()  # [P]
-
-    # -- the samples ------------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any = None, *, reset: bool = True) -> tuple[Any, Any]:  # noqa: N803
         """Refuse what scikit-learn refuses; a frame stays one where the model was fitted on one."""
@@ -345,33 +297,3 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             check_consistent_length(X, groups)
             groups = pd.DataFrame(groups)
         return Given(X, labels, groups, part)
-
-    def _exemplar(self, train: Given) -> Exemplar:
-        if self.exemplar_fraction is None:
-            return Exemplar(size=self.exemplar_size, inside=self.exemplar_inside)
-        warnings.warn("exemplar_fraction will go; give exemplar_size, exemplars of each cell.", FutureWarning, 3)
-        counts = Cells.of(train.labels, train.group_codes).counts
-        even = round(self.exemplar_fraction * len(train.labels) / len(counts))
-        return Exemplar(size=max(1, min(even, min(counts) // 2)), inside=True)
-
-
-def _made(module: Any, features: int, classes: int) -> nn.Module:
-    """Copy the model, or make it by the class or function of (features, classes) or of nothing."""
-    if isinstance(module, nn.Module):
-        return copy.deepcopy(module)
-    try:
-        inspect.signature(module).bind(features, classes)
-        made = module(features, classes)
-    except TypeError:
-        made = module()
-    if not isinstance(made, nn.Module):
-        raise BadInput(f"module made a {type(made).__name__}, not a torch.nn.Module; give what makes a model.")
-    return made
-
-
-def _sample_weights(sample_weight: Any, X: Any) -> Tensor:  # noqa: N803
-    """Refuse weights that leave nothing to learn from."""  # [N]
-    found = _check_sample_weight(sample_weight, X, dtype=np.float32, ensure_non_negative=True)
-    if not found.sum() > 0:
-        raise BadInput("sample_weight is 0 for every sample; give some of them a weight above 0.")
-    return torch.from_numpy(found)

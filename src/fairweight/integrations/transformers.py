@@ -52,8 +52,7 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         rowed = None if train_dataset is None else with_rows(train_dataset)
         super().__init__(model, args, train_dataset=rowed, **others)
         self._made = method or (lambda net, number: FORML(net, number, objective))
-        self._exemplars = exemplar_dataset
-        self._per_cell = per_cell
+        self._exemplars, self._per_cell = exemplar_dataset, per_cell
         self._cells: ExemplarSampler | None = None
         self._running: Accelerated | None = None
         self.record: StepRecord | None = None  # of the last step
@@ -92,12 +91,12 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         return to_batch({**self._prepare_inputs(self.data_collator(items)), "rows": drawn.to(self.args.device)})
 
     def compute_loss(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """The model's own loss, for evaluation."""
-        return super().compute_loss(model, {k: v for k, v in inputs.items() if k not in _OURS}, *args, **kwargs)
+        """The model's own loss, for evaluation, without what the model does not know."""
+        return super().compute_loss(model, _known(inputs), *args, **kwargs)
 
     def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Without what the model does not know."""
-        return super().prediction_step(model, {k: v for k, v in inputs.items() if k not in _OURS}, *args, **kwargs)
+        return super().prediction_step(model, _known(inputs), *args, **kwargs)
 
     def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **kwargs: Any) -> Any:
         """Also the table by group, where the dataset has groups."""
@@ -136,6 +135,10 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (path := Path(checkpoint) / FILE).is_file():
             self.reweighter.load_state_dict(state.move(state.load(path), self.args.device))
+
+
+def _known(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in inputs.items() if name not in _OURS}
 
 
 def _labels(dataset: Any) -> tuple[Tensor, Tensor | None]:

@@ -13,58 +13,28 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, RowsOutOfRange
+from fairweight.metagradient import passes
 from fairweight.metagradient.choose import MODES, choose
-from fairweight.metagradient.passes import (
-    ForwardPass,
-    Mode,
-    Solution,
-    check_not_empty,
-    classification_loss,
-    forward,
-    virtual_forward,
-)
+from fairweight.metagradient.passes import ForwardPass, Mode, Solution, classification_loss, forward, virtual_forward
 from fairweight.metagradient.per_layer import layer_forward
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.metagradient.solve import Rates, Softmax, WeightForm, exemplar_point, pull, solve, tangent, weight_form
 from fairweight.types import Batch, Loss, ObjectiveFunction
 
+# fmt: off
 __all__ = [
-    "MODES",
-    "ForwardPass",
-    "Mode",
-    "Rates",
-    "Scope",
-    "Softmax",
-    "Solution",
-    "WeightForm",
-    "choose",
-    "classification_loss",
-    "exemplar_point",
-    "forward",
-    "layer_forward",
-    "pull",
-    "score_gradient",
-    "solve",
-    "tangent",
-    "virtual_forward",
-    "weight_form",
+    "MODES", "ForwardPass", "Mode", "Rates", "Scope", "Softmax", "Solution", "WeightForm", "choose",
+    "classification_loss", "exemplar_point", "forward", "layer_forward", "pull", "score_gradient", "solve", "tangent",
+    "virtual_forward", "weight_form",
 ]
+# fmt: on
 
 
 def score_gradient(
-    model: nn.Module,
-    batch: Batch,
-    exemplar: Batch,
-    scores: Tensor,
-    objective: ObjectiveFunction,
-    lr: float | Tensor | Rates,
-    mode: str = "forward",
-    *,
-    reverse: bool = False,
-    loss: Loss = classification_loss,
-    form: str | WeightForm = "softmax",
-    scope: str | None = None,
-) -> Tensor:
+    model: nn.Module, batch: Batch, exemplar: Batch, scores: Tensor, objective: ObjectiveFunction,
+    lr: float | Tensor | Rates, mode: str = "forward", *, reverse: bool = False, loss: Loss = classification_loss,
+    form: str | WeightForm = "softmax", scope: str | None = None,
+) -> Tensor:  # fmt: skip
     """d objective(θ̃) / d score for each member of the batch; touches nothing.
 
     scores: [N], read at the batch's rows; or [B]. lr: a number, or one number or tensor per parameter name.
@@ -80,8 +50,8 @@ def score_gradient(
         >>> gradient.shape, bool(gradient.sum().abs() < 1e-6)  # softmax: what one gains, the others lose
         (torch.Size([8]), True)
     """  # [B]
-    check_not_empty(batch, "train")
-    check_not_empty(exemplar, "exemplar")
+    passes.check_not_empty(batch, "train")
+    passes.check_not_empty(exemplar, "exemplar")
     part = None if scope is None else Scope(model, scope)
     if part is not None:
         part.settle(model, batch, loss)
@@ -92,10 +62,9 @@ def score_gradient(
         done = layer_forward(model, batch, loss, chosen, virtual=True)
     else:
         done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels)
-    rates = _rates(lr, in_scope(done.parameters, part), done.parameters)
+    sign, rates = -1.0 if reverse else 1.0, _rates(lr, in_scope(done.parameters, part), done.parameters)
     own = _batch_scores(scores, batch).detach()
     own = own.to(torch.promote_types(own.dtype, done.losses.dtype))
-    sign = -1.0 if reverse else 1.0
     rates = {name: sign * rate for name, rate in rates.items()}
     return solve(done, exemplar, own, objective, rates, chosen, shape).gradient
 

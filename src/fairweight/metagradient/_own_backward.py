@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from weakref import WeakSet
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import LabelsBeyondLogits, NotDifferentiable
 from fairweight.metagradient.model import RandomState, casts_forgotten, trainable
-from fairweight.metagradient.passes import check_labels, losses_with_graph, run
+from fairweight.metagradient.passes import losses_with_graph, run
 from fairweight.metagradient.per_layer._trial import FEW, few
 from fairweight.types import Batch, Loss
 
@@ -38,10 +37,8 @@ def _go_back(model: nn.Module, batch: Batch, loss: Loss) -> None:
     own = trainable(model)
     copies = {name: p.detach().clone().requires_grad_() for name, p in own.items()}
     before = {name: (p.grad, None if p.grad is None else p.grad.clone()) for name, p in own.items()}
-    random = RandomState.now(batch.labels.device)
 
     def backward(logits: Tensor) -> None:
-        check_labels(logits, batch.labels, "train")
         losses = losses_with_graph(loss, logits, batch.labels)
         if _reentrant(losses):
             raise NotDifferentiable(
@@ -52,17 +49,13 @@ def _go_back(model: nn.Module, batch: Batch, loss: Loss) -> None:
 
     written = set()
     try:
-        with torch.enable_grad(), casts_forgotten(), nullcontext() if random is None else random.replayed():
+        with torch.enable_grad(), casts_forgotten(), RandomState.now(batch.labels.device).replayed():
             run(model, copies, batch.inputs, len(batch), backward)
     finally:
-        for name, p in own.items():
-            grad, values = before[name]
-            same = p.grad is grad and (grad is None or values is None or torch.equal(grad, values))
-            if not same:
+        for name, (grad, values) in before.items():
+            if own[name].grad is not grad or not (grad is None or values is None or torch.equal(grad, values)):
                 written.add(name)
-                if grad is not None and values is not None:
-                    grad.copy_(values)
-                p.grad = grad
+                own[name].grad = None if grad is None or values is None else grad.copy_(values)
     written |= {name for name, p in copies.items() if p.grad is not None}
     if written:
         raise NotDifferentiable(
@@ -77,10 +70,9 @@ def _reentrant(losses: Tensor) -> bool:
     waiting, seen = [losses.grad_fn], set()
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.name().startswith("CheckpointFunction"):
-            return True
-        waiting += [next_one for next_one, _ in node.next_functions]
+        if node is not None and node not in seen:
+            if node.name().startswith("CheckpointFunction"):
+                return True
+            seen.add(node)
+            waiting += [next_one for next_one, _ in node.next_functions]
     return False

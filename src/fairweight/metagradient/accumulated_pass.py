@@ -7,9 +7,8 @@ statistics, where the model has any, are those of a small batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -42,8 +41,7 @@ class AccumulatedPass(ForwardPass):
             losses = first.loss(logits.requires_grad_(), batch.labels)
         kept = {f.name: getattr(first, f.name) for f in fields(ForwardPass)}
         kept |= {"batch": batch, "logits": logits, "losses": losses}
-        kept["by_wrapper"] = False  # a wrapper would sum gradients once for every part
-        return cls(**kept, parts=parts)
+        return cls(**{**kept, "by_wrapper": False}, parts=parts)  # a wrapper would sum gradients for every part
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         found: Parameters = {}
@@ -72,15 +70,13 @@ class AccumulatedPass(ForwardPass):
 
 
 def _without_graph(done: ForwardPass) -> ForwardPass:
-    logits, losses = done.logits.detach(), done.losses.detach()
-    if isinstance(done, LayerPass):
-        return replace(done, logits=logits, losses=losses, seen=None, graph=None, record=None)
-    return replace(done, logits=logits, losses=losses)
+    kept: Any = {"seen": None, "graph": None, "record": None} if isinstance(done, LayerPass) else {}
+    return replace(done, logits=done.logits.detach(), losses=done.losses.detach(), **kept)
 
 
 def _again(part: ForwardPass) -> ForwardPass:
     """The pass once more, with the same masks; it moves nothing."""
-    with nullcontext() if part.random is None else part.random.replayed():
+    with part.random.replayed():
         if isinstance(part, LayerPass):
             mode = Mode("per-layer", part.plain_kernels)
             return layer_forward(part.model, part.batch, part.loss, mode, virtual=True)

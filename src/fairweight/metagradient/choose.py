@@ -15,8 +15,8 @@ from fairweight.errors import NotDifferentiable, UnknownName
 from fairweight.metagradient import difference, double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
-from fairweight.metagradient.model import Parameters, holds_compiled, hooked, is_compiled, trainable, unwrap
-from fairweight.metagradient.passes import ForwardPass, Mode, dense, inner, virtual_forward
+from fairweight.metagradient.model import Parameters, hooked, trainable, unwrap, wrapped
+from fairweight.metagradient.passes import ForwardPass, Mode, inner, slopes_in_use, virtual_forward
 from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
@@ -57,7 +57,7 @@ def choose(
         return _double_backward(trial)
     mode = _per_layer(trial, asked, layers) if asked in ("auto", "per-layer", "per-layer-frozen") else None
     mode = _forward(trial, asked) if mode is None else mode
-    if holds_compiled(model):
+    if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) for m in model.modules()):
         mode = replace(mode, reason=f"{mode.reason}; {_LEFT_OUT}")
     if _said.get(model) != mode:
         _said[model] = mode
@@ -68,15 +68,12 @@ def choose(
 
 
 def _per_layer(trial: _Trial, asked: str, layers: bool) -> Mode | None:
-    refusal = "the method needs more than each sample's pull"
+    found: Mode | str = "the method needs more than each sample's pull"
     if layers:
         found = trial.layers(frozen=asked == "per-layer-frozen")
-        if isinstance(found, Mode):
-            return found
-        refusal = found
-    if asked == "auto":
-        return None
-    raise NotDifferentiable(f"The gradient per layer does not work here: {refusal}. Use gradient='auto' or 'forward'.")
+    if isinstance(found, Mode) or asked == "auto":
+        return found if isinstance(found, Mode) else None
+    raise NotDifferentiable(f"The gradient per layer does not work here: {found}. Use gradient='auto' or 'forward'.")
 
 
 def _forward(trial: _Trial, asked: str) -> Mode:
@@ -116,16 +113,21 @@ class _Trial:
     loss: Loss
     scope: Scope | None
 
+    @property
+    def compiled(self) -> bool:
+        """Whether torch.compile wraps the model; its graphs may not be gone back through twice."""
+        return any(hasattr(m, "_orig_mod") for m in wrapped(self.model))
+
     def small(self) -> bool:
         """True if the parameters that move are so few that double backward is the fastest."""
         parameters = in_scope(trainable(unwrap(self.model)), self.scope)
         on_cpu = next(iter(parameters.values())).device.type == "cpu"
-        return on_cpu and not is_compiled(self.model) and sum(p.numel() for p in parameters.values()) <= SMALL
+        return on_cpu and not self.compiled and sum(p.numel() for p in parameters.values()) <= SMALL
 
     def layers(self, *, frozen: bool = False) -> Mode | str:
         """The mode per layer, or why it cannot be had; frozen: with batch norm's statistics held constant."""
         mode = "per-layer-frozen" if frozen else "per-layer"
-        if self.model is not unwrap(self.model) and not is_compiled(self.model):
+        if self.model is not unwrap(self.model) and not self.compiled:
             return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
         own = trainable(unwrap(self.model))
         if (name := hooked(own)) is not None:
@@ -139,13 +141,11 @@ class _Trial:
                 if not _UNSUPPORTED.search(str(error)):
                     raise
                 found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True, frozen=frozen), True
-            if frozen and not found.rest:
-                return Mode(mode, plain, "asked for; batch statistics are held constant in the pull, an approximation")
-            if frozen:
-                return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it"
             if not found.rest:
-                return Mode(mode, plain, "samples do not see each other, and every layer was seen")
-            for plain in (False, True):
+                exact = "samples do not see each other, and every layer was seen"
+                held = "asked for; batch statistics are held constant in the pull, an approximation"
+                return Mode(mode, plain, held if frozen else exact)
+            for plain in () if frozen else (False, True):
                 if self.refusal(forward_tangent, plain=plain) is None:
                     tried(self.model, self.batch, self.loss, plain_kernels=plain)
                     return Mode("per-layer", plain, f"all but {', '.join(sorted(found.rest))}, which take forward mode")
@@ -156,7 +156,8 @@ class _Trial:
         except Exception as error:  # a model may do anything to what watches it; other modes do not watch
             virtual_forward(self.model, self.batch, self.loss)  # raises what the model raises without derivatives
             return f"{type(error).__name__}: {str(error).strip()}".split("\n")[0].rstrip(".")
-        return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it, and has no forward mode"
+        lacks = "" if frozen else ", and has no forward mode"
+        return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it{lacks}"
 
     def refusal(self, tangent_of: Tangent, *, plain: bool = False, tolerance: float = 0.0) -> str | None:
         """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is.
@@ -180,26 +181,21 @@ class _Trial:
         They differ where one of the two does not see what the other sees, and neither says so.
         """
 
-        def run() -> ForwardPass:
-            return virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
-
-        done = run()
+        done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         random = torch.Generator(done.device).manual_seed(0)
         moving = in_scope(done.parameters, self.scope)
         along = {name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()}
-        if tangent_of is not double_backward.tangent:
+        if tangent_of is double_backward.tangent:
+            moved = tangent_of(done, along)  # [B, K]
+        else:
             # Only double backward needs the graph. Beside a tangent pass it would make this trial the peak of the whole
             # training's memory; another forward pass costs less.
             done = replace(done, logits=done.logits.detach(), losses=done.losses.detach())
-            moved = tangent_of(done, along)  # [B, K]
-            done = run()
-        else:
             moved = tangent_of(done, along)
+            done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
-        slope = torch.autograd.grad(
-            done.logits, list(moving.values()), u.to(done.logits.dtype), allow_unused=True, materialize_grads=True
-        )
-        back = sum(float(inner(_wide(dense(s)), _wide(r))) for s, r in zip(slope, along.values(), strict=True))
+        slopes = slopes_in_use(done.logits, moving, u.to(done.logits.dtype), keep=False)
+        back = sum(float(inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
         ahead = float((u * moved).sum(dtype=torch.float64))
         tolerance = max(tolerance, _TOLERANCE.get(done.logits.dtype, 0.05))
         if abs(back - ahead) > tolerance * max(abs(back), abs(ahead)):

@@ -17,11 +17,9 @@ from fairweight.metagradient.passes import ForwardPass, in_full, pull_by_tangent
 
 def norm(values: Parameters) -> Tensor:
     """Euclidean norm over all entries, in float64: the squares of a small direction must not vanish."""  # []
+    size: Any = torch.linalg.vector_norm
     flat = (torch.view_as_real(v) if v.is_complex() else v for v in values.values())
-    total: Tensor = torch.linalg.vector_norm(
-        torch.stack([torch.linalg.vector_norm(v, dtype=torch.float64) for v in flat])
-    )
-    return total
+    return size(torch.stack([size(v, dtype=torch.float64) for v in flat]))  # type: ignore[no-any-return]
 
 
 # The exponent of the precision that gives the distance to each side. Rounding falls and curvature grows with it: a
@@ -51,32 +49,28 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     if small or not torch.is_autocast_enabled(done.device.type):
         return _central(done, here, along, step)
     calls, further = _further.get(done.model, (0, 0.0))
-    capturing = done.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    if not capturing:
+    if done.device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
         if calls & (calls - 1) == 0:  # at the first, second, fourth, eighth, …
-            full = _central(done, here, along, step)
-            further = _tried(done, here, along, step, full)
+            further = _tried(done, here, along, step)
         _further[done.model] = calls + 1, further
     return _central(done, here, along, step * further, cast=True) if further else _central(done, here, along, step)
 
 
-def _tried(done: ForwardPass, here: Parameters, along: Parameters, step: Tensor, full: Tensor) -> float:
+def _tried(done: ForwardPass, here: Parameters, along: Parameters, step: Tensor) -> float:
     """How much further to go in autocast's precision for the pull that float32 gives; 0: no distance gives it."""
 
     def centred(moved: Tensor) -> Tensor:
         pulled = pull_by_tangent(done, moved)
         return (pulled - pulled.mean()).double()
 
-    true = centred(full)
+    true = centred(_central(done, here, along, step))
     near = {far: centred(_central(done, here, along, step * far, cast=True)) for far in FURTHER}
     like = {far: float(F.cosine_similarity(found, true, dim=0)) for far, found in near.items()}
     best = max(like, key=lambda far: like[far])
     return best if like[best] >= ALIKE else 0.0
 
 
-def _central(
-    done: ForwardPass, here: Parameters, along: Parameters, step: Tensor, *, cast: bool = False
-) -> Tensor:  # [B, K]
+def _central(done: ForwardPass, here: Parameters, along: Parameters, step: Tensor, *, cast: bool = False) -> Tensor:
     """Of the passes on both sides; cast: under the autocast that is on, with the last products in float32."""
     sides = []
     columns = 1 if done.logits.ndim == 1 else done.logits.shape[1]

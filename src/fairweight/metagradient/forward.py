@@ -17,6 +17,8 @@ from fairweight.metagradient.passes import ForwardPass
 
 # Entered around the forward-mode passes of models with batch norm: cheaper formulas, the same to rounding (see fast/).
 SHORTCUTS: list[Callable[[], AbstractContextManager[Any]]] = []
+make_dual: Any = forward_ad.make_dual
+unpack_dual: Any = forward_ad.unpack_dual
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
@@ -26,11 +28,9 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
         if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in done.model.modules()):
             for shortcut in SHORTCUTS:
                 stack.enter_context(shortcut())
-        dual = {
-            name: _dual(p.detach(), direction[name]) if name in direction else p.detach()
-            for name, p in done.parameters.items()
-        }
-        logits, moved = done.run(dual, done.batch, _parts)
+        here = {name: p.detach() for name, p in done.parameters.items()}
+        dual = {name: make_dual(p, direction[name]) if name in direction else p for name, p in here.items()}
+        logits, moved = done.run(dual, done.batch, unpack_dual)
     return torch.zeros_like(logits) if moved is None else moved
 
 
@@ -39,14 +39,4 @@ def load_tables() -> None:
     """Make torch load its forward-mode formulas, which by itself it does with a warning about its own code."""
     with warnings.catch_warnings(), forward_ad.dual_level():
         warnings.simplefilter("ignore", DeprecationWarning)
-        _dual(torch.zeros(1), torch.zeros(1))
-
-
-def _dual(value: Tensor, along: Tensor) -> Tensor:
-    made: Tensor = forward_ad.make_dual(value, along)  # type: ignore[no-untyped-call]
-    return made
-
-
-def _parts(dual: Tensor) -> tuple[Tensor, Tensor | None]:
-    value, along = forward_ad.unpack_dual(dual)  # type: ignore[no-untyped-call]
-    return value, along
+        make_dual(torch.zeros(1), torch.zeros(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,40 +17,23 @@ from fairweight.errors import BadInput, FairweightError, NoLogits
 Parameters = dict[str, Tensor]
 
 
+def wrapped(model: nn.Module) -> Iterator[nn.Module]:
+    """The model, and what is inside its wrappers (torch.compile's, data-parallel ones), from outside in."""
+    inner: Any = model
+    while isinstance(inner, nn.Module):
+        yield inner
+        parallel = isinstance(inner, nn.parallel.DistributedDataParallel | nn.DataParallel)
+        inner = inner.module if parallel else getattr(inner, "_orig_mod", None)
+
+
 def unwrap(model: nn.Module) -> nn.Module:
     """The module inside torch.compile's or a data-parallel wrapper."""
-    while True:
-        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
-            model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        else:
-            return model
+    return list(wrapped(model))[-1]
 
 
 def data_parallel(model: nn.Module) -> nn.parallel.DistributedDataParallel | None:
     """The DistributedDataParallel around a module, inside torch.compile's wrapper or not."""
-    while not isinstance(model, nn.parallel.DistributedDataParallel):
-        inner = getattr(model, "_orig_mod", None)
-        if not isinstance(inner, nn.Module):
-            return None
-        model = inner
-    return model
-
-
-def is_compiled(model: nn.Module) -> bool:
-    """Whether torch.compile wraps the module; its graphs may not be gone back through twice."""
-    while isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
-        model = model.module
-    return isinstance(getattr(model, "_orig_mod", None), nn.Module)
-
-
-def holds_compiled(model: nn.Module) -> bool:
-    """Whether torch.compile wraps the module or a submodule, or was called in place."""
-    return any(
-        isinstance(getattr(m, "_orig_mod", None), nn.Module) or getattr(m, "_compiled_call_impl", None) is not None
-        for m in model.modules()
-    )
+    return next((m for m in wrapped(model) if isinstance(m, nn.parallel.DistributedDataParallel)), None)
 
 
 def trainable(model: nn.Module) -> Parameters:
@@ -89,19 +72,11 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def call_arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a model is called with: a tensor or a tuple by position, a mapping by name."""
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    if isinstance(inputs, tuple | list):
-        return tuple(inputs), {}
-    return (inputs,), {}
-
-
 def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
-    """The model's own forward pass."""  # [B, K]
-    args, kwargs = call_arguments(inputs)
-    return logits_of(model(*args, **kwargs), size)
+    """The model's own forward pass: a tensor or a tuple is given by position, a mapping by name."""  # [B, K]
+    if isinstance(inputs, Mapping):
+        return logits_of(model(**inputs), size)
+    return logits_of(model(*inputs) if isinstance(inputs, tuple | list) else model(inputs), size)
 
 
 def snapshot(model: nn.Module) -> Parameters:
@@ -118,14 +93,12 @@ def exchanged(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]
     places: list[tuple[dict[str, Any], str, Tensor]] = []
     named: dict[str, Tensor] = {}
     for prefix, module in model.named_modules():  # each once, under its first name
-        if not module._parameters and not module._buffers:
-            continue
-        both: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
-        for held in both:
-            for key, own in held.items():
-                if own is not None:
-                    named.setdefault(f"{prefix}.{key}" if prefix else key, own)
-                    places.append((held, key, own))
+        if module._parameters or module._buffers:
+            for held in (module._parameters, module._buffers):
+                for key, own in held.items():
+                    if own is not None:
+                        named.setdefault(f"{prefix}.{key}" if prefix else key, own)
+                        places.append((held, key, own))
     if not tensors.keys() <= named.keys():  # by another of its names
         named.update(model.named_parameters(remove_duplicate=False))
         named.update(model.named_buffers(remove_duplicate=False))
@@ -144,41 +117,46 @@ def exchanged(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]
 class RandomState:
     """The random stream at one moment, on the CPU and on one GPU."""
 
-    cpu: Tensor
+    cpu: Tensor  # empty inside a CUDA graph, which only models without randomness are captured in
     cuda: Tensor | None
     device: torch.device
 
     @classmethod
-    def now(cls, device: torch.device) -> RandomState | None:
-        """Remember the stream; None inside a CUDA graph, which only models without randomness are captured in."""
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            return None
-        cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        return cls(torch.get_rng_state(), cuda, device)
+    def now(cls, device: torch.device) -> RandomState:
+        """Remember the stream."""
+        if device.type != "cuda":
+            return cls(torch.get_rng_state(), None, device)
+        if torch.cuda.is_current_stream_capturing():
+            return cls.none(device)
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device), device)
+
+    @classmethod
+    def none(cls, device: torch.device) -> RandomState:
+        """No moment to go back to."""
+        return cls(torch.empty(0, dtype=torch.uint8), None, device)
 
     def restore(self) -> None:
         """Put the stream back to this moment."""
-        torch.set_rng_state(self.cpu)
+        if len(self.cpu):
+            torch.set_rng_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
 
     @contextmanager
     def replayed(self) -> Iterator[None]:
         """Run from this moment on, then give the caller's stream back: every pass of a step sees the same masks."""
-        after = RandomState.now(self.device)
+        after = RandomState.now(self.device) if len(self.cpu) else self
         self.restore()
         try:
             yield
         finally:
-            if after is not None:
-                after.restore()
+            after.restore()
 
     def unchanged(self) -> bool:
         """Whether nothing was drawn since."""
         now = RandomState.now(self.device)
-        if now is None or not torch.equal(self.cpu, now.cpu):
-            return False
-        return self.cuda is None or now.cuda is None or torch.equal(self.cuda, now.cuda)
+        same = torch.equal(self.cpu, now.cpu)
+        return same and (self.cuda is None or now.cuda is None or torch.equal(self.cuda, now.cuda))
 
 
 @contextmanager
@@ -188,13 +166,12 @@ def kernels(plain: bool) -> Iterator[None]:
         yield
         return
     fast = torch.backends.mha.get_fastpath_enabled()
-    with ExitStack() as stack:
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
             yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @contextmanager
@@ -221,9 +198,7 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def restored_on_error(
-    model: nn.Module, buffers: dict[str, Tensor] | None, random: RandomState | None
-) -> Iterator[None]:
+def restored_on_error(model: nn.Module, buffers: Parameters | None, random: RandomState) -> Iterator[None]:
     """Put running statistics and the random stream back to these where something is refused inside."""
     try:
         yield
@@ -231,22 +206,18 @@ def restored_on_error(
         with torch.no_grad():
             for name, value in (buffers or {}).items():
                 model.get_buffer(name).copy_(value)
-        if random is not None:
-            random.restore()
+        random.restore()
         raise
 
 
 @contextmanager
-def norms_frozen(model: nn.Module, frozen: bool) -> Iterator[None]:
-    """With frozen: batch norm uses its running statistics for the time being."""
-    changed = []
-    if frozen:
-        for module in model.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training:
-                module.training = False
-                changed.append(module)
+def norms_frozen(model: nn.Module) -> Iterator[None]:
+    """Let batch norm use its running statistics for the time being."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
+    for norm in norms:
+        norm.training = False
     try:
         yield
     finally:
-        for module in changed:
-            module.training = True
+        for norm in norms:
+            norm.training = True

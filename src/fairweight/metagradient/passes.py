@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -12,56 +12,32 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable
-from fairweight.metagradient.model import (
-    Parameters,
-    RandomState,
-    call_arguments,
-    data_parallel,
-    exchanged,
-    kernels,
-    logits_of,
-    restored_on_error,
-    snapshot,
-    trainable,
-    uncompiled,
-    unwrap,
-)
+from fairweight.metagradient import model as models
+from fairweight.metagradient.model import Parameters, RandomState, exchanged, kernels, trainable, unwrap
 from fairweight.types import Batch, Loss, map_tensors
 
 T = TypeVar("T")
 
 
 def run(
-    model: nn.Module,
-    parameters: Parameters,
-    inputs: Any,
-    size: int,
-    then: Callable[[Tensor], T],
-    *,
-    buffers: Parameters | None = None,
-    full: bool = False,
-    around: AbstractContextManager[Any] | None = None,
-) -> T:
+    model: nn.Module, parameters: Parameters, inputs: Any, size: int, then: Callable[[Tensor], T], *,
+    buffers: Parameters | None = None, full: bool = False, around: AbstractContextManager[Any] | None = None,
+) -> T:  # fmt: skip
     """A forward pass at these parameters, and then something with its logits [B, K], such as a backward pass.
 
     A backward pass belongs inside: checkpointed layers run again in it, and must do so at the same parameters.
     The model's buffers, or those given, are cloned, so they stay. With full, whatever the model keeps in half
     precision is used in float32.
     """
-    others = snapshot(model) if buffers is None else {name: b.clone() for name, b in buffers.items()}
+    others = models.snapshot(model) if buffers is None else {name: b.clone() for name, b in buffers.items()}
     if full:
         frozen = {name: p.detach() for name, p in model.named_parameters() if name not in parameters}
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
-    args, kwargs = call_arguments(inputs)
-    with exchanged(model, {**others, **parameters}), uncompiled():
+    with exchanged(model, {**others, **parameters}), models.uncompiled():
         with around or nullcontext():
-            output = model(*args, **kwargs)
-        return then(logits_of(output, size))
-
-
-def _as_it_is(logits: Tensor) -> Tensor:
-    return logits
+            logits = models.call(model, inputs, size)
+        return then(logits)
 
 
 def in_full(t: Tensor) -> Tensor:
@@ -136,21 +112,17 @@ class ForwardPass:
     loss: Loss
     logits: Tensor  # [B, K]
     losses: Tensor  # [B]
-    random: RandomState | None  # as it was before the pass
+    random: RandomState  # as it was before the pass
     plain_kernels: bool = False
     buffers: Parameters | None = None  # as they were before the pass; None: as they are
     solution: Solution | None = None  # where the pass has found it already
     check: bool = True  # refuse bad values with a sentence; reads them, which waits for a GPU
     loss_scale: Tensor | None = None  # [] what losses are multiplied by on their way back, against float16's underflow
+    ran_as: str | None = None  # how the pass was run, for the record; None: as the gradient mode says
     by_wrapper: bool = False  # the model was called through DistributedDataParallel, which sums gradients
 
     keeps_graph: ClassVar[bool] = True  # until `backward`; a look at agreement may need it
     whole: ClassVar[bool] = True  # all samples are in one graph, so that the look-ahead can be differentiated by it
-
-    @property
-    def ran_as(self) -> str | None:
-        """How the pass was run, for the record; None: as the gradient mode says."""
-        return None
 
     @property
     def device(self) -> torch.device:
@@ -162,51 +134,39 @@ class ForwardPass:
         """Whether each prediction equals its label."""  # [B]
         return predicted(self.logits.detach()) == self.batch.labels
 
-    @contextmanager
-    def again(self) -> Iterator[None]:
-        """The setting of this pass: same masks, same attention kernels."""
-        with nullcontext() if self.random is None else self.random.replayed(), kernels(self.plain_kernels):
-            yield
+    @property
+    def root(self) -> Tensor:
+        """What a function of the pass is a function of."""
+        return self.losses if self.losses.is_leaf else self.logits
 
     def run(self, parameters: Parameters, batch: Batch, then: Callable[[Tensor], T], *, full: bool = False) -> T:
-        """The model at these parameters, in the setting of this pass, and then something with the logits."""
-        with self.again():
+        """The model at these parameters, with this pass's masks and kernels, and then something with the logits."""
+        with self.random.replayed(), kernels(self.plain_kernels):
             return run(self.model, parameters, batch.inputs, len(batch), then, buffers=self.buffers, full=full)
 
-    def at(self, logits: Tensor) -> ForwardPass:
-        """The same pass with other logits."""
-        return replace(self, logits=logits, losses=self.loss(logits, self.batch.labels))
+    def gradients(self, value: Tensor, by: Parameters, *, keep: bool = True, create_graph: bool = False) -> Parameters:
+        """Gradient of a value, which goes backward times the loss scale; keep: the graph is needed again."""
+        scale = self.loss_scale
+        found = torch.autograd.grad(
+            value if scale is None else value * scale, list(by.values()), retain_graph=keep or create_graph,
+            create_graph=create_graph, allow_unused=True, materialize_grads=True,
+        )  # fmt: skip
+        return {name: dense(s) if scale is None else dense(s) / scale for name, s in zip(by, found, strict=True)}
 
     # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         """Gradient of a function of the losses by the parameters; the graph is kept for the real step."""
-        found = torch.autograd.grad(
-            self.scaled(total),
-            list(moving.values()),
-            retain_graph=True,
-            create_graph=create_graph,
-            allow_unused=True,
-            materialize_grads=True,
-        )
-        return {name: self.unscaled(dense(slope)) for name, slope in zip(moving, found, strict=True)}
-
-    def scaled(self, total: Tensor) -> Tensor:
-        """A loss as it goes backward."""  # []
-        return total if self.loss_scale is None else total * self.loss_scale
-
-    def unscaled(self, slope: Tensor) -> Tensor:
-        """What came back, for the loss itself."""
-        return slope if self.loss_scale is None else slope / self.loss_scale
+        return self.gradients(total, moving, create_graph=create_graph)
 
     def pull(self, direction: Parameters) -> Tensor | None:
         """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]
         return None
 
-    @property
-    def root(self) -> Tensor:
-        """What a function of the pass is a function of."""
-        return self.losses if self.losses.is_leaf else self.logits
+    def backward(self, total: Tensor) -> None:
+        """Add the gradient of a function of the losses to every parameter's `.grad`."""
+        if total.requires_grad:
+            total.backward()  # type: ignore[no-untyped-call]
 
     # What a pass of several parts does part by part.
 
@@ -226,11 +186,6 @@ class ForwardPass:
         """The gradient of the whole, of which one part is given."""
         return direction
 
-    def backward(self, total: Tensor) -> None:
-        """Add the gradient of a function of the losses to every parameter's `.grad`."""
-        if total.requires_grad:
-            total.backward()  # type: ignore[no-untyped-call]
-
 
 def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
     """Add to `.grad`, as a backward pass would; a parameter out of use keeps none."""
@@ -241,10 +196,9 @@ def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
 
 def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
     """Directional derivative of each loss, from how the logits move."""  # [B]
-    labels = done.batch.labels
     with torch.enable_grad():
         z = in_full(done.logits.detach()).requires_grad_()
-        losses = done.loss(z, labels)
+        losses = done.loss(z, done.batch.labels)
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
     along = slope * moved
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
@@ -260,17 +214,17 @@ def dense(slope: Tensor) -> Tensor:
     return slope.to_dense() if slope.is_sparse else slope
 
 
+def slopes_in_use(outputs: Any, parameters: Parameters, sent: Any, *, keep: bool) -> Parameters:
+    """Gradient of outputs that go backward with these factors, by each parameter in use, as plain tensors."""
+    found = torch.autograd.grad(outputs, list(parameters.values()), sent, retain_graph=keep, allow_unused=True)
+    return {name: dense(s) for name, s in zip(parameters, found, strict=True) if s is not None}
+
+
 def forward(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss = classification_loss,
-    *,
-    plain_kernels: bool = False,
-    twice: bool = False,
-    check: bool = True,
-    around: AbstractContextManager[Any] | None = None,
+    model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False,
+    twice: bool = False, check: bool = True, around: AbstractContextManager[Any] | None = None,
     parameters: Parameters | None = None,
-) -> ForwardPass:
+) -> ForwardPass:  # fmt: skip
     """The real forward pass: running statistics and the random stream move, as in any training step.
 
     twice: the graph will be gone back through more than once, which torch.compile's may not be (on a GPU its backward
@@ -279,44 +233,36 @@ def forward(
     """
     inner = unwrap(model)
     model = getattr(model, "_orig_mod", model) if twice else model
-    parameters = trainable(inner) if parameters is None else parameters
+    parameters, buffers = parameters or trainable(inner), models.snapshot(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
-    buffers = snapshot(inner)
-    with torch.enable_grad(), kernels(plain_kernels), restored_on_error(inner, buffers, random):
-        args, kwargs = call_arguments(batch.inputs)
-        with uncompiled() if twice else nullcontext(), around or nullcontext():
-            output = model(*args, **kwargs)
-        logits = logits_of(output, len(batch))
-        if check:
-            check_labels(logits, batch.labels, "train")
-        losses = losses_with_graph(loss, logits, batch.labels)
-    wrapped = data_parallel(model) is not None
+    with torch.enable_grad(), kernels(plain_kernels), models.restored_on_error(inner, buffers, random):
+        with models.uncompiled() if twice else nullcontext(), around or nullcontext():
+            logits = models.call(model, batch.inputs, len(batch))
+        losses = losses_with_graph(loss, logits, batch.labels, check=check)
+    wrapped = models.data_parallel(model) is not None
     return ForwardPass(
         inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check, by_wrapper=wrapped
     )
 
 
 def virtual_forward(
-    model: nn.Module,
-    batch: Batch,
-    loss: Loss = classification_loss,
-    *,
-    plain_kernels: bool = False,
+    model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False,
     around: AbstractContextManager[Any] | None = None,
-) -> ForwardPass:
+) -> ForwardPass:  # fmt: skip
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
     inner = unwrap(model)
     parameters = trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
-    with torch.enable_grad(), nullcontext() if random is None else random.replayed(), kernels(plain_kernels):
-        logits = run(inner, parameters, batch.inputs, len(batch), _as_it_is, around=around)
-        check_labels(logits, batch.labels, "train")
+    with torch.enable_grad(), random.replayed(), kernels(plain_kernels):
+        logits = run(inner, parameters, batch.inputs, len(batch), lambda logits: logits, around=around)
         losses = losses_with_graph(loss, logits, batch.labels)
     return ForwardPass(inner, parameters, batch, loss, logits, losses, random, plain_kernels)
 
 
-def losses_with_graph(loss: Loss, logits: Tensor, labels: Tensor) -> Tensor:
-    """Losses [B], refused where no parameter has a part in them."""
+def losses_with_graph(loss: Loss, logits: Tensor, labels: Tensor, *, check: bool = True) -> Tensor:
+    """Losses [B], refused where no parameter has a part in them; check: also where the labels do not fit."""
+    if check:
+        check_labels(logits, labels, "train")
     losses = per_sample(loss, logits, labels)
     if not losses.requires_grad:
         raise NotDifferentiable(

@@ -106,4 +106,4 @@ def _no_head(inner: nn.Module, last: str | None) -> NoLinearHead:
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+    return ", ".join([*names[:4], *(["…"] if len(names) > 4 else [])])

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import torch
@@ -14,19 +15,10 @@ from torch import Tensor
 
 from fairweight import catalog
 from fairweight.errors import BadInput, LossNotFinite, UnknownName
-from fairweight.metagradient import difference, double_backward
+from fairweight.metagradient import difference, double_backward, passes
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.model import Parameters, norms_frozen
-from fairweight.metagradient.passes import (
-    ForwardPass,
-    Mode,
-    Solution,
-    check_labels,
-    dense,
-    in_full,
-    per_sample,
-    pull_by_tangent,
-)
+from fairweight.metagradient.passes import ForwardPass, Mode, Solution, pull_by_tangent
 from fairweight.types import Batch, ObjectiveFunction
 
 # Of the virtual step, by parameter; one without a rate stays where it is.
@@ -34,17 +26,9 @@ Rates = Mapping[str, float | Tensor]
 
 
 def solve(
-    done: ForwardPass,
-    exemplar: Batch,
-    scores: Tensor,
-    objective: ObjectiveFunction,
-    rates: Rates,
-    mode: Mode,
-    form: WeightForm,
-    *,
-    running_statistics: bool = False,
-    at_rest: bool = False,
-) -> Solution:
+    done: ForwardPass, exemplar: Batch, scores: Tensor, objective: ObjectiveFunction, rates: Rates, mode: Mode,
+    form: WeightForm, *, running_statistics: bool = False, at_rest: bool = False,
+) -> Solution:  # fmt: skip
     """The score gradient for a forward pass that has been made; its graph is kept for the real step.
 
     at_rest: take the objective's gradient at θ instead of θ̃, an approximation. running_statistics: use those of
@@ -70,20 +54,19 @@ def solve(
     point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)
     if form.sees_logits:
         moved = tangent(done, scaled(point.direction, rates), mode)
-        return Solution(
-            form.gradient_by_tangent(scores, done, moved), point.value, point.losses, pull_by_tangent(done, moved)
-        )
-    pulled = scaled_pull(done, point.direction, rates, mode)
-    return Solution(form.gradient(scores, done.losses, pulled), point.value, point.losses, pulled)
+        pulled = pull_by_tangent(done, moved)
+    else:
+        moved = pulled = scaled_pull(done, point.direction, rates, mode)
+    return Solution(form.gradient(scores, done, moved), point.value, point.losses, pulled)
 
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
     """The parameters after the virtual step: θ − rate · slope."""
-    return {name: _minus(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
 
+    def moved(p: Tensor, rate: float | Tensor, slope: Tensor) -> Tensor:
+        return p - rate * slope if isinstance(rate, Tensor) else torch.sub(p, slope, alpha=rate)  # in one go
 
-def _minus(p: Tensor, rate: float | Tensor, slope: Tensor) -> Tensor:
-    return p - rate * slope if isinstance(rate, Tensor) else torch.sub(p, slope, alpha=rate)  # in one go
+    return {name: moved(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
 
 
 def scaled(direction: Parameters, rates: Rates) -> Parameters:
@@ -93,11 +76,10 @@ def scaled(direction: Parameters, rates: Rates) -> Parameters:
 
 def scaled_pull(done: ForwardPass, direction: Parameters, rates: Rates, mode: Mode) -> Tensor:
     """The pull along a direction times the rates."""  # [B]
-    found = None
-    common = {rates[name] for name in direction if not isinstance(rates[name], Tensor)}
-    if len(common) == 1 and not any(isinstance(rates[name], Tensor) for name in direction):
-        found = done.pull(direction)  # linear: [B] products instead of one for each entry of the parameters
-    return pull(done, scaled(direction, rates), mode) if found is None else common.pop() * found
+    common = list({rates[name] for name in direction})
+    if len(common) == 1 and not isinstance(common[0], Tensor) and (found := done.pull(direction)) is not None:
+        return common[0] * found  # linear: [B] products instead of one for each entry of the parameters
+    return pull(done, scaled(direction, rates), mode)
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
@@ -130,16 +112,9 @@ class ExemplarPoint:
 
 
 def exemplar_point(
-    done: ForwardPass,
-    there: Parameters,
-    exemplar: Batch,
-    objective: ObjectiveFunction,
-    *,
-    by: Parameters,
-    frozen: bool = False,
-    keep: bool = False,
-    among: Tensor | None = None,
-) -> ExemplarPoint:
+    done: ForwardPass, there: Parameters, exemplar: Batch, objective: ObjectiveFunction, *, by: Parameters,
+    frozen: bool = False, keep: bool = False, among: Tensor | None = None,
+) -> ExemplarPoint:  # fmt: skip
     """The objective on the exemplar batch at these parameters, and its gradient by those of them that are named.
 
     frozen: batch norm uses its running statistics. keep: the graph behind the parameters is needed again. among: the
@@ -149,18 +124,15 @@ def exemplar_point(
 
     def backward(logits: Tensor) -> ExemplarPoint:
         if done.check:
-            check_labels(logits, exemplar.labels, "exemplar")
-        losses = per_sample(done.loss, logits, exemplar.labels)
-        losses = done.exemplar_losses(losses)
-        value = evaluate(objective, losses, everyone) if among is None else _among(objective, losses, everyone, among)
+            passes.check_labels(logits, exemplar.labels, "exemplar")
+        losses = done.exemplar_losses(passes.per_sample(done.loss, logits, exemplar.labels))
+        counted = (losses, everyone) if among is None else (losses[among], everyone.take(among))
+        value = evaluate(objective, *counted)
         check = done.check and done.loss_scale is None  # a scale that is too large is the scaler's to find out
         if check:
             check_finite([value], "is not finite after the look-ahead", "lower the learning rate")
         if value.requires_grad:
-            found = torch.autograd.grad(
-                done.scaled(value), list(by.values()), retain_graph=keep, allow_unused=True, materialize_grads=True
-            )
-            direction = {name: done.unscaled(dense(v)) for name, v in zip(by, found, strict=True)}
+            direction = done.gradients(value, by, keep=keep)
         else:  # an objective that is constant here
             direction = {name: torch.zeros_like(p) for name, p in by.items()}
         direction = done.summed(direction)
@@ -169,12 +141,8 @@ def exemplar_point(
             check_finite(direction.values(), said, "keep the objective smooth there, for example with clamp_min")
         return ExemplarPoint(value.detach(), losses.detach(), direction)
 
-    with torch.enable_grad(), norms_frozen(done.model, frozen):
+    with torch.enable_grad(), norms_frozen(done.model) if frozen else nullcontext():
         return done.run(there, exemplar, backward)
-
-
-def _among(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch, at: Tensor) -> Tensor:
-    return evaluate(objective, losses[at], exemplar.take(at))
 
 
 def evaluate(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch) -> Tensor:
@@ -224,25 +192,22 @@ class WeightForm:
         """The weighted train loss of a forward pass."""  # []
         return self.total(scores, done.losses)
 
-    def gradient(self, scores: Tensor, losses: Tensor, pulled: Tensor) -> Tensor:
-        """d objective / d scores, given the pull along the virtual step's scaled direction.
+    def gradient(self, scores: Tensor, done: ForwardPass, moved: Tensor) -> Tensor:
+        """d objective / d scores, given how the losses (logits, where it sees them) move along the virtual step.
 
         The objective changes by minus the change of the total along that direction, so that the mixed derivative of
         the total by losses and scores is all that is needed.
         """  # [B]
         with torch.enable_grad():
-            w, at = scores.detach().requires_grad_(), losses.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(self.total(w, at), at, create_graph=True)
-            (mixed,) = torch.autograd.grad((slope * pulled).sum(), w)
-        return -mixed + self.penalty_gradient(scores)
-
-    def gradient_by_tangent(self, scores: Tensor, done: ForwardPass, tangent: Tensor) -> Tensor:
-        """The same for a form that sees logits, given how these move."""  # [B]
-        with torch.enable_grad():
-            w, z = scores.detach().requires_grad_(), in_full(done.logits.detach()).requires_grad_()
-            total = self.train_loss(w, done.at(z))
-            (slope,) = torch.autograd.grad(total, z, create_graph=True)  # [B, K]
-            (mixed,) = torch.autograd.grad((slope * tangent).sum(), w)
+            w = scores.detach().requires_grad_()
+            if self.sees_logits:
+                at = passes.in_full(done.logits.detach()).requires_grad_()
+                total = self.train_loss(w, replace(done, logits=at, losses=done.loss(at, done.batch.labels)))
+            else:
+                at = done.losses.detach().requires_grad_()
+                total = self.total(w, at)
+            (slope,) = torch.autograd.grad(total, at, create_graph=True)
+            (mixed,) = torch.autograd.grad((slope * moved).sum(), w)
         return -mixed + self.penalty_gradient(scores)
 
     def penalty_gradient(self, scores: Tensor) -> Tensor:
@@ -263,9 +228,9 @@ class Softmax(WeightForm):
     def weights(self, scores: Tensor) -> Tensor:
         return torch.softmax(scores, dim=0)
 
-    def gradient(self, scores: Tensor, losses: Tensor, pulled: Tensor) -> Tensor:
+    def gradient(self, scores: Tensor, done: ForwardPass, moved: Tensor) -> Tensor:
         p = self.weights(scores.detach())
-        return -p * (pulled - (p * pulled).sum())
+        return -p * (moved - (p * moved).sum())
 
 
 def weight_form(form: str | WeightForm) -> WeightForm:

@@ -1,22 +1,16 @@
 """Who counts: each method gives every batch weights that sum to 1.
 
 One file per method, one public class each. A method writes `weigh`, says what it `needs` and which `paper` it is
-from; `step` and `fit` do the rest. Three hooks surround the steps; each does nothing unless a method wants it:
-
-    method.begin(train, exemplar)        once, before the first step
-    method.sampling_weights()            before every epoch: None, or how often to draw each row
-    method.on_epoch(epoch, predict)      after every epoch, counted from 1
-
-`fit` calls them; in a loop of your own you do. `begin` reads and never resets what was learned, so it may come
-before `load_state_dict` or after it.
+from; `step` and `fit` do the rest. `fit` also calls the hooks `begin`, `sampling_weights` and `on_epoch`, which do
+nothing unless a method wants them; in a loop of your own you do. `begin` never resets what was learned, so it may
+come before `load_state_dict` or after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,20 +18,9 @@ from torch import Tensor, nn
 from fairweight import step as _step
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, OneGroup, RowsOutOfRange, UnknownName
 from fairweight.fast.compiled import UsualShape
-from fairweight.metagradient import (
-    MODES,
-    ForwardPass,
-    Mode,
-    Scope,
-    Softmax,
-    WeightForm,
-    choose,
-    classification_loss,
-    forward,
-    layer_forward,
-)
+from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
 from fairweight.metagradient.model import data_parallel
-from fairweight.metagradient.passes import check_not_empty
+from fairweight.metagradient.passes import check_not_empty, classification_loss
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
 from fairweight.objectives import Objective
@@ -54,12 +37,6 @@ Predict = Callable[[Samples], Tensor]
 PARTS = ("look_ahead", "score_step", "ties")
 
 
-class Scaler(Protocol):
-    """What makes losses larger before they go backward: torch's GradScaler."""
-
-    def scale(self, outputs: Tensor) -> Tensor: ...
-
-
 class Reweighter:
     """A method: holds its state over the run and weighs one batch at a time; subclasses write `weigh`."""
 
@@ -70,17 +47,13 @@ class Reweighter:
     def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
         if num_samples < 1:
             raise BadInput(f"num_samples={num_samples}; give the number of training samples.")
-        self.model = model
-        self.num_samples = num_samples
-        self.loss = loss
+        self.model, self.num_samples, self.loss = model, num_samples, loss
         self.steps = 0  # batches weighed
         self.process_group: Group = "auto"  # the ranks that train together; None: this process alone
         self.gathers_logits = False  # whether ranks put everybody's logits into their records: K numbers a sample
         self._ranks: Ranks | None = None
         self._accumulation: Accumulation | None = None
         self.sample_weight: Tensor | None = None  # [N], mean 1: the user's own weights, which multiply the method's
-
-    # -- what a method writes -------------------------------------------------------------------
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """The batch's weights, [B], summing to 1, or all 0 where nobody in it counts.
@@ -96,7 +69,7 @@ class Reweighter:
         """Called after each epoch, counted from 1; predict gives the current model's labels on a set."""
 
     def sampling_weights(self) -> Tensor | None:
-        """How likely each row is drawn in the next epoch, with replacement; None: every row once."""  # [N]
+        """Before each epoch: how likely each row is drawn, with replacement; None: every row once."""  # [N]
         return None
 
     def check(self, batch: Batch, exemplar: Batch | None, *, values: bool = True) -> None:
@@ -122,8 +95,6 @@ class Reweighter:
     ) -> ForwardPass:
         """The forward pass that `weigh` looks at."""
         return forward(self.model, batch, self.loss, check=check)
-
-    # -- what everybody gets --------------------------------------------------------------------
 
     @property
     def ranks(self) -> Ranks | None:
@@ -151,14 +122,9 @@ class Reweighter:
             self.model = UsualShape(self.model)
 
     def step(
-        self,
-        batch: Batch,
-        exemplar: Batch | None,
-        optimizer: torch.optim.Optimizer,
-        *,
-        clip_norm: float | None = None,
-        check: bool | None = None,
-    ) -> StepRecord:
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *,
+        clip_norm: float | None = None, check: bool | None = None,
+    ) -> StepRecord:  # fmt: skip
         """One whole training step in anybody's loop: weights, then the optimizer on the weighted loss.
 
         check: refuse bad values with a sentence; by default always on a CPU, and on a GPU at the first step.
@@ -173,28 +139,17 @@ class Reweighter:
         return record
 
     def backward(
-        self,
-        batch: Batch,
-        exemplar: Batch | None,
-        optimizer: torch.optim.Optimizer,
-        *,
-        scaler: Scaler | None = None,
-        scale: float = 1.0,
-        check: bool | None = None,
-    ) -> StepRecord:
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *,
+        scaler: Any = None, scale: float = 1.0, check: bool | None = None,
+    ) -> StepRecord:  # fmt: skip
         """Add the weighted loss's gradient to `.grad`; clearing, clipping and stepping are the caller's.
 
         scaler: a GradScaler, whose factor the gradient gets. scale: a factor of one's own.
         """
+        held = Accumulation(1) if self._accumulation is None else self._accumulation
         check = self._checks(batch) if check is None else check
-        held = self._accumulation
-        if held is None:
-            record = _step.backward(self, batch, exemplar, optimizer, scale=scale, scaler=scaler, check=check)
-            self.steps += 1
-            return record
-        factor = scale if scaler is None else partial(_step.scaled_by, scaler, scale)
-        held.add(batch, exemplar, optimizer, factor, check)
-        return self._backward_held(held) if held.full else held.waiting()
+        record = held.add(batch, exemplar, optimizer, scale=scale, scaler=scaler, check=check)
+        return self._backward_held(held) if len(held.batches) >= held.count else record
 
     @contextmanager
     def accumulating(self, count: int) -> Iterator[None]:
@@ -215,10 +170,7 @@ class Reweighter:
 
     def _backward_held(self, held: Accumulation) -> StepRecord:
         batches, exemplar = held.take()
-        assert held.optimizer is not None
-        record = _step.backward_together(
-            self, batches, exemplar, held.optimizer, scale=held.scale, check=held.check
-        )  # fmt: skip
+        record = _step.backward(self, batches, exemplar, held.optimizer, **held.options)
         self.steps += 1
         return record
 
@@ -236,10 +188,8 @@ class Reweighter:
             return batch.rows
         if len(batch) == self.num_samples:
             return torch.arange(self.num_samples, device=batch.labels.device)
-        raise RowsOutOfRange(
-            f"The batch does not say which samples it holds; give Batch(rows=...), numbers from 0 to "
-            f"{self.num_samples - 1}."
-        )
+        last = self.num_samples - 1
+        raise RowsOutOfRange(f"The batch does not say which samples it holds; give Batch(rows=...), from 0 to {last}.")
 
     def check_rows(self, batch: Batch) -> None:
         """Refuse rows that have no score."""
@@ -275,17 +225,14 @@ class ExemplarMethod(Reweighter):
     form: WeightForm = Softmax()  # from scores to weights
 
     def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        objective: ObjectiveFunction | None,
-        gradient: str,
-        *,
+        self, model: nn.Module, num_samples: int, objective: ObjectiveFunction | None, gradient: str, *,
         loss: Loss = classification_loss,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(model, num_samples, loss=loss)
         if gradient not in MODES:
             raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
+        if objective is not None and not callable(objective):
+            raise BadInput(f"objective={objective!r} is no objective; give one such as MeanLoss(), or a function.")
         self.objective = MeanLoss() if objective is None else objective
         self.gradient = gradient
         self._scope: Scope | None = None  # what the virtual step moves; None: everything
@@ -303,14 +250,8 @@ class ExemplarMethod(Reweighter):
         layers = mode.name in ("per-layer", "per-layer-frozen")
         if layers and len(batch):  # a rank may have no part in a small batch
             return layer_forward(self._tried, batch, self.loss, mode, check=check)
-        return forward(
-            self._tried if layers else self.model,
-            batch,
-            self.loss,
-            plain_kernels=mode.plain_kernels,
-            twice=True,
-            check=check,
-        )
+        model = self._tried if layers else self.model
+        return forward(model, batch, self.loss, plain_kernels=mode.plain_kernels, twice=True, check=check)
 
     def settled(self, batch: Batch) -> Mode:
         """The gradient mode, tried on this batch if it is the first."""
@@ -318,20 +259,17 @@ class ExemplarMethod(Reweighter):
             self._scope.settle(self.model, batch, self.loss)
         if self.mode is None or self._training not in (None, self.model.training) or self._looks_again(batch):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative
-            layers = not self.form.sees_logits
-            found = None
+            found, layers = None, not self.form.sees_logits
             if len(batch) or self.ranks is None:
                 found = choose(self._tried, batch, self.loss, self.gradient, self._scope, layers=layers)
-            self.mode = found if self.ranks is None else agreed_mode(self.ranks, found)
-            assert self.mode is not None
+            self.mode = agreed_mode(self.ranks, found)
         self._training = self.model.training
         return self.mode
 
     def _looks_again(self, batch: Batch) -> bool:
         """At steps 2, 4, 8, …: whether samples see each other may depend on their values."""
-        if self.mode is None or self.mode.name != "per-layer" or self.steps < 2 or self.steps & (self.steps - 1):
-            return False
-        if len(batch) < 2 or self.ranks is not None:  # one sample sees nobody; ranks must all look, or none
+        due = self.mode is not None and self.mode.name == "per-layer" and self.steps > 1 == self.steps.bit_count()
+        if not due or len(batch) < 2 or self.ranks is not None:  # one sample sees nobody; ranks must all look, or none
             return False
         return batch.labels.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 

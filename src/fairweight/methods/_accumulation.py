@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from fairweight import step as _step
 from fairweight.errors import BadInput
 from fairweight.types import Batch, StepRecord, side_by_side
 
 
 @dataclass
 class Accumulation:
-    """Holds micro-batches until there are enough, or until no more come."""
+    """Holds micro-batches until there are enough, or until no more come; with how the latest is to go backward."""
 
     count: int
     batches: list[Batch] = field(default_factory=list)
     exemplars: list[Batch] = field(default_factory=list)
-    optimizer: torch.optim.Optimizer | None = None
-    scale: _step.Scale = 1.0
-    check: bool = True
+    optimizer: Any = None
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise BadInput(f"accumulating({self.count}): give the number of micro-batches that make a step, 1 or more.")
 
-    def add(
-        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, scale: _step.Scale, check: bool
-    ) -> None:
-        """One more; an exemplar batch that comes with several counts once."""
+    def add(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, **options: Any) -> StepRecord:
+        """One more, and the record of a call that only adds; an exemplar batch that comes with several counts once."""
         self.batches.append(batch)
         if exemplar is not None and not any(exemplar is held for held in self.exemplars):
             self.exemplars.append(exemplar)
-        self.optimizer, self.scale, self.check = optimizer, scale, check
-
-    @property
-    def full(self) -> bool:
-        """Whether there are enough for a step."""
-        return len(self.batches) >= self.count
-
-    def waiting(self) -> StepRecord:
-        """The record of a call that only adds."""
-        none = torch.zeros(0, device=self.batches[-1].labels.device)
-        missing = self.count - len(self.batches)
+        self.optimizer, self.options = optimizer, options
+        none, missing = torch.zeros(0, device=batch.labels.device), self.count - len(self.batches)
         return StepRecord(none.sum(), none, none, mode=f"waits for {missing} more micro-batches")
 
     def take(self) -> tuple[list[Batch], Batch | None]:

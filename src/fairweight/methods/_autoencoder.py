@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -29,31 +30,25 @@ def autoencode(
 
     Inputs are standardised by column. Draws from a stream of its own: the caller's is left alone.
     """  # [N, d]
-    device = torch.device(device)
     stream = torch.Generator().manual_seed(seed)
     classes = int(train.labels.max()) + 1
-    mean, spread = _scale(train, device)
-    width = len(mean) + classes
-    encoder, narrow, decoder, out = (
-        _linear(a, b, stream, device)
-        for a, b in ((width, hidden), (hidden, dimension), (dimension, hidden), (hidden, width))
-    )
+    mean, spread = _scale(train, torch.device(device))
+    d = len(mean)
+    widths = d + classes, hidden, dimension, hidden, d + classes
+    first, narrow, third, last = (_linear(a, b, stream, mean.device) for a, b in pairwise(widths))
+    embed = nn.Sequential(first, nn.ReLU(), narrow, nn.Sigmoid())
+    restore = nn.Sequential(third, nn.ReLU(), last)
 
     def joined(batch: Batch) -> Tensor:
-        x = (_flat(batch).to(device) - mean) / spread
-        return torch.cat([x, F.one_hot(batch.labels.to(device), classes).to(x.dtype)], dim=1)
+        x = (_flat(batch).to(mean) - mean) / spread
+        return torch.cat([x, F.one_hot(batch.labels.to(mean.device), classes).to(x.dtype)], dim=1)
 
-    def embed(xy: Tensor) -> Tensor:
-        return torch.sigmoid(narrow(torch.relu(encoder(xy))))
-
-    parameters = [p for layer in (encoder, narrow, decoder, out) for p in layer.parameters()]
-    optimizer = torch.optim.Adam(parameters, lr=lr)
+    optimizer = torch.optim.Adam([*embed.parameters(), *restore.parameters()], lr=lr)
     with torch.enable_grad():
         for _ in range(steps):
             rows = torch.randint(len(train), (min(batch_size, len(train)),), generator=stream)
             xy = joined(train.take(rows.to(train.labels.device)))
-            made = out(torch.relu(decoder(embed(xy))))
-            d = len(mean)
+            made = restore(embed(xy))
             loss = F.mse_loss(made[:, :d], xy[:, :d]) + F.mse_loss(made[:, d:], xy[:, d:])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -63,9 +58,8 @@ def autoencode(
 
 
 def _chunks(train: Samples) -> Iterator[Batch]:
-    places = torch.arange(len(train), device=train.labels.device)
-    for start in range(0, len(places), CHUNK):
-        yield train.take(places[start : start + CHUNK])
+    for places in torch.split(torch.arange(len(train), device=train.labels.device), CHUNK):
+        yield train.take(places)
 
 
 def _flat(batch: Batch) -> Tensor:
@@ -85,8 +79,7 @@ def _scale(train: Samples, device: torch.device) -> tuple[Tensor, Tensor]:
         total, square = total + x.sum(dim=0), square + x.square().sum(dim=0)
     mean = total / len(train)
     spread = (square / len(train) - mean.square()).clamp_min(0).sqrt()
-    spread = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
-    return mean.float(), spread.float()
+    return mean.float(), torch.where(spread > 1e-6, spread, 1.0).float()
 
 
 def _linear(inputs: int, outputs: int, stream: torch.Generator, device: torch.device) -> nn.Linear:

@@ -8,17 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput, UnknownName
+from fairweight.constraints import one_of
+from fairweight.errors import BadInput
 from fairweight.types import Batch
 
 By = Literal["label", "group", "cell"]
-Through = Literal["loss", "sampling"]
-
-
-def check_by(name: str, by: str) -> None:
-    """Refuse a stratum that does not exist."""
-    if by not in ("label", "group", "cell"):
-        raise UnknownName(f"{name}(by={by!r}): choose 'label', 'group' or 'cell' (label and group).")
+BY = one_of("label", "group", "cell")
 
 
 def count_cells(labels: Tensor, groups: Tensor | None) -> Tensor:
@@ -33,11 +28,11 @@ def count_cells(labels: Tensor, groups: Tensor | None) -> Tensor:
     return torch.bincount(labels * columns + column, minlength=rows * columns).reshape(rows, columns)
 
 
-def grown(table: Tensor, rows: int, columns: int, fill: float = 0.0) -> Tensor:
-    """The table with at least so many rows and columns; new entries hold fill."""
+def grown(table: Tensor, rows: int, columns: int) -> Tensor:
+    """The table with at least so many rows and columns; new entries hold 0."""
     if table.shape[0] >= rows and table.shape[1] >= columns:
         return table
-    larger = table.new_full((max(rows, table.shape[0]), max(columns, table.shape[1])), fill)
+    larger = table.new_zeros(max(rows, table.shape[0]), max(columns, table.shape[1]))
     larger[: table.shape[0], : table.shape[1]] = table
     return larger
 
@@ -51,18 +46,13 @@ def look_up(table: Tensor, labels: Tensor, groups: Tensor | None) -> Tensor:
 
 def check_within(table: Tensor, batch: Batch, name: str) -> None:
     """Refuse labels and groups that the table has no entry for (reads the batch: a wait on a GPU)."""
-    if len(batch) == 0:
-        return
-    if int(batch.labels.max()) >= table.shape[0]:
-        raise BadInput(
-            f"The batch has label {int(batch.labels.max())}, and {name} knows labels 0 to {table.shape[0] - 1}; "
-            "call begin(train) with a training set that holds every label."
-        )
-    if batch.groups is not None and table.shape[1] > 1 and int(batch.groups.max()) + 1 >= table.shape[1]:
-        raise BadInput(
-            f"The batch has group {int(batch.groups.max())}, and {name} knows groups 0 to {table.shape[1] - 2}; "
-            "call begin(train) with a training set that holds every group."
-        )
+    groups = batch.groups if table.shape[1] > 1 else None
+    for what, codes, known in (("label", batch.labels, table.shape[0]), ("group", groups, table.shape[1] - 1)):
+        if codes is not None and len(codes) and int(codes.max()) >= known:
+            raise BadInput(
+                f"The batch has {what} {int(codes.max())}, and {name} knows {what}s 0 to {known - 1}; call "
+                f"begin(train) with a training set that holds every {what}."
+            )
 
 
 def stratum_table(counts: Tensor, by: By, rule: Callable[[Tensor], Tensor]) -> Tensor:

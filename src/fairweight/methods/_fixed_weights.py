@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, NotBegun, UnknownName, option
+from fairweight.constraints import one_of
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, NotBegun, ScoresMismatch, option
 from fairweight.metagradient.model import trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.methods import Reweighter, even_weights, shares
-from fairweight.methods._cells import By, Through, check_by, check_within, count_cells, grown, look_up, stratum_table
+from fairweight.methods._cells import By, check_within, count_cells, grown, look_up, stratum_table
 from fairweight.types import Batch, Loss, Samples, Weighing
 
+Through = Literal["loss", "sampling"]
+THROUGH = one_of("loss", "sampling")
 _log = logging.getLogger("fairweight")
 
 
@@ -41,18 +44,31 @@ def rows_of(train: Samples, num_samples: int, name: str) -> Tensor:
     return torch.as_tensor(rows).cpu()
 
 
+def need_groups(train: Samples, name: str, instead: str) -> None:
+    """Refuse a training set without groups; instead: what works without."""
+    if train.groups is None:
+        raise MissingGroups(f"{name} needs the group of each training sample; give {option('groups')}, or {instead}.")
+
+
+def mean_one(values: Tensor) -> Tensor:
+    """Values over their mean; as they are where that is 0."""
+    mean = values.mean()
+    return values / torch.where(mean > 0, mean, torch.ones_like(mean))
+
+
 class KnownWeights(Reweighter):
     """Weighs by what it knows of each sample; subclasses write `relative`.
 
     through: "loss" multiplies the losses; "sampling" leaves them even and asks for rows to be drawn in proportion.
     """
 
+    _kept: ClassVar[tuple[str, ...]] = ()  # attributes that a state keeps: tensors, or None
+    _by_row: ClassVar[tuple[str, ...]] = ("_each", "_wrong")  # those that have one entry per training sample
+
     def __init__(
         self, model: nn.Module, num_samples: int, *, through: Through = "loss", loss: Loss = classification_loss
     ) -> None:
         super().__init__(model, num_samples, loss=loss)
-        if through not in ("loss", "sampling"):
-            raise UnknownName(f"{type(self).__name__}(through={through!r}): choose 'loss' or 'sampling'.")
         self.through = through
         self.device = device_of(model)
         self._train: Samples | None = None
@@ -77,21 +93,17 @@ class KnownWeights(Reweighter):
         if self._train is None:
             return None
         rows = rows_of(self._train, self.num_samples, type(self).__name__).to(self.device)
-        groups = None if self._train.groups is None else self._train.groups.to(self.device)
-        labels = self._train.labels.to(self.device)
-        whole = Batch(labels, labels, groups, rows)
+        labels, groups = self._train.labels.to(self.device), self._train.groups
+        whole = Batch(labels, labels, None if groups is None else groups.to(self.device), rows)
         self.check_values(whole, None)
-        found = self.relative(whole)
-        mean = found.mean()
+        found = mean_one(self.relative(whole))
         each = torch.ones(self.num_samples, device=self.device, dtype=found.dtype)
-        each[rows] = found / torch.where(mean > 0, mean, torch.ones_like(mean))
+        each[rows] = found
         return each
 
     def sampling_weights(self) -> Tensor | None:
-        if self.through == "loss":
-            return None
-        weights = self.weights()
-        if weights is None:
+        weights = None if self.through == "loss" else self.weights()
+        if self.through == "sampling" and weights is None:
             raise NotBegun(
                 f"{type(self).__name__}(through='sampling') says how often to draw each training sample; "
                 "call begin(train) first (fit does)."
@@ -100,17 +112,35 @@ class KnownWeights(Reweighter):
 
     def measured(self, where: str) -> Samples:
         """The set to measure on: "train" or "exemplar"."""
-        name = type(self).__name__
+        found = self._train if where == "train" else self._exemplar
         if self._train is None:
             raise NotBegun(
-                f"{name} measures what the model predicts after an epoch; call begin(train, exemplar) before the first "
-                "step (fit does)."
+                f"{type(self).__name__} measures what the model predicts after an epoch; call begin(train, exemplar) "
+                "before the first step (fit does)."
             )
-        if where == "train":
-            return self._train
-        if self._exemplar is None:
-            raise MissingExemplar(f"{name} measures on the exemplar set; give one to begin(train, exemplar).")
-        return self._exemplar
+        if found is None:
+            raise MissingExemplar(
+                f"{type(self).__name__} measures on the exemplar set; give one to begin(train, exemplar), or "
+                "measured_on='train'."
+            )
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        held = {name: getattr(self, name) for name in self._kept}
+        copies = {name.lstrip("_"): None if value is None else value.clone() for name, value in held.items()}
+        return {**super().state_dict(), **copies}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        saved = {name: state[name.lstrip("_")] for name in self._kept}
+        for name, value in saved.items():
+            if value is not None and name in self._by_row and len(value) != self.num_samples:
+                raise ScoresMismatch(
+                    f"The saved state is of {len(value)} samples and this {type(self).__name__} is for "
+                    f"{self.num_samples}: resume with the training set of that run."
+                )
+        super().load_state_dict(state)
+        for name, value in saved.items():
+            setattr(self, name, None if value is None else value.clone().to(self.device))
 
 
 class TableWeights(KnownWeights):
@@ -146,7 +176,6 @@ class StratumWeights(TableWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        check_by(type(self).__name__, by)
         self.by = by
         self.needs = frozenset() if by == "label" else frozenset({"train groups"})
         self._counts = torch.zeros(0, 1, dtype=torch.int64)  # [K, G + 1]
@@ -158,11 +187,9 @@ class StratumWeights(TableWeights):
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
-        if self.by != "label" and train.groups is None:
-            raise MissingGroups(
-                f"{type(self).__name__}(by={self.by!r}) needs the group of each training sample; give "
-                f"{option('groups')}, or {option('by', 'label')} to weigh the classes."
-            )
+        if self.by != "label":
+            name = f"{type(self).__name__}(by={self.by!r})"
+            need_groups(train, name, f"{option('by', 'label')} to weigh the classes")
         self._counts, self._counted = count_cells(train.labels, train.groups), True
         self._tabulate()
 
@@ -172,16 +199,13 @@ class StratumWeights(TableWeights):
 
     def relative(self, batch: Batch) -> Tensor:
         if not self._counted:
-            self._see(batch)
+            if self.steps == 0:
+                _log.info("%s counts samples as batches come, since begin(train) was not called", type(self).__name__)
+            seen = count_cells(batch.labels, batch.groups)
+            self._counts = grown(self._counts, *seen.shape)
+            self._counts[: seen.shape[0], : seen.shape[1]] += seen
+            self._tabulate()
         return super().relative(batch)
-
-    def _see(self, batch: Batch) -> None:
-        if self.steps == 0:
-            _log.info("%s counts samples as batches come, since begin(train) was not called", type(self).__name__)
-        seen = count_cells(batch.labels, batch.groups)
-        self._counts = grown(self._counts, *seen.shape)
-        self._counts[: seen.shape[0], : seen.shape[1]] += seen
-        self._tabulate()
 
     def _tabulate(self) -> None:
         counts = self._counts.double()

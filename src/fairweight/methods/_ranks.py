@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput
-from fairweight.metagradient.choose import MODES
 from fairweight.metagradient.model import data_parallel, unwrap
 from fairweight.metagradient.passes import Mode
 from fairweight.ranks import Group, Ranks
+from fairweight.types import map_tensors
 
 
 def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
@@ -25,18 +25,25 @@ def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
 def check_alike(ranks: Ranks, model: nn.Module, state: Mapping[str, Any]) -> None:
     """Refuse ranks that start from different parameters, or from different numbers of the method."""
     check_model(model)
-    mine = {"parameters": _sums(list(unwrap(model).parameters())), "method": _plain(state)}
+    named: Any = [p.detach() for p in unwrap(model).parameters()]
+    mine = [repr(map_tensors(value, _sums)) for value in (named, state)]
     for rank, theirs in enumerate(ranks.texts(mine)):
-        if theirs["parameters"] != mine["parameters"]:
+        if theirs[0] != mine[0]:
             raise BadInput(
                 f"Rank {rank} starts from other parameters than rank {ranks.rank}; seed every rank alike before the "
                 "model is made, or load the same weights on all."
             )
-        if theirs["method"] != mine["method"]:
+        if theirs[1] != mine[1]:
             raise BadInput(
                 f"The method starts from other numbers on rank {rank} than on rank {ranks.rank}; give it the same "
                 "options and seed on every rank."
             )
+
+
+def _sums(values: Tensor) -> Any:
+    """Two numbers that differ where tensors differ."""
+    wide = values.to(torch.float64)
+    return float(wide.sum()), float(wide.abs().sum())
 
 
 def check_model(model: nn.Module) -> None:
@@ -66,34 +73,17 @@ def check_step(model: nn.Module, optimizer: torch.optim.Optimizer, *, first: boo
         )
 
 
-def agreed_mode(ranks: Ranks, found: Mode | None) -> Mode:
+def agreed_mode(ranks: Ranks | None, found: Mode | None) -> Mode:
     """One gradient mode for all: the one that asks for least, of those that ranks have found by trial."""
+    if ranks is None:
+        assert found is not None
+        return found
     mine = None if found is None else [found.name, found.plain_kernels, found.reason]
-    all_of_them = [Mode(*fields) for fields in ranks.texts(mine) if fields is not None]
-    if all((m.name, m.plain_kernels) == (all_of_them[0].name, all_of_them[0].plain_kernels) for m in all_of_them):
-        return all_of_them[0]
-    widest = max(all_of_them, key=lambda m: (_LEAST.index(m.name), m.plain_kernels))
+    modes = [Mode(*fields) for fields in ranks.texts(mine) if fields is not None]
+    if len({(m.name, m.plain_kernels) for m in modes}) == 1:
+        return modes[0]
+    widest = max(modes, key=lambda m: (_LEAST.index(m.name), m.plain_kernels))
     return Mode(widest.name, widest.plain_kernels, f"what every rank can do; on one of them {widest.reason}")
 
 
 _LEAST = ("per-layer", "forward", "double-backward", "difference")
-assert set(_LEAST) < set(MODES)
-
-
-def _sums(tensors: Sequence[Tensor]) -> list[float]:
-    """A few numbers that differ where tensors differ."""
-    plain = [t.detach().to(torch.float64).flatten() for t in tensors if t.numel()]
-    if not plain:
-        return []
-    sums = torch.stack([t.sum().cpu() for t in plain]), torch.stack([t.abs().sum().cpu() for t in plain])
-    return [len(plain), *(float((s * torch.arange(1, len(s) + 1)).sum()) for s in sums)]
-
-
-def _plain(state: Any) -> Any:
-    if isinstance(state, Tensor):
-        return _sums([state])
-    if isinstance(state, Mapping):
-        return {str(key): _plain(value) for key, value in state.items()}
-    if isinstance(state, list | tuple):
-        return [_plain(value) for value in state]
-    return repr(state)

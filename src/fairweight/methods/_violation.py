@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput, MissingGroups
+from fairweight.errors import MissingGroups
 
 Constraint = Literal["equal-opportunity", "equal-odds", "demographic-parity", "equal-recall", "rate"]
-CONSTRAINTS = ("equal-opportunity", "equal-odds", "demographic-parity", "equal-recall", "rate")
 BY_GROUP = ("equal-opportunity", "equal-odds", "demographic-parity")
+CONSTRAINTS = (*BY_GROUP, "equal-recall", "rate")
 
 
 def violation(
@@ -32,86 +32,53 @@ def violation(
     found = torch.zeros(shape, dtype=torch.float64)
     known = labels < shape[0]  # a set measured on may hold labels and groups that training does not
     labels, predictions = labels[known], predictions[known]
-    if groups is not None:
-        groups = groups[known]
-        groups = torch.where(groups < shape[1] - 1, groups, -1)
     if constraint == "rate":
         for label, rate in (target or {}).items():
-            found[label] = rate - _rate(predictions == label)
+            found[label] = rate - (predictions == label).double().mean()
         return found
     if shape[1] == 1 and constraint == "equal-recall":
         return _class_recall(labels, predictions, shape[0])[:, None]
     if groups is None:
         raise MissingGroups(f"{constraint} compares groups; give the group of each sample it is measured on.")
+    groups = groups[known]
+    groups = torch.where(groups < shape[1] - 1, groups, -1)
     if constraint == "equal-recall":
-        return _group_recall(labels, groups, predictions, shape)
-    positives = torch.zeros(shape[0], dtype=torch.bool)
-    positives[positive] = True
-    said = predictions == positive
+        return _group_recall(labels, groups, predictions, found)
+    said, true = predictions == positive, labels == positive
     for group in range(shape[1] - 1):
         member = groups == group
-        if constraint == "demographic-parity":
-            gap = _gap(said, torch.ones_like(member), member)
-            up, down = gap, gap
-        else:
-            true = labels == positive
-            up = _gap(said, true, member)
-            down = up if constraint == "equal-opportunity" else _gap(said, ~true, member)
-        found[:, group + 1] = torch.where(positives, up, -down)
+        up = _gap(said, torch.ones_like(true) if constraint == "demographic-parity" else true, member)
+        found[:, group + 1] = -_gap(said, ~true, member) if constraint == "equal-odds" else -up
+        found[positive, group + 1] = up
     return found
-
-
-def _rate(hits: Tensor) -> Tensor:
-    return hits.double().mean()
 
 
 def _gap(said: Tensor, base: Tensor, member: Tensor) -> Tensor:
     """The rate among all of base minus that among its members of the group; 0 where there is none."""  # []
     if not bool((base & member).any()):
         return torch.zeros((), dtype=torch.float64)
-    return _rate(said[base]) - _rate(said[base & member])
+    return said[base].double().mean() - said[base & member].double().mean()
 
 
 def _class_recall(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
     """Mean recall over classes minus each class's own; 0 for a class without samples."""  # [K]
     number = torch.bincount(labels, minlength=classes).double()
     right = torch.bincount(labels[predictions == labels], minlength=classes).double()
-    seen = number > 0
     recall = right / number.clamp_min(1)
-    return torch.where(seen, recall[seen].mean() - recall, 0.0)
+    return torch.where(number > 0, recall[number > 0].mean() - recall, 0.0)
 
 
-def _group_recall(labels: Tensor, groups: Tensor, predictions: Tensor, shape: tuple[int, int]) -> Tensor:
+def _group_recall(labels: Tensor, groups: Tensor, predictions: Tensor, found: Tensor) -> Tensor:
     """Each class's recall minus its recall in each group.
 
     A class that lives in one group alone has nothing to be compared with there: it is compared with the mean recall
     over classes, or class as attribute would never move.
     """  # [K, G + 1]
-    found = torch.zeros(shape, dtype=torch.float64)
-    pivot = _class_recall(labels, predictions, shape[0])
-    right = predictions == labels
-    for label in range(shape[0]):
+    pivot = _class_recall(labels, predictions, len(found))
+    for label in range(len(found)):
         own = labels == label
         homes = torch.unique(groups[own & (groups >= 0)]).tolist()
         for group in homes:
-            member = groups == group
-            found[label, group + 1] = pivot[label] if len(homes) == 1 else _gap(right, own, member)
+            alone = len(homes) == 1
+            found[label, group + 1] = pivot[label] if alone else _gap(predictions == labels, own, groups == group)
     return found
-
-
-def check_constraint(
-    name: str, constraint: str | None, target: Mapping[int, float] | None, positive: int
-) -> dict[int, float] | None:
-    """Refuse what no constraint can mean; the target with whole numbers as keys (JSON has texts)."""
-    if constraint is not None and constraint not in CONSTRAINTS:
-        raise BadInput(f"{name}(constraint={constraint!r}): choose from {', '.join(CONSTRAINTS)}.")
-    if (constraint == "rate") != (target is not None):
-        raise BadInput(f"{name}: constraint='rate' and target={{label: rate}} go together; give both or neither.")
-    if positive < 0:
-        raise BadInput(f"{name}(positive={positive}): give the label that counts as positive, 0 or more.")
-    if target is None:
-        return None
-    wanted = {int(label): float(rate) for label, rate in target.items()}
-    if not wanted or any(label < 0 or not 0 <= rate <= 1 for label, rate in wanted.items()):
-        raise BadInput(f"{name}(target={dict(target)}): give labels from 0 with rates from 0 to 1.")
-    return wanted

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from fairweight.constraints import between, constrained, whole
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import By, Through
-from fairweight.methods._fixed_weights import StratumWeights
+from fairweight.methods._cells import BY, By
+from fairweight.methods._fixed_weights import THROUGH, StratumWeights, Through
 from fairweight.types import Loss
 
 
-@constrained(num_samples=whole(1), beta=between(0, 1))
+@constrained(num_samples=whole(1), beta=between(0, 1), by=BY, through=THROUGH)
 class ClassBalanced(StratumWeights):
     """Weighs each class by the inverse of its effective number of samples, (1 − β^n) / (1 − β).
 
@@ -45,12 +45,9 @@ def effective_number_weights(sizes: Tensor, beta: float) -> Tensor:
     """One weight per class from its size, summing to the number of classes that have members."""  # [K]
     sizes = sizes.double()
     present = sizes > 0
-    n = torch.where(present, sizes, torch.ones_like(sizes))
-    if beta == 1:
-        inverse = 1 / n
-    elif beta == 0:
-        inverse = torch.ones_like(n)
-    else:  # 1 - beta^n without the rounding of a beta close to 1
+    n = torch.where(present, sizes, 1.0)
+    inverse = n ** (-1.0 if beta else 0.0)
+    if 0 < beta < 1:  # 1 - beta^n without the rounding of a beta close to 1
         inverse = (1 - beta) / -torch.expm1(n * math.log(beta))
-    inverse = torch.where(present, inverse, torch.zeros_like(inverse))
+    inverse = inverse * present
     return inverse * present.sum() / inverse.sum().clamp_min(torch.finfo(inverse.dtype).tiny)

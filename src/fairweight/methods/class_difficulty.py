@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import between, constrained, either, one_of, whole
-from fairweight.errors import MissingExemplar
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
-from fairweight.methods._cells import Through, count_cells
-from fairweight.methods._fixed_weights import TableWeights
+from fairweight.methods._cells import count_cells
+from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through
 from fairweight.types import Loss, Samples
 
 
-@constrained(num_samples=whole(1), tau=either(between(0)), measured_on=one_of("exemplar", "train"))
+@constrained(num_samples=whole(1), tau=either(between(0)), measured_on=one_of("exemplar", "train"), through=THROUGH)
 class ClassDifficulty(TableWeights):
     """Weighs each class by (1 − its accuracy)^τ, measured after every epoch (CDB-W); all alike in the first.
 
@@ -26,6 +25,7 @@ class ClassDifficulty(TableWeights):
 
     paper = "Sinha, Ohashi, Nakamura 2020, arXiv 2010.01824"
     needs = frozenset({"exemplar set"})
+    _kept = ("_table",)
 
     def __init__(
         self,
@@ -38,17 +38,12 @@ class ClassDifficulty(TableWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        self.tau = tau
-        self.measured_on = measured_on
+        self.tau, self.measured_on = tau, measured_on
         self.needs = frozenset({"exemplar set"}) if measured_on == "exemplar" else frozenset()
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
-        if self.measured_on == "exemplar" and exemplar is None:
-            raise MissingExemplar(
-                "ClassDifficulty measures accuracy on an exemplar set; give one to begin(train, exemplar), or "
-                "measured_on='train'."
-            )
+        self.measured(self.measured_on)
         if self._table is None:
             self._table = torch.ones(len(count_cells(train.labels, None)), 1, device=self.device)
 
@@ -62,13 +57,6 @@ class ClassDifficulty(TableWeights):
         right = torch.bincount(labels[predictions == labels], minlength=classes)
         weights = difficulty_weights(right, number, self.tau)[: len(self._table)]
         self._table.copy_(weights[:, None])  # in place: a captured graph reads on
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "table": None if self._table is None else self._table.clone()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._table = None if state["table"] is None else state["table"].clone().to(self.device)
 
 
 def difficulty_weights(right: Tensor, number: Tensor, tau: float | None = None) -> Tensor:

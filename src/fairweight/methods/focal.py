@@ -12,7 +12,7 @@ from fairweight.methods import Reweighter, shares
 from fairweight.types import Batch, Loss, Weighing
 
 
-@constrained(num_samples=whole(1), gamma=between(0), normalised=FLAG)
+@constrained(num_samples=whole(1), gamma=between(0, 100), normalised=FLAG)
 class Focal(Reweighter):
     """Multiplies each loss by (1 − p)^γ, p the probability of the true label: what is easy counts less.
 
@@ -32,8 +32,7 @@ class Focal(Reweighter):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, loss=loss)
-        self.gamma = gamma
-        self.normalised = normalised
+        self.gamma, self.normalised = gamma, normalised
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """The factors; the gradient flows through them too."""

@@ -14,22 +14,13 @@ from torch import Tensor, nn
 from fairweight.constraints import FLAG, Kind, constrained, either, one_of, whole
 from fairweight.errors import BadInput, ScoresMismatch
 from fairweight.fast.traced import Backend, TracedSteps
-from fairweight.metagradient import (
-    ForwardPass,
-    Mode,
-    Rates,
-    Scope,
-    Softmax,
-    Solution,
-    WeightForm,
-    classification_loss,
-    forward,
-    solve,
-    weight_form,
-)
+from fairweight.metagradient import ForwardPass, Mode, Rates, Scope, Softmax, Solution, WeightForm, forward, solve
 from fairweight.metagradient.model import Parameters, trainable, unwrap
+from fairweight.metagradient.passes import classification_loss
+from fairweight.metagradient.solve import weight_form
 from fairweight.methods import ExemplarMethod, current_lr
 from fairweight.methods._ranks import find_ranks
+from fairweight.methods._saved_state import state_problem
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.methods.score_step import AdaptiveStep, ScoreStep, agreement
 from fairweight.methods.ties import Tie, TiedScores
@@ -42,15 +33,10 @@ _log = logging.getLogger("fairweight")
 
 
 @constrained(
-    num_samples=whole(1),
-    look_ahead=either(Kind((LookAhead,), "a LookAhead")),
-    score_step=either(Kind((ScoreStep,), "an AdaptiveStep or a PlainStep")),
-    tie=one_of("label", "group", "cell", None),
-    own=FLAG,
-    agreement_every=whole(0),
-    every=whole(1),
-    scores=one_of("replicated", "sharded"),
-)
+    num_samples=whole(1), look_ahead=either(Kind((LookAhead,), "a LookAhead")),
+    score_step=either(Kind((ScoreStep,), "an AdaptiveStep or a PlainStep")), own=FLAG, agreement_every=whole(0),
+    tie=one_of("label", "group", "cell", None), every=whole(1), scores=one_of("replicated", "sharded"),
+)  # fmt: skip
 class FORML(ExemplarMethod):
     """Learns one score per training sample from the gradient of an objective on the exemplar set.
 
@@ -80,28 +66,15 @@ class FORML(ExemplarMethod):
     paper = "Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
 
     def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        objective: ObjectiveFunction | None = None,
+        self, model: nn.Module, num_samples: int, objective: ObjectiveFunction | None = None,
         look_ahead: LookAhead | None = LookAhead(),  # noqa: B008 - frozen
-        score_step: ScoreStep | None = None,
-        gradient: str = "auto",
-        tie: Tie | None = None,
-        *,
-        own: bool = True,
-        form: str | WeightForm = "softmax",
-        loss: Loss = classification_loss,
-        agreement_every: int = 100,
-        every: int = 1,
-        scope: str | None = None,
-        trace: Any = None,
-        process_group: Group = "auto",
-        scores: Literal["replicated", "sharded"] = "replicated",
-    ) -> None:
-        super().__init__(
-            model, num_samples, MeanLoss() + LossVariance() if objective is None else objective, gradient, loss=loss
-        )
+        score_step: ScoreStep | None = None, gradient: str = "auto", tie: Tie | None = None, *,
+        own: bool = True, form: str | WeightForm = "softmax", loss: Loss = classification_loss,
+        agreement_every: int = 100, every: int = 1, scope: str | None = None, trace: Any = None,
+        process_group: Group = "auto", scores: Literal["replicated", "sharded"] = "replicated",
+    ) -> None:  # fmt: skip
+        objective = MeanLoss() + LossVariance() if objective is None else objective
+        super().__init__(model, num_samples, objective, gradient, loss=loss)
         if not own and tie is None:
             raise BadInput("own=False leaves no score to learn without a tie; give tie='label' or tie='group'.")
         if score_step is not None and score_step.heeds and agreement_every < 1:
@@ -112,8 +85,7 @@ class FORML(ExemplarMethod):
         self.at_rest = look_ahead is None
         self.look_ahead = LookAhead() if look_ahead is None else look_ahead
         self.score_step = AdaptiveStep() if score_step is None else score_step.fresh()
-        self.form = weight_form(form)
-        self.own = own
+        self.form, self.own = weight_form(form), own
         self._scope = None if scope is None else Scope(model, scope)
         self.agreement_every, self.every = agreement_every, every
         first = next(iter(trainable(unwrap(model)).values()))
@@ -135,14 +107,13 @@ class FORML(ExemplarMethod):
         backend: of torch.compile; "eager" leaves the graph as it is; or a function that compiles a graph module.
         """
         bare = isinstance(self.form, Softmax) and self.look_ahead.statistics == "batch"
-        if self.ranks is not None:
-            _log.info("passes run one by one: a step as one graph is that of one process")
-            super().compile()
-        elif bare:
+        several = self.ranks is not None
+        if bare and not several:
             self._traced = TracedSteps(backend)
         else:
-            _log.info("passes run one by one: a step as one graph has softmax weights and the batch's statistics")
-        if (self.every > 1 or not bare) and self.ranks is None and backend != "eager":
+            why = "is that of one process" if several else "has softmax weights and the batch's statistics"
+            _log.info("passes run one by one: a step as one graph %s", why)
+        if several or ((self.every > 1 or not bare) and backend != "eager"):
             super().compile()
 
     @property
@@ -184,9 +155,9 @@ class FORML(ExemplarMethod):
             return forward(self.model, batch, self.loss, check=check)
         mode = self.settled(batch)
         alone = self.ranks is None and self._accumulation is None and mode.name != "per-layer-frozen"
-        traced = self._traced if alone else None  # one graph for one batch of one process
-        if traced is not None and exemplar is not None and not (self._looks and mode.name != "forward"):
-            done = traced.forward(
+        looks = self._looks and mode.name != "forward"
+        if self._traced is not None and alone and exemplar is not None and not looks:
+            done = self._traced.forward(  # one graph for one batch of one process
                 self.model, batch, exemplar, self.loss, self.objective, self._batch_scores(batch),
                 self._rates(optimizer), mode, at_rest=self.at_rest, check=check,
             )  # fmt: skip
@@ -204,31 +175,20 @@ class FORML(ExemplarMethod):
         assert self.mode is not None
         rates = self._rates(optimizer, done.parameters)
         found = done.solution or solve(
-            done,
-            exemplar,
-            before,
-            self.objective,
-            rates,
-            self.mode,
-            self.form,
+            done, exemplar, before, self.objective, rates, self.mode, self.form, at_rest=self.at_rest,
             running_statistics=self.look_ahead.statistics == "running",
-            at_rest=self.at_rest,
-        )
+        )  # fmt: skip
         if done.loss_scale is not None:  # too large a one leaves nothing to move by
             fine = torch.isfinite(found.gradient).all()
             found = replace(found, gradient=torch.where(fine, found.gradient, 0.0))
         self._move(batch, found, before, current_lr(optimizer))
         after = self._batch_scores(batch)
         return Weighing(
-            weights=self.form.weights(after),
-            total=self.form.train_loss(after, done),
-            objective=found.objective,
-            exemplar_losses=found.exemplar_losses,
-            pull=found.pull,
-            gradient=found.gradient,
+            self.form.weights(after), self.form.train_loss(after, done), found.objective, found.exemplar_losses,
+            found.pull, found.gradient,
             look=partial(self._look, done, exemplar, rates, self.mode) if self._looks else None,
             mode=(done.ran_as or str(self.mode)) + ("" if self.scope is None else f", scope {self.scope}"),
-        )
+        )  # fmt: skip
 
     def _look(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor | None:
         """Compare the halves of the exemplar batch; what they say counts from the next step."""  # []
@@ -288,26 +248,32 @@ class FORML(ExemplarMethod):
         return self.state_dict() if whole else {"form": self.form.name, "score_step": self.score_step.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if "own" not in state or len(state["own"]) != self.num_samples:
+        saved = state if isinstance(state, dict) else {}
+        own = saved.get("own")
+        count = own.numel() if isinstance(own, Tensor) else 0
+        if count != self.num_samples:
             raise ScoresMismatch(
-                f"The saved scores are of {len(state.get('own', ()))} samples and this FORML is for "
-                f"{self.num_samples}: resume with the training set of that run, or start a new one."
+                f"The saved scores are of {count} samples and this FORML is for {self.num_samples}: resume with the "
+                "training set of that run, or start a new one."
             )
-        saved = [state["own"], *([state["ties"]["scores"]] if "scores" in state.get("ties", {}) else [])]
-        if not all(bool(torch.as_tensor(scores).isfinite().all()) for scores in saved):
+        ties, step = (saved[key] if isinstance(saved.get(key), dict) else {} for key in ("ties", "score_step"))
+        scores = [own, *([ties["scores"]] if isinstance(ties.get("scores"), Tensor) else [])]
+        if not all(bool(one.isfinite().all()) for one in scores if one is not None):
             raise ScoresMismatch("The saved scores are not all finite numbers; take a checkpoint from before that.")
         scope, tie = None if self._scope is None else self._scope.asked, None if self._ties is None else self._ties.tie
-        for key, same in (
-            ("form", self.form.name == state["form"]),
-            ("scope", scope == state.get("scope")),
-            ("score_step", self.score_step.state_dict().keys() == state["score_step"].keys()),
-            ("tie", tie == state.get("ties", {}).get("tie")),
+        for key, mine, theirs in (
+            ("form", self.form.name, saved.get("form")),
+            ("scope", scope, saved.get("scope")),
+            ("score_step", sorted(self.score_step.state_dict()), sorted(map(str, step))),
+            ("tie", tie, ties.get("tie")),
         ):
-            if not same:
+            if not isinstance(theirs, str | list | tuple | None) or mine != theirs:
                 raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
+        if found := state_problem(saved, self.state_dict()):
+            raise ScoresMismatch(f"The saved state is not as FORML writes it: {found}; take another checkpoint.")
         super().load_state_dict(state)
         self._own.copy_(self._shard.part(state["own"]))
         self._visits.copy_(state["visits"])
         self.score_step.load_state_dict(state["score_step"])
         if self._ties is not None:
-            self._ties.load_state_dict({**state["ties"], "index": self._shard.part(state["ties"]["index"])})
+            self._ties.load_state_dict({**ties, "index": self._shard.part(ties["index"])})

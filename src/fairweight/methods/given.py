@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import constrained, whole
-from fairweight.errors import BadInput, ScoresMismatch
+from fairweight.errors import BadInput
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import Through
-from fairweight.methods._fixed_weights import KnownWeights
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through
 from fairweight.types import Batch, Loss, Samples
 
 _log = logging.getLogger("fairweight")
 
 
-@constrained(num_samples=whole(1))
+@constrained(num_samples=whole(1), through=THROUGH)
 class Given(KnownWeights):
     """Weighs each sample by a number that is given, such as what another run learned, and learns nothing itself.
 
@@ -27,6 +25,7 @@ class Given(KnownWeights):
     """
 
     needs = frozenset({"weights"})
+    _kept = ("_each",)
     paper = "importance weighting; for weights that were learned: a second training with them fixed"
 
     def __init__(
@@ -46,14 +45,11 @@ class Given(KnownWeights):
             plain = weights if isinstance(weights, Tensor) else torch.tensor(list(weights))
             each = plain.detach().to(self.device, torch.float32, copy=True)
         except (TypeError, ValueError) as error:
-            raise BadInput(
-                f"Given(weights=...) is {type(weights).__name__} ({error}); give one number per training sample."
-            ) from error
-        if each.ndim != 1 or len(each) != num_samples:
-            raise BadInput(
-                f"Given(weights=...) has shape {tuple(each.shape)} for {num_samples} training samples; give one number "
-                "for each, by row."
-            )
+            what = f"is {type(weights).__name__} ({error})"
+            raise BadInput(f"Given(weights=...) {what}; give one number per training sample.") from error
+        if each.shape != (num_samples,):
+            what = f"has shape {tuple(each.shape)} for {num_samples} training samples"
+            raise BadInput(f"Given(weights=...) {what}; give one number for each, by row.")
         if not bool(each.isfinite().all()) or bool((each < 0).any()) or not bool((each > 0).any()):
             raise BadInput("Given(weights=...): give finite numbers from 0, at least one of them above it.")
         self._each = each
@@ -76,16 +72,3 @@ class Given(KnownWeights):
         if self._each is None:
             return torch.ones(len(batch), device=batch.labels.device)
         return self._each[self.rows(batch)]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "each": None if self._each is None else self._each.clone()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        each = state["each"]
-        if each is not None and len(each) != self.num_samples:
-            raise ScoresMismatch(
-                f"The saved weights are of {len(each)} samples and this Given is for {self.num_samples}: resume with "
-                "the training set of that run."
-            )
-        super().load_state_dict(state)
-        self._each = None if each is None else each.clone().to(self.device)

@@ -8,17 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import FLAG, above, between, constrained, one_of, whole
-from fairweight.errors import MissingGroups, NotBegun, option
+from fairweight.errors import NotBegun, option
 from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.methods import Reweighter
-from fairweight.methods._cells import By, check_by, check_within, count_cells, grown, look_up
-from fairweight.methods._fixed_weights import device_of, rows_of
+from fairweight.methods._cells import BY, By, check_within, count_cells, grown, look_up
+from fairweight.methods._fixed_weights import device_of, need_groups, rows_of
 from fairweight.methods.proportion import proportion_weights
 from fairweight.types import Batch, Loss, Samples, Weighing
 
 
 @constrained(
-    num_samples=whole(1), rate=above(0), adjustment=between(0), normalised=FLAG, draws=one_of("shuffled", "balanced")
+    num_samples=whole(1),
+    by=BY,
+    rate=above(0, 1e6),
+    adjustment=between(0, 1e6),
+    normalised=FLAG,
+    draws=one_of("shuffled", "balanced"),
 )
 class GroupDRO(Reweighter):
     """Moves weight to the group with the larger loss: q_g ← q_g exp(η L_g) at every step, loss Σ q_g L_g.
@@ -45,7 +50,6 @@ class GroupDRO(Reweighter):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, loss=loss)
-        check_by(type(self).__name__, by)
         self.by, self.rate, self.adjustment, self.normalised, self.draws = by, rate, adjustment, normalised, draws
         self.needs = frozenset() if by == "label" else frozenset({"train groups"})
         self.device = device_of(model)
@@ -56,30 +60,29 @@ class GroupDRO(Reweighter):
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         rows_of(train, self.num_samples, type(self).__name__)
-        if self.by != "label" and train.groups is None:
-            raise MissingGroups(
-                f"GroupDRO(by={self.by!r}) needs the group of each training sample; give {option('groups')}, or "
-                f"{option('by', 'label')} to make each class a group."
-            )
+        if self.by != "label":
+            name = f"GroupDRO(by={self.by!r})"
+            need_groups(train, name, f"{option('by', 'label')} to make each class a group")
         self._train = train
-        counts = self._strata(train.labels, train.groups)
+        counts = count_cells(*self._strata(train.labels, train.groups))
         self._counts = counts.to(self.device)
         self._gains = grown(self._gains, *counts.shape)
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
         if self._counts is not None:
-            check_within(self._gains, self._as_strata(batch), type(self).__name__)
+            labels, groups = self._strata(batch.labels, batch.groups)
+            check_within(self._gains, Batch(labels, labels, groups), type(self).__name__)
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Raise q by each group's loss, then share each group's q among its members."""
-        batch = self._as_strata(done.batch)
+        labels, groups = self._strata(done.batch.labels, done.batch.groups)
         if self._counts is None:  # without begin: a group is known from when it is seen (a wait on a GPU)
             if not self.normalised:
-                raise NotBegun("GroupDRO(normalised=False) must know every group; call begin(train) first (fit does).")
-            self._gains = grown(self._gains, *count_cells(batch.labels, batch.groups).shape)
+                raise _not_begun("normalised=False", "must know every group")
+            self._gains = grown(self._gains, *count_cells(labels, groups).shape)
         losses = done.losses.detach()
         places = torch.arange(self._gains.numel(), device=losses.device).reshape(self._gains.shape)
-        member = look_up(places, batch.labels, batch.groups)[:, None] == places.flatten()[None, :]  # [B, S]
+        member = look_up(places, labels, groups)[:, None] == places.flatten()[None, :]  # [B, S]
         number = member.sum(dim=0)  # [S]
         mean = torch.where(member, losses.double()[:, None], 0.0).sum(dim=0) / number.clamp_min(1)  # [S]
         self._gains.add_((self.rate * (mean + self._adjustments())).reshape(self._gains.shape))
@@ -94,45 +97,33 @@ class GroupDRO(Reweighter):
 
     def group_weights(self) -> Tensor:
         """q of every group: [K, G + 1] by cell, [1, G + 1] by group, [K, 1] by label; column 0: group not known."""
-        q = torch.softmax(self._log_q().flatten(), dim=0)
-        return q.reshape(self._gains.shape)
+        return torch.softmax(self._log_q().flatten(), dim=0).reshape(self._gains.shape)
 
     def sampling_weights(self) -> Tensor | None:
         if self.draws == "shuffled":
             return None
         if self._train is None or self._counts is None:
-            raise NotBegun("GroupDRO(draws='balanced') draws by group size; call begin(train) first (fit does).")
-        counts = self._counts.cpu()
+            raise _not_begun("draws='balanced'", "draws by group size")
+        counts, groups = self._counts.cpu(), self._train.groups
         table = proportion_weights(counts.flatten()).reshape(counts.shape)
-        whole = self._as_strata(Batch(self._train.labels, self._train.labels, self._train.groups))
+        drawn = look_up(table, *self._strata(self._train.labels.cpu(), None if groups is None else groups.cpu()))
         each = torch.ones(self.num_samples, dtype=table.dtype)
-        each[rows_of(self._train, self.num_samples, type(self).__name__)] = look_up(
-            table, whole.labels.cpu(), None if whole.groups is None else whole.groups.cpu()
-        )
+        each[rows_of(self._train, self.num_samples, type(self).__name__)] = drawn
         return each.float().to(self.device)
 
-    def _strata(self, labels: Tensor, groups: Tensor | None) -> Tensor:
-        counts = count_cells(labels, groups)
-        if self.by == "cell":
-            return counts
-        return counts.sum(dim=1 if self.by == "label" else 0, keepdim=True)
-
-    def _as_strata(self, batch: Batch) -> Batch:
-        """The batch as the table sees it: no labels by group, no groups by label."""
-        labels = torch.zeros_like(batch.labels) if self.by == "group" else batch.labels
-        return Batch(batch.labels, labels, None if self.by == "label" else batch.groups, batch.rows)
+    def _strata(self, labels: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Labels and groups as the table sees them: no labels by group, no groups by label."""
+        return torch.zeros_like(labels) if self.by == "group" else labels, None if self.by == "label" else groups
 
     def _log_q(self) -> Tensor:
         """Groups without a training sample hold nothing."""
-        if self._counts is None:
-            return self._gains
-        return self._gains.masked_fill(self._counts == 0, -torch.inf)
+        return self._gains if self._counts is None else self._gains.masked_fill(self._counts == 0, -torch.inf)
 
     def _adjustments(self) -> Tensor | float:
         if self.adjustment == 0:
             return 0.0
         if self._counts is None:
-            raise NotBegun("GroupDRO(adjustment=...) depends on the groups' sizes; call begin(train) first (fit does).")
+            raise _not_begun("adjustment=...", "depends on the groups' sizes")
         return self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
 
     def state_dict(self) -> dict[str, Any]:
@@ -143,3 +134,7 @@ class GroupDRO(Reweighter):
         super().load_state_dict(state)
         self._gains = state["gains"].clone().to(self.device)
         self._counts = None if state["counts"] is None else state["counts"].clone().to(self.device)
+
+
+def _not_begun(setting: str, why: str) -> NotBegun:
+    return NotBegun(f"GroupDRO({setting}) {why}; call begin(train) first (fit does).")

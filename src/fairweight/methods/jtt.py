@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import above, constrained, whole
-from fairweight.errors import RowsOutOfRange, ScoresMismatch
+from fairweight.errors import RowsOutOfRange
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
-from fairweight.methods._cells import Through
-from fairweight.methods._fixed_weights import KnownWeights, rows_of
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, rows_of
 from fairweight.types import Batch, Loss
 
 
-@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0))
+@constrained(num_samples=whole(1), identify_epochs=whole(1), upweight=above(0, 1e6), through=THROUGH)
 class JTT(KnownWeights):
     """Trains plainly for some epochs, then weighs up what the model still gets wrong.
 
@@ -27,6 +25,7 @@ class JTT(KnownWeights):
     """
 
     paper = "Liu, Haghgoo, Chen, Raghunathan, Koh, Sagawa, Liang, Finn 2021, arXiv 2107.09044"
+    _kept = ("_wrong",)
 
     def __init__(
         self,
@@ -40,9 +39,7 @@ class JTT(KnownWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        self.identify_epochs = identify_epochs
-        self.upweight = upweight
-        self.given = errors is not None
+        self.identify_epochs, self.upweight, self.given = identify_epochs, upweight, errors is not None
         self._wrong = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N]
         if errors is not None:
             rows = torch.as_tensor(errors, dtype=torch.int64)
@@ -60,27 +57,12 @@ class JTT(KnownWeights):
 
     def relative(self, batch: Batch) -> Tensor:
         """upweight for an error, 1 for the rest."""  # [B]
-        wrong = self._wrong[self.rows(batch)]
-        return torch.where(wrong, self.upweight, 1.0)
+        return torch.where(self._wrong[self.rows(batch)], self.upweight, 1.0)
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
         """Take the errors on the training set, once."""
         if self.given or epoch != self.identify_epochs:
             return
-        train = self.measured("train")
-        rows = rows_of(train, self.num_samples, type(self).__name__)
-        wrong = torch.zeros(self.num_samples, dtype=torch.bool)
-        wrong[rows] = predict(train).cpu() != train.labels.cpu()
+        train, wrong = self.measured("train"), torch.zeros(self.num_samples, dtype=torch.bool)
+        wrong[rows_of(train, self.num_samples, "JTT")] = predict(train).cpu() != train.labels.cpu()
         self._wrong.copy_(wrong)  # in place: a captured graph reads on
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "wrong": self._wrong.clone()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if len(state["wrong"]) != self.num_samples:
-            raise ScoresMismatch(
-                f"The saved errors are of {len(state['wrong'])} samples and this JTT is for {self.num_samples}: resume "
-                "with the training set of that run."
-            )
-        super().load_state_dict(state)
-        self._wrong.copy_(state["wrong"])

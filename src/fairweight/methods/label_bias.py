@@ -9,17 +9,23 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import FLAG, above, constrained, one_of, whole
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, option
+from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
-from fairweight.methods._cells import Through, count_cells, grown
-from fairweight.methods._fixed_weights import TableWeights
-from fairweight.methods._violation import BY_GROUP, Constraint, check_constraint, violation
+from fairweight.methods._cells import count_cells, grown
+from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through, need_groups
+from fairweight.methods._violation import BY_GROUP, CONSTRAINTS, Constraint, violation
 from fairweight.types import Loss, Samples
 
 
 @constrained(
-    num_samples=whole(1), positive=whole(0), measured_on=one_of("train", "exemplar"), rate=above(0), online=FLAG
+    num_samples=whole(1),
+    constraint=one_of(*CONSTRAINTS, None),
+    positive=whole(0),
+    measured_on=one_of("train", "exemplar"),
+    rate=above(0),
+    online=FLAG,
+    through=THROUGH,
 )
 class LabelBias(TableWeights):
     """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
@@ -50,7 +56,11 @@ class LabelBias(TableWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        self.target = check_constraint("LabelBias", constraint, target, positive)
+        if (constraint == "rate") != (target is not None):
+            raise BadInput("LabelBias: constraint='rate' and target={label: rate} go together; give both or neither.")
+        self.target = {int(label): float(rate) for label, rate in (target or {}).items()}  # JSON has texts for keys
+        if any(label < 0 or not 0 <= rate <= 1 for label, rate in self.target.items()) or target == {}:
+            raise BadInput(f"LabelBias(target={target}): give labels from 0 with rates from 0 to 1.")
         self.constraint = constraint
         self.positive, self.measured_on, self.rate, self.online = positive, measured_on, rate, online
         self._lambda: Tensor | None = None  # [K, G + 1] float64 on the CPU; [K, 1] where groups do not count
@@ -58,8 +68,7 @@ class LabelBias(TableWeights):
             given = torch.as_tensor(multipliers, dtype=torch.float64)
             if given.ndim != 2:
                 raise BadInput("LabelBias(multipliers=...): give a table, [labels, groups + 1] or [labels, 1].")
-            self._lambda = given.clone()
-            self._tabulate()
+            self._tabulate(given.clone())
         self._require()
 
     @property
@@ -69,52 +78,42 @@ class LabelBias(TableWeights):
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
+        self.measured(self.measured_on)
         rows, columns = count_cells(train.labels, train.groups).shape
-        if self.target is not None:
-            rows = max(rows, max(self.target) + 1)
+        rows = max(rows, *(label + 1 for label in self.target), 0)
         if self.constraint is None:
             self.constraint = "equal-opportunity" if rows <= 2 and train.groups is not None else "equal-recall"
         if self.constraint in BY_GROUP:
-            if train.groups is None:
-                raise MissingGroups(
-                    f"LabelBias(constraint={self.constraint!r}) needs the group of each training sample; give "
-                    f"{option('groups')}, or {option('constraint', 'equal-recall')} to make each class a group."
-                )
+            name = f"LabelBias(constraint={self.constraint!r})"
+            need_groups(train, name, f"{option('constraint', 'equal-recall')} to make each class a group")
             if self.positive >= rows:
                 raise BadInput(f"LabelBias(positive={self.positive}): the training set has labels 0 to {rows - 1}.")
-        if self.measured_on == "exemplar" and exemplar is None:
-            raise MissingExemplar(
-                "LabelBias(measured_on='exemplar') needs an exemplar set; give one to begin(train, exemplar)."
+        columns = 1 if self.constraint == "rate" or train.groups is None else columns
+        start = torch.zeros(0, columns, dtype=torch.float64) if self._lambda is None else self._lambda
+        if start.shape[1] != columns:
+            raise BadInput(
+                f"The multipliers have {start.shape[1]} columns and the training set calls for {columns} "
+                "(groups + 1, or 1 where groups do not count); give those of the same constraint and groups."
             )
-        if self.constraint == "rate" or (self.constraint == "equal-recall" and train.groups is None):
-            columns = 1
-        self._fit_table(rows, columns)
+        self._tabulate(grown(start, rows, columns))
         self._require()
 
     def violation(self, samples: Samples, predictions: Tensor) -> Tensor:
         """By how much each label and group should count for more, given these predictions; shaped like λ."""
         if self._lambda is None or self.constraint is None:
             raise BadInput("LabelBias does not know the labels and groups yet; call begin(train) first.")
-        groups = None if samples.groups is None else samples.groups.cpu()
-        return violation(
-            self.constraint,
-            samples.labels.cpu(),
-            groups,
-            predictions.cpu(),
-            (self._lambda.shape[0], self._lambda.shape[1]),
-            positive=self.positive,
-            target=self.target,
-        )
+        labels, groups = samples.labels.cpu(), None if samples.groups is None else samples.groups.cpu()
+        shape: Any = self._lambda.shape
+        how: Any = {"positive": self.positive, "target": self.target}
+        return violation(self.constraint, labels, groups, predictions.cpu(), shape, **how)
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
         """Move λ by what the predictions violate."""
-        if not self.online:
-            return
-        measured = self.measured(self.measured_on)
-        found = self.violation(measured, predict(measured))
-        assert self._lambda is not None
-        self._lambda = self._lambda + self.rate * found
-        self._tabulate()
+        if self.online:
+            measured = self.measured(self.measured_on)
+            found = self.violation(measured, predict(measured))
+            assert self._lambda is not None
+            self._tabulate(self._lambda + self.rate * found)
 
     def _require(self) -> None:
         by_group = self.constraint in BY_GROUP or (self._lambda is not None and self._lambda.shape[1] > 1)
@@ -122,19 +121,9 @@ class LabelBias(TableWeights):
         measured: frozenset[Need] = frozenset({"exemplar set"}) if self.measured_on == "exemplar" else frozenset()
         self.needs = groups | measured
 
-    def _fit_table(self, rows: int, columns: int) -> None:
-        start = torch.zeros(0, 1, dtype=torch.float64) if self._lambda is None else self._lambda
-        if self._lambda is not None and self._lambda.shape[1] != columns:
-            raise BadInput(
-                f"The multipliers have {self._lambda.shape[1]} columns and the training set calls for {columns} "
-                "(groups + 1, or 1 where groups do not count); give those of the same constraint and groups."
-            )
-        self._lambda = grown(start, rows, columns)
-        self._tabulate()
-
-    def _tabulate(self) -> None:
-        assert self._lambda is not None
-        table = torch.sigmoid(2 * self._lambda).float()
+    def _tabulate(self, multipliers: Tensor) -> None:
+        self._lambda = multipliers
+        table = torch.sigmoid(2 * multipliers).float()
         if self._table is not None and self._table.shape == table.shape:
             self._table.copy_(table)  # in place: a captured graph reads on
         else:
@@ -152,6 +141,5 @@ class LabelBias(TableWeights):
         super().load_state_dict(state)
         self.constraint = state["constraint"]
         if state["multipliers"] is not None:
-            self._lambda = state["multipliers"].double().cpu().clone()
-            self._tabulate()
+            self._tabulate(state["multipliers"].double().cpu().clone())
         self._require()

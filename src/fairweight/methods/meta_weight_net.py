@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from fairweight.constraints import FLAG, SEED, Kind, above, between, constrained, either, whole
-from fairweight.errors import BadInput, UnknownName
+from fairweight.constraints import FLAG, SEED, Kind, above, between, constrained, either, one_of, whole
+from fairweight.errors import BadInput
 from fairweight.metagradient import ForwardPass, Solution, WeightForm, classification_loss, solve
 from fairweight.metagradient.model import trainable, unwrap
 from fairweight.methods import ExemplarMethod, shares
@@ -21,11 +20,12 @@ from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
 @constrained(
     num_samples=whole(1),
     look_ahead=Kind((LookAhead,), "a LookAhead"),
-    hidden=whole(1),
+    hidden=whole(1, 2**20),
     normalised=FLAG,
     detached=FLAG,
-    net_lr=above(0),
-    net_decay=either(between(0)),
+    net_optimizer=one_of("adam", "sgd"),
+    net_lr=above(0, 1e6),
+    net_decay=either(between(0, 1e6)),
     seed=either(SEED),
 )
 class MetaWeightNet(ExemplarMethod):
@@ -78,11 +78,10 @@ class MetaWeightNet(ExemplarMethod):
 
     def net_gradient(self, done: ForwardPass, exemplar: Batch, optimizer: torch.optim.Optimizer) -> Solution:
         """d objective(θ̃) / d net, with what was seen on the way; moves nothing."""
-        mode, rates = self.mode, self.look_ahead.rates(done.parameters, optimizer)
-        assert mode is not None
+        assert self.mode is not None
+        rates, net = self.look_ahead.rates(done.parameters, optimizer), self._net.detach()
         frozen = self.look_ahead.statistics == "running"
-        net = self._net.detach()
-        return solve(done, exemplar, net, self.objective, rates, mode, self.form, running_statistics=frozen)
+        return solve(done, exemplar, net, self.objective, rates, self.mode, self.form, running_statistics=frozen)
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """Move the net by its gradient, then weigh the batch with it."""
@@ -92,14 +91,9 @@ class MetaWeightNet(ExemplarMethod):
         self._optimizer.step()
         self._net.grad = None
         values = self.weigh_losses(done.losses).to(done.losses.dtype)
-        return Weighing(
-            shares(values),
-            total=None if self.form.normalised else (values * done.losses).mean(),
-            objective=found.objective,
-            exemplar_losses=found.exemplar_losses,
-            pull=found.pull,
-            mode=str(self.mode),
-        )
+        total = None if self.form.normalised else (values * done.losses).mean()
+        seen: Any = {"objective": found.objective, "exemplar_losses": found.exemplar_losses, "pull": found.pull}
+        return Weighing(shares(values), total=total, mode=str(self.mode), **seen)
 
     def state_dict(self) -> dict[str, Any]:
         memory = {name: value.clone() for name, value in self._optimizer.state[self._net].items() if value is not None}
@@ -113,12 +107,8 @@ class MetaWeightNet(ExemplarMethod):
         super().load_state_dict(state)
         with torch.no_grad():
             self._net.copy_(state["net"])
-        memory: Mapping[str, Tensor] = state["memory"]
-        # Adam counts its steps on the CPU unless a CUDA graph may be captured.
-        home = {"step": self._net.device if self._net.is_cuda else torch.device("cpu")}
-        self._optimizer.state[self._net] = {
-            name: value.clone().to(home.get(name, self._net.device)) for name, value in memory.items()
-        }
+        memory = {name: value.clone().to(self._net.device) for name, value in state["memory"].items()}
+        self._optimizer.state[self._net] = memory
 
 
 @dataclass(frozen=True)
@@ -150,10 +140,7 @@ class _LossNet(WeightForm):
 
 
 def _net_optimizer(net: nn.Parameter, kind: str, lr: float, decay: float | None) -> torch.optim.Optimizer:
+    decay = {"adam": 1e-4, "sgd": 5e-4}[kind] if decay is None else decay
     if kind == "adam":
-        decay = 1e-4 if decay is None else decay
         return torch.optim.Adam([net], lr=lr, weight_decay=decay, capturable=net.is_cuda)
-    if kind == "sgd":
-        decay = 5e-4 if decay is None else decay
-        return torch.optim.SGD([net], lr=lr, momentum=0.9, nesterov=True, weight_decay=decay)
-    raise UnknownName(f"MetaWeightNet(net_optimizer={kind!r}): choose 'adam' or 'sgd'.")
+    return torch.optim.SGD([net], lr=lr, momentum=0.9, nesterov=True, weight_decay=decay)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import SEED, constrained, either, whole
-from fairweight.errors import BadInput, NotBegun, ScoresMismatch, UnknownName
+from fairweight.errors import BadInput, NotBegun, UnknownName
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._autoencoder import autoencode
-from fairweight.methods._cells import Through
-from fairweight.methods._fixed_weights import KnownWeights, rows_of
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, rows_of
 from fairweight.types import Batch, Loss, Samples
 
 _log = logging.getLogger("fairweight")
 
 
-@constrained(num_samples=whole(1), dimension=whole(1), embedding_steps=whole(1), seed=either(SEED))
+@constrained(num_samples=whole(1), dimension=whole(1), embedding_steps=whole(1), seed=either(SEED), through=THROUGH)
 class MOEW(KnownWeights):
     """Weighs each sample by σ(α·z), z its one-hot label or an embedding of (x, y), for one α in a run.
 
@@ -30,6 +29,7 @@ class MOEW(KnownWeights):
     """
 
     paper = "Zhao, Fard, Narasimhan, Gupta 2019, arXiv 1805.10582"
+    _kept = ("alpha", "_each")
     search: ClassVar = {"name": "alpha", "rounds": 3, "per_round": 4}  # affordable; the paper's has 10 rounds of 20
 
     def __init__(
@@ -100,17 +100,3 @@ class MOEW(KnownWeights):
         if z.shape[1] != len(self.alpha):
             raise BadInput(f"MOEW's alpha has {len(self.alpha)} numbers and the embedding {z.shape[1]} columns.")
         return torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
-
-    def state_dict(self) -> dict[str, Any]:
-        copy = {name: None if t is None else t.clone() for name, t in (("alpha", self.alpha), ("each", self._each))}
-        return {**super().state_dict(), **copy}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["each"] is not None and len(state["each"]) != self.num_samples:
-            raise ScoresMismatch(
-                f"The saved weights are of {len(state['each'])} samples and this MOEW is for {self.num_samples}: "
-                "resume with the training set of that run."
-            )
-        super().load_state_dict(state)
-        self.alpha = None if state["alpha"] is None else state["alpha"].clone().to(self.device)
-        self._each = None if state["each"] is None else state["each"].clone().to(self.device)

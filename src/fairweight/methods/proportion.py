@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from fairweight.constraints import constrained, whole
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import By, Through
-from fairweight.methods._fixed_weights import StratumWeights
+from fairweight.methods._cells import BY, By
+from fairweight.methods._fixed_weights import THROUGH, StratumWeights, Through
 from fairweight.types import Loss
 
 
-@constrained(num_samples=whole(1))
+@constrained(num_samples=whole(1), by=BY, through=THROUGH)
 class Proportion(StratumWeights):
     """Weighs each sample by the inverse size of its group, class or cell: over the training set each counts alike.
 
@@ -43,5 +43,4 @@ def proportion_weights(sizes: Tensor) -> Tensor:
     """One weight per stratum, N / (S n_s); mean 1 over the samples, 0 for an empty stratum."""  # [S]
     sizes = sizes.double()
     present = sizes > 0
-    n = torch.where(present, sizes, torch.ones_like(sizes))
-    return torch.where(present, sizes.sum() / (present.sum() * n), torch.zeros_like(n))
+    return torch.where(present, sizes.sum() / (present.sum() * torch.where(present, sizes, 1.0)), 0.0)

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from fairweight.constraints import SEED, constrained, either, one_of, whole
 from fairweight.errors import BadInput
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import Through
-from fairweight.methods._fixed_weights import KnownWeights
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, mean_one
 from fairweight.types import Batch, Loss
 
 Kind = Literal["fixed", "redrawn", "uniform"]
 
 
-@constrained(num_samples=whole(1), kind=one_of("fixed", "redrawn", "uniform"), seed=either(SEED))
+@constrained(num_samples=whole(1), kind=one_of("fixed", "redrawn", "uniform"), seed=either(SEED), through=THROUGH)
 class Random(KnownWeights):
     """Weighs samples by chance: what any gain must be compared with.
 
@@ -52,21 +51,15 @@ class Random(KnownWeights):
 
     def relative(self, batch: Batch) -> Tensor:
         """Each row's number: a function of the seed, the row and, where redrawn, the step."""  # [B]
-        return self._draw(self.rows(batch))
-
-    def _draw(self, rows: Tensor) -> Tensor:
         if self.kind == "redrawn":
             self._turn += 1  # in place: a captured graph counts on
-        u = uniform(self.seed, self._turn, rows)
+        u = uniform(self.seed, self._turn, self.rows(batch))
         return 0.1 + 1.8 * u if self.kind == "uniform" else torch.special.ndtri(u).clamp_min(0.0)
 
     def weights(self) -> Tensor | None:
         """Every sample's weight, mean 1; None where they are redrawn."""  # [N]
-        if self.kind == "redrawn":
-            return None
-        each = self._draw(torch.arange(self.num_samples, device=self.device))
-        mean = each.mean()
-        return each / torch.where(mean > 0, mean, torch.ones_like(mean))
+        whole = torch.arange(self.num_samples, device=self.device)
+        return None if self.kind == "redrawn" else mean_one(self.relative(Batch(whole, whole, rows=whole)))
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "seed": self.seed, "turn": self._turn.clone()}

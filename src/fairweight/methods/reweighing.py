@@ -6,14 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.constraints import between, constrained, whole
-from fairweight.errors import MissingGroups, option
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._cells import Through, count_cells
-from fairweight.methods._fixed_weights import TableWeights
+from fairweight.methods._cells import count_cells
+from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through, need_groups
 from fairweight.types import Loss, Samples
 
 
-@constrained(num_samples=whole(1), strength=between(0))
+@constrained(num_samples=whole(1), strength=between(0, 100), through=THROUGH)
 class Reweighing(TableWeights):
     """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
 
@@ -37,11 +36,7 @@ class Reweighing(TableWeights):
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
-        if train.groups is None:
-            raise MissingGroups(
-                f"Reweighing needs the group of each training sample; give {option('groups')}, or choose "
-                "class-balanced to weigh the classes."
-            )
+        need_groups(train, "Reweighing", "choose class-balanced to weigh the classes")
         counts = count_cells(train.labels, train.groups).double()
         self._table = independent(counts[:, 1:], self.strength).float().to(self.device)
 

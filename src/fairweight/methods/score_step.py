@@ -56,20 +56,11 @@ class PlainStep(ScoreStep):
     reverse: bool = False
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
-        """Minus scale times lr times the gradient."""  # [B]
         return (self.scale * lr if self.reverse else -self.scale * lr) * gradient
-
-    def fresh(self) -> PlainStep:
-        return PlainStep(self.scale, self.reverse)
 
 
 @constrained(
-    rate=above(0),
-    fall=above(0),
-    rise=above(0),
-    slowing=between(0),
-    memory=between(0, 1, below=True),
-    heed=between(0),
+    rate=above(0), fall=above(0), rise=above(0), slowing=between(0), memory=between(0, 1, below=True), heed=between(0)
 )
 class AdaptiveStep(ScoreStep):
     """Scale-free: the gradient per unit of weight over its running magnitude, times rate; scores stay within bounds.
@@ -85,58 +76,41 @@ class AdaptiveStep(ScoreStep):
     """
 
     def __init__(
-        self,
-        rate: float = 0.3,
-        fall: float = 3.0,
-        rise: float = 1.0,
-        slowing: float = 0.5,
-        memory: float = 0.99,
+        self, rate: float = 0.3, fall: float = 3.0, rise: float = 1.0, slowing: float = 0.5, memory: float = 0.99,
         heed: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed = rate, fall, rise, slowing, memory, heed
         self._running: Tensor | None = None  # [2]: decayed sums of the mean square and of 1
         self._heard: Tensor | None = None  # [2]: decayed sums of the agreements and of 1
         self._top_lr = 0.0
 
+    def _options(self) -> dict[str, float]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
     def __repr__(self) -> str:
-        return (
-            f"AdaptiveStep(rate={self.rate}, fall={self.fall}, rise={self.rise}, slowing={self.slowing}, "
-            f"memory={self.memory}, heed={self.heed})"
-        )
+        return f"AdaptiveStep({', '.join(f'{name}={value}' for name, value in self._options().items())})"
 
     @property
     def heeds(self) -> bool:
-        """Whether it wants to hear how far exemplars agree."""
         return self.heed > 0
 
     def hear(self, agreement: Tensor) -> None:
-        """Into the running mean, where it is heeded."""
         if self.heeds:
-            fresh = torch.stack([agreement.double(), torch.ones_like(agreement, dtype=torch.float64)])
-            self._sums_heard(agreement.device).mul_(LOOKS).add_(fresh, alpha=1 - LOOKS)
+            self._heard = _mean_with(self._heard, agreement, LOOKS)
 
     def reliability(self, device: torch.device) -> Tensor:
         """Of the pull, from 0 to 1; 0 before anything was heard."""  # []
-        total, count = self._sums_heard(device)
+        if self._heard is None:  # in place later: a captured graph replays the same memory
+            self._heard = torch.zeros(2, dtype=torch.float64, device=device)
+        total, count = self._heard.to(device)
         r = torch.where(count > 0, total / count.clamp_min(torch.finfo(count.dtype).tiny), 0.0).clamp(0, 1)
         return 2 * r / (1 + r)
 
-    def _sums_heard(self, device: torch.device) -> Tensor:
-        if self._heard is None:
-            self._heard = torch.zeros(2, dtype=torch.float64, device=device)
-        self._heard = self._heard.to(device)  # a loaded state may lie elsewhere
-        return self._heard
-
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
-        """Minus rate times the gradient per unit of weight over its running root mean square."""  # [B]
         counts = weights > 0
         per_weight = torch.where(counts, gradient / torch.where(counts, weights, 1.0), 0.0)
-        # In float64: squares of small numbers must not vanish. In place: a captured graph replays the same memory.
         square = per_weight.double().square().sum() / counts.sum().clamp_min(1)
-        if self._running is None:
-            self._running = torch.zeros(2, dtype=torch.float64, device=gradient.device)
-        self._running = self._running.to(gradient.device)  # a loaded state may lie elsewhere
-        self._running.mul_(self.memory).add_(torch.stack([square, torch.ones_like(square)]), alpha=1 - self.memory)
+        self._running = _mean_with(self._running, square, self.memory)
         magnitude = (self._running[0] / self._running[1]).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
@@ -146,11 +120,10 @@ class AdaptiveStep(ScoreStep):
         return -rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
-        """At most fall below and rise above the start."""  # [B]
         return scores.clamp(start - self.fall, start + self.rise)
 
     def fresh(self) -> AdaptiveStep:
-        return AdaptiveStep(self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed)
+        return AdaptiveStep(**self._options())
 
     def state_dict(self) -> dict[str, Any]:
         heard = {"heard": None if self._heard is None else self._heard.clone()} if self.heeds else {}
@@ -160,6 +133,17 @@ class AdaptiveStep(ScoreStep):
         self._running = None if state["running"] is None else state["running"].clone()
         self._top_lr = float(state["top_lr"])
         self._heard = None if state.get("heard") is None else state["heard"].clone()
+
+
+def _mean_with(sums: Tensor | None, value: Tensor, memory: float) -> Tensor:
+    """Decayed sums of values and of 1, one value more.
+
+    In float64: squares of small numbers must not vanish. In place: a captured graph replays the same memory.
+    """  # [2]
+    if sums is None:
+        sums = torch.zeros(2, dtype=torch.float64, device=value.device)
+    fresh = torch.stack([value.double(), torch.ones_like(value, dtype=torch.float64)])
+    return sums.to(value.device).mul_(memory).add_(fresh, alpha=1 - memory)  # a loaded state may lie elsewhere
 
 
 def halves(exemplar: Batch) -> tuple[Tensor, Tensor]:
@@ -181,13 +165,11 @@ def agreement(
     unchecked = copy.copy(done)
     unchecked.check = False
     here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
-    pulls = []
+    by, pulls = {name: here[name] for name in rates}, []
     for half in halves(everyone):
-        by = {name: here[name] for name in rates}
-        if everyone is exemplar:
-            point = exemplar_point(unchecked, here, exemplar.take(half), objective, by=by)
-        else:  # members of a half lie on several ranks, on some of them perhaps none
-            point = exemplar_point(unchecked, here, exemplar, objective, by=by, among=half)
+        # members of a half may lie on several ranks, on some of them perhaps none
+        part, among = (exemplar.take(half), None) if everyone is exemplar else (exemplar, half)
+        point = exemplar_point(unchecked, here, part, objective, by=by, among=among)
         s = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
         centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
         pulls.append(centred / centred.norm().clamp_min(1e-150))

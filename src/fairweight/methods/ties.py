@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput, MissingGroups, UnknownName
+from fairweight.errors import BadInput, MissingGroups
 from fairweight.methods.score_step import ScoreStep
 from fairweight.types import Batch
 
@@ -22,8 +22,6 @@ class TiedScores:
     def __init__(
         self, tie: Tie, num_samples: int, step: ScoreStep, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> None:
-        if tie not in ("label", "group", "cell"):
-            raise UnknownName(f"tie={tie!r}: choose 'label', 'group', 'cell', or None.")
         self.tie = tie
         self.step = step.fresh()
         self.scores = torch.zeros(WIDTH if tie != "cell" else WIDTH * GROUPS, dtype=dtype, device=device)
@@ -64,12 +62,8 @@ class TiedScores:
 
     def state_dict(self) -> dict[str, Any]:
         """All that was learned."""
-        return {
-            "tie": self.tie,
-            "scores": self.scores.clone(),
-            "index": self.index.clone(),
-            "step": self.step.state_dict(),
-        }
+        kept = {"scores": self.scores.clone(), "index": self.index.clone()}
+        return {"tie": self.tie, **kept, "step": self.step.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put it back."""

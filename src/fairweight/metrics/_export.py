@@ -1,15 +1,13 @@
-"""A table as records, as a data frame, as plain values for JSON, and as fairlearn's MetricFrame."""
+"""A table as records, as a data frame and as plain values for JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from fairweight.errors import BadInput, MissingDependency
-from fairweight.metrics.rates import BY_CELL, PROPORTIONS, SCALARS
+from fairweight.errors import BadInput
+from fairweight.metrics.rates import BY_CELL, SCALARS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,6 +83,7 @@ def _plain(value: Any) -> Any:
 
 def to_dict(table: GroupTable) -> dict[str, Any]:
     """Everything the table says, as plain values."""
+    level, draws, seed = vars(table.intervals).values()
     estimates = {name: table.estimate(name) for name in (*SCALARS, *table.own_metrics)}
     groups = [
         {"group": name_of(key), "attributes": dict(zip(table.attributes, _parts(key), strict=True)), **record}
@@ -95,7 +94,7 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
         "n_missing": table.n_missing,
         **{name: _plain(estimate.value) for name, estimate in estimates.items()},
         "intervals": {name: [_plain(estimate.low), _plain(estimate.high)] for name, estimate in estimates.items()},
-        "interval": {name: getattr(table.intervals, name) for name in ("level", "method", "draws", "seed")},
+        "interval": {"level": level, "method": "score", "draws": draws, "seed": seed},
         "by": "label" if table.by_label else list(table.attributes),
         "labels": [_plain(label) for label in table.labels],
         "positive": None if table.samples.positive is None else _plain(table.targets[0]),
@@ -111,37 +110,3 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
             for (label, group), record in zip(cell_keys(table), cell_records(table), strict=True)
         ]
     return content
-
-
-def to_metric_frame(table: GroupTable) -> Any:
-    """The table's samples in fairlearn's MetricFrame, which has no place for rates by label and group."""
-    try:
-        from fairlearn.metrics import MetricFrame, count
-    except ImportError as error:
-        raise MissingDependency("to_metric_frame needs fairlearn; install fairweight[fairlearn].") from error
-    import pandas as pd
-
-    samples = table.samples
-    values = samples.label_values()
-    built_in = ("accuracy",) if samples.positive is None else PROPORTIONS
-    keys = [_parts(key) for key in table.groups]
-    return MetricFrame(
-        metrics={"count": count, **{name: _as_function(table, name) for name in built_in}, **table.own_metrics},
-        y_true=values[samples.labels],
-        y_pred=values[samples.predictions],
-        sensitive_features=pd.DataFrame([keys[code] for code in samples.rows], columns=list(table.attributes)),
-    )
-
-
-def _as_function(table: GroupTable, metric: str) -> Callable[[object, object], float]:
-    """A built-in metric as f(labels, predictions); NaN, where fairlearn's own say 0, if no sample counts."""
-    from fairweight.metrics.group_table import group_table
-
-    values, positive = table.samples.label_axis.values, table.samples.positive
-
-    def value(labels: object, predictions: object) -> float:
-        one_group = [0] * len(np.asarray(labels))
-        target, names = None if positive is None else values[positive], {v: str(v) for v in values}
-        return group_table(labels, predictions, one_group, positive=target, label_names=names).value(metric)
-
-    return value

@@ -62,19 +62,16 @@ def range_quantile(level: float, rows: int) -> float:
 
     It is the studentised range's quantile over the square root of 2: 1.96 for two rows at 0.95.
     """
+    from scipy.special import ndtr
+
     x = np.linspace(-8.5, 8.5, 1201)
     density = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
-    below = _normal_cdf(x)
     low, high = 0.0, 40.0
     for _ in range(50):
         q = (low + high) / 2.0
-        inside = rows * float((density * (below - _normal_cdf(x - q)) ** (rows - 1)).sum()) * float(x[1] - x[0])
+        inside = rows * float((density * (ndtr(x) - ndtr(x - q)) ** (rows - 1)).sum()) * float(x[1] - x[0])
         low, high = (q, high) if inside < level else (low, q)
     return (low + high) / 2.0 / math.sqrt(2.0)
-
-
-def _normal_cdf(x: Floats) -> Floats:
-    return np.fromiter((0.5 * math.erfc(-value / math.sqrt(2.0)) for value in x), np.float64, len(x))
 
 
 def gap_limits(
@@ -133,19 +130,14 @@ def worst_limits(
 
 def quantile_limits(draws: Floats, values: Floats, z: float) -> tuple[Floats, Floats]:
     """Limits of values [...] from their bootstrap draws [D, ...], widened to hold the values themselves."""
-    low, high = _quantiles(draws, 1.0 - _NORMAL.cdf(z))
+    low, high = tails(draws, 1.0 - _NORMAL.cdf(z))
     return np.minimum(low, values), np.maximum(high, values)
 
 
-def percentiles(draws: Floats, level: float) -> tuple[Floats, Floats]:
-    """The two quantiles of the draws [D, ...] that hold this share between them; NaN where a draw is NaN or absent."""
-    return _quantiles(draws, (1.0 - level) / 2.0)
-
-
-def _quantiles(draws: Floats, tail: float) -> tuple[Floats, Floats]:
+def tails(draws: Floats, tail: float) -> tuple[Floats, Floats]:
+    """The two quantiles of the draws [D, ...] that leave this share out at either end; NaN where there are none."""
     if not len(draws):
-        nothing = np.full(draws.shape[1:], np.nan)
-        return nothing, nothing
+        draws = np.full((1, *draws.shape[1:]), np.nan)
     low, high = np.quantile(draws, (tail, 1.0 - tail), axis=0)
     return low, high
 
@@ -160,6 +152,6 @@ def debiased_percentiles(draws: Floats, centre: float, value: float, level: floa
     """
     if not len(draws) or math.isnan(value):
         return math.nan, math.nan
-    low, high = percentiles(draws - draws.mean(), level)
+    low, high = tails(draws - draws.mean(), (1.0 - level) / 2.0)
     shift = (centre - float(draws.mean())) / (math.sqrt(2.0) - 1.0)
     return value + min(0.0, shift) + min(0.0, float(low)), value + max(0.0, shift) + max(0.0, float(high))

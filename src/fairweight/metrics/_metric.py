@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from fairweight.errors import BadInput, UnknownName
+from fairweight.errors import BadInput
 from fairweight.metrics._limits import (
     Limits,
     debiased_percentiles,
     gap_limits,
     mean_limits,
-    percentiles,
     quantile_limits,
     wilson,
     wilson_corrected,
@@ -25,7 +24,7 @@ from fairweight.metrics._limits import (
 from fairweight.metrics._samples import CodedSamples, Ints
 from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.intervals import Estimate, Intervals, equal_rows
-from fairweight.metrics.rates import METRICS, PROPORTIONS, Counts, Floats, Statistic, divide, mean
+from fairweight.metrics.rates import PROPORTIONS, Counts, Floats, Statistic, divide
 
 Metric: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
 
@@ -55,27 +54,19 @@ class RateMetric:
 
     def cells(self) -> Estimates:
         """By row and target [R, T], with limits."""
-        return Estimates(self.values, *self._cell_limits(), self.trials)
+        return Estimates(self.values, *self._score_limits(self.name)(self._settings.z), self.trials)
 
     def rows(self) -> Estimates:
         """By row [R], with limits."""
-        n = self.trials if self.trials.shape[1] == 1 else self._trials("accuracy")
-        return Estimates(self.row_values, *self._row_limits(), n[:, 0])
+        several = self.values.shape[1] > 1
+        n = (self._trials("accuracy") if several else self.trials)[:, 0]
+        if several and self.name == "selection_rate":  # no such number: see Counts.rows
+            return Estimates(self.row_values, self.row_values, self.row_values, n)
+        limits = self._score_limits(self.name)(self._settings.z)
+        return Estimates(self.row_values, *mean_limits(self.values, *limits, disjoint=self.name != "fpr"), n)
 
     def _trials(self, metric: str) -> Ints:
         return self._counts.proportion(metric)[1].astype(np.int64)
-
-    def _cell_limits(self) -> tuple[Floats, Floats]:
-        if self._settings.method == "bootstrap":
-            return percentiles(self._drawn_cells, self._settings.level)
-        return self._score_limits(self.name)(self._settings.z)
-
-    def _row_limits(self) -> tuple[Floats, Floats]:
-        if self.values.shape[1] > 1 and self.name == "selection_rate":  # no such number: see Counts.rows
-            return self.row_values, self.row_values
-        if self._settings.method == "bootstrap":
-            return percentiles(mean(self._drawn_cells, axis=-1), self._settings.level)
-        return mean_limits(self.values, *self._cell_limits(), disjoint=self.name != "fpr")
 
     def value(self, statistic: Statistic) -> float:
         """A number that sums up the metric."""
@@ -83,23 +74,21 @@ class RateMetric:
 
     def limits(self, statistic: Statistic) -> tuple[float, float]:
         """Limits of a number that sums up the metric."""
-        settings, value = self._settings, self.value(statistic)
+        level, value = self._settings.level, self.value(statistic)
         if math.isnan(value):
             return math.nan, math.nan
-        if settings.method == "bootstrap":
-            below, above = percentiles(self._drawn(statistic, smooth=False)[0], settings.level)
-            return float(below), float(above)
         if statistic.kind == "overall":
-            pooled = RateMetric(self.name, self._tally, self._counts.pooled(), settings)
+            pooled = RateMetric(self.name, self._tally, self._counts.pooled(), self._settings)
             return pooled.rows().at(0)[1:3]
         if statistic.kind in ("gap", "odds"):
             low, high = self._gap_limits(("tpr", "fpr") if statistic.kind == "odds" else (self.name,))
             return low, min(1.0, high)
         if statistic.kind == "worst":
             near, far = self._score_limits(self.name), self._score_limits(self.name, wilson_corrected)
-            return worst_limits(self.values, near, far, settings.level, high_is_worse=statistic.high_is_worse)
-        draws, centre = self._drawn(statistic, smooth=True)
-        low, high = np.clip(debiased_percentiles(draws, float(centre), value, settings.level), 0.0, 1.0)
+            return worst_limits(self.values, near, far, level, high_is_worse=statistic.high_is_worse)
+        strata = statistic.strata(self._tally.by_label)
+        draws, centre = bootstrap(self._tally, lambda counts: statistic(counts[0]), self._settings, strata)
+        low, high = np.clip(debiased_percentiles(draws, float(centre), value, level), 0.0, 1.0)
         if statistic.kind == "std" and low > 0.0 and self._equal_rows_show(statistic, value):
             low = 0.0
         if statistic.kind == "ratio" and high < 1.0 and self._equal_rows_show(statistic, value):
@@ -129,15 +118,10 @@ class RateMetric:
 
     def _gap_limits(self, metrics: tuple[str, ...]) -> tuple[float, float]:
         found = [
-            gap_limits(
-                self._counts.cells(metric),
-                self._score_limits(metric),
-                self._settings.level,
-                disjoint=self._disjoint(metric),
-                families=len(metrics),
-            )
+            gap_limits(self._counts.cells(metric), self._score_limits(metric), self._settings.level,
+                       disjoint=self._disjoint(metric), families=len(metrics))
             for metric in metrics
-        ]
+        ]  # fmt: skip
         return max(low for low, _ in found), max(high for _, high in found)
 
     def _score_limits(self, metric: str, interval: Callable[..., tuple[Floats, Floats]] = wilson) -> Limits:
@@ -150,18 +134,6 @@ class RateMetric:
         low, high = mean_limits(divide(hits, trials), *wilson(hits, trials, z), disjoint=True)
         return low[:, None], high[:, None]
 
-    def _drawn(self, statistic: Statistic, *, smooth: bool) -> tuple[Floats, Floats]:
-        strata = statistic.strata(self._tally.by_label)
-        return bootstrap(self._tally, lambda counts: statistic(counts[0]), self._settings, strata, smooth=smooth)
-
-    @cached_property
-    def _drawn_cells(self) -> Floats:
-        strata = Statistic("gap", self.name).strata(self._tally.by_label)
-        draws, _ = bootstrap(
-            self._tally, lambda counts: counts[0].cells(self.name), self._settings, strata, smooth=False
-        )
-        return draws
-
 
 class CustomMetric:
     """A metric that the caller gave, f(labels, predictions) -> float, with bootstrap intervals."""
@@ -171,9 +143,8 @@ class CustomMetric:
         self._function, self._settings = function, settings
         row = samples.rows
         order = np.lexsort((samples.labels, row))  # members of a row side by side, and in it those of a label
-        values = samples.label_values()
-        self._labels = values[samples.labels[order]]
-        self._predictions = values[samples.predictions[order]]
+        values = np.asarray(samples.label_axis.values)
+        self._labels, self._predictions = values[samples.labels[order]], values[samples.predictions[order]]
         self._edges = np.searchsorted(row[order], np.arange(len(samples.group_axis) + 1))  # [R + 1]
         cell = row[order] * len(samples.label_axis) + samples.labels[order]
         _, start, inverse, size = np.unique(cell, return_index=True, return_inverse=True, return_counts=True)
@@ -190,7 +161,7 @@ class CustomMetric:
 
     def rows(self) -> Estimates:
         """By row [R], with limits."""
-        low, high = self._all_limits()
+        low, high = quantile_limits(self._drawn, self._all, self._settings.z)
         return Estimates(self.row_values, low[:-1], high[:-1], self.trials[:, 0])
 
     def value(self, statistic: Statistic) -> float:
@@ -199,56 +170,43 @@ class CustomMetric:
 
     def limits(self, statistic: Statistic) -> tuple[float, float]:
         """Limits of a number that sums up the metric."""
-        if statistic.kind == "overall":
-            lows, highs = self._all_limits()
-            return float(lows[-1]), float(highs[-1])
         settings, value = self._settings, self.value(statistic)
         draws = self._drawn[:, :-1, None]  # [D, R, 1]
         if not len(draws) or math.isnan(value):
             return math.nan, math.nan
-        if settings.method == "bootstrap":
-            below, above = percentiles(statistic.of(draws), settings.level)
-            return float(below), float(above)
+        if statistic.kind == "overall":
+            low, high = quantile_limits(self._drawn, self._all, settings.z)
+            return float(low[-1]), float(high[-1])
         limits: Limits = partial(quantile_limits, draws, self.values)
         if statistic.kind == "worst":
             return worst_limits(self.values, limits, limits, settings.level, high_is_worse=statistic.high_is_worse)
         gap = gap_limits(self.values, limits, settings.level, disjoint=True)
         if statistic.kind == "gap":
             return gap
-        low, high = debiased_percentiles(statistic.of(draws), value, value, settings.level)
+        below, above = debiased_percentiles(statistic.of(draws), value, value, settings.level)
         if gap[0] <= 0.0 and statistic.kind == "std":  # the gap may be 0, and then all rows are equal
-            low = 0.0
+            below = 0.0
         if gap[0] <= 0.0 and statistic.kind == "ratio":
-            high = max(high, 1.0)
-        return low, high
+            above = max(above, 1.0)
+        return below, above
 
-    def draws(self, statistic: Statistic, settings: Intervals) -> Floats:
-        """A number that sums up the metric, under resampling with these settings: [D]."""
-        drawn = self._resampled(settings)
-        return drawn[:, -1] if statistic.kind == "overall" else statistic.of(drawn[:, :-1, None])
+    def draws(self, statistic: Statistic) -> Floats:
+        """A number that sums up the metric, under resampling: [D]."""
+        return self._drawn[:, -1] if statistic.kind == "overall" else statistic.of(self._drawn[:, :-1, None])
 
     @cached_property
     def _drawn(self) -> Floats:
-        return self._resampled(self._settings)
-
-    def _all_limits(self) -> tuple[Floats, Floats]:
-        return quantile_limits(self._drawn, self._all, self._settings.z)
-
-    def _resampled(self, settings: Intervals) -> Floats:
         """The metric of resampled samples [D, R + 1]; every label keeps its number in every group."""
-        rng = np.random.default_rng(settings.seed)
-        drawn = np.empty((settings.draws, len(self._edges)))
-        for draw in range(settings.draws):
+        rng = np.random.default_rng(self._settings.seed)
+        drawn = np.empty((self._settings.draws, len(self._edges)))
+        for draw in range(self._settings.draws):
             rows = self._cell_start + (rng.random(len(self._labels)) * self._cell_size).astype(np.int64)
             drawn[draw] = self._of(self._labels[rows], self._predictions[rows])
         return drawn
 
     def _of(self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> Floats:
-        rows = [
-            self._call(labels[start:stop], predictions[start:stop])
-            for start, stop in zip(self._edges[:-1], self._edges[1:], strict=True)
-        ]
-        return np.array([*rows, self._call(labels, predictions)])
+        parts = [*map(slice, self._edges[:-1], self._edges[1:]), slice(None)]
+        return np.array([self._call(labels[part], predictions[part]) for part in parts])
 
     def _call(self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> float:
         if not len(labels):
@@ -259,19 +217,3 @@ class CustomMetric:
         except (TypeError, ValueError) as error:
             kind = type(found).__name__
             raise BadInput(f"metric {self.name!r} returned {kind}; return one number per call.") from error
-
-
-class MetricsByName(dict[str, RateMetric | CustomMetric]):
-    """Every metric of one set of samples."""
-
-    def __init__(self, samples: CodedSamples, custom: Mapping[str, Metric], settings: Intervals) -> None:
-        self.tally = Tally.of(samples, samples.predictions)
-        counts = self.tally.counts()
-        super().__init__({name: RateMetric(name, self.tally, counts, settings) for name in METRICS})
-        for name, function in custom.items():
-            if Statistic.find(name) is not None:
-                raise BadInput(f"{name!r} is a number of every table; give your metric another name.")
-            self[name] = CustomMetric(name, function, samples, settings)
-
-    def __missing__(self, name: str) -> NoReturn:
-        raise UnknownName(f"{name!r} is no metric of this table; choose from: {', '.join(self)}.")

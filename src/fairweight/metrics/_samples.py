@@ -56,10 +56,6 @@ class CodedSamples:
         """The table's row of each sample [N]."""
         return self.labels if self.groups is None else self.groups
 
-    def label_values(self) -> npt.NDArray[Any]:
-        """The distinct labels as they were given."""
-        return np.asarray(self.label_axis.values)
-
 
 def coded_samples(
     labels: object,
@@ -79,12 +75,17 @@ def coded_samples(
             raise BadInput("positive and group_names speak of groups; give groups, or leave them out.")
         return CodedSamples(truth, said, None, axis, axis, ("label",), 0, None)
     axis, target = _positive(axis, positive, declared=label_names is not None)
-    codes, group_axis, attributes = _group_column(groups, len(truth), missing, group_names)
+    columns = _attribute_columns(groups)
+    coded = [
+        _attribute(name, column, len(truth), missing, _names_of(name, group_names, several=len(columns) > 1))
+        for name, column in columns.items()
+    ]
+    codes, group_axis = coded[0] if len(coded) == 1 else _crossed(coded)
     known = codes >= 0
     if not known.any():
         raise MissingGroups("the group of every sample is missing; give groups, or groups=None to compare the labels.")
-    n_missing = int(len(known) - known.sum())
-    return CodedSamples(truth[known], said[known], codes[known], axis, group_axis, attributes, n_missing, target)
+    truth, said, codes = (column[known] for column in (truth, said, codes))
+    return CodedSamples(truth, said, codes, axis, group_axis, tuple(columns), int((~known).sum()), target)
 
 
 def array_of(values: object, what: str) -> npt.NDArray[Any]:
@@ -92,15 +93,12 @@ def array_of(values: object, what: str) -> npt.NDArray[Any]:
     if hasattr(values, "detach"):  # a torch tensor, without importing torch
         tensor = cast(Any, values).detach().cpu()
         return cast("npt.NDArray[Any]", (tensor.double() if tensor.is_floating_point() else tensor).numpy())
-    if hasattr(values, "to_numpy"):  # a pandas or polars column or frame
-        array = np.asarray(cast(Any, values).to_numpy())
-    else:
-        try:
-            array = np.asarray(values)
-            if array.dtype.kind in "US":  # ["F", nan] must not become "nan"
-                array = np.asarray(values, dtype=object)
-        except ValueError as error:
-            raise BadInput(f"{what} is ragged; give one entry per sample.") from error
+    try:
+        array = np.asarray(cast(Any, values).to_numpy() if hasattr(values, "to_numpy") else values)
+        if array.dtype.kind in "US":  # ["F", nan] must not become "nan"
+            array = np.asarray(values, dtype=object)
+    except ValueError as error:
+        raise BadInput(f"{what} is ragged; give one entry per sample.") from error
     if array.dtype.kind not in "biufO":
         raise BadInput(f"{what} is of type {array.dtype}; convert it to numbers or text.")
     return array
@@ -119,40 +117,32 @@ def vector_of(values: object, what: str) -> npt.NDArray[Any]:
 
 def factorise(array: npt.NDArray[Any], what: str) -> tuple[Ints, list[Hashable]]:
     """Codes [N] into the sorted distinct values; -1 where a value is missing (None, NaN, NA)."""
-    if array.dtype.kind in "biuf":
-        unique, inverse = np.unique(array, return_inverse=True)  # NaNs sort last, as one
-        known = unique[unique == unique]
-        return np.where(inverse < len(known), inverse, -1).astype(np.int64), [_plain(value) for value in known]
-    entries = [None if _is_missing(value) else _plain(value) for value in array]
+    import pandas as pd
+
     try:
-        values = sorted(cast(Any, {value for value in entries if value is not None}))
+        codes, found = pd.factorize(array)
+    except TypeError as error:
+        raise BadInput(f"{what} holds lists or the like; give numbers or text.") from error
+    values = [_plain(value) for value in found]
+    try:
+        order = sorted(range(len(values)), key=cast(Any, values.__getitem__))
     except TypeError as error:
         raise BadInput(f"{what} mixes types, such as text and numbers; convert it to one type.") from error
-    place: dict[Hashable, int] = {value: code for code, value in enumerate(values)}
-    return np.fromiter((place.get(value, -1) for value in entries), np.int64, len(entries)), values
+    place = np.append(np.argsort(order), -1).astype(np.int64)  # the last: of what is missing
+    return place[codes], [values[k] for k in order]
 
 
-def _is_missing(value: object) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own, without importing pandas
-        return True
-    return isinstance(value, float | np.floating) and bool(value != value)
-
-
-def _plain(value: object) -> Hashable:
+def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, float) and value.is_integer():  # 1.0 and 1 are one value; NaNs turn integers into floats
-        value = int(value)
-    if not isinstance(value, Hashable):
-        raise BadInput(f"{value!r} cannot be a label or a group; give numbers or text.")
-    return value
+    # 1.0 and 1 are one value; NaNs turn integers into floats
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _recode(codes: Ints, values: Sequence[Hashable], onto: Sequence[Hashable]) -> Ints:
     """Codes into `values`, as codes into `onto`; -1 for values that are not there."""
     place = {value: code for code, value in enumerate(onto)}
-    table = np.array([*(place.get(value, -1) for value in values), -1], dtype=np.int64)
-    return table[codes]
+    return np.array([*(place.get(value, -1) for value in values), -1], dtype=np.int64)[codes]
 
 
 def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> Axis:
@@ -165,8 +155,7 @@ def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> A
     declared: tuple[Hashable, ...] = tuple(names)
     if not isinstance(names, Mapping) and all(isinstance(value, int) for value in values):
         declared = tuple(range(len(names)))
-    unknown = [value for value in values if value not in declared]
-    if unknown:
+    if unknown := [value for value in values if value not in declared]:
         raise BadInput(
             f"{what} {unknown[0]!r} has no name among the {len(declared)} given; name every {what}, in the order of "
             "their codes or as a mapping from value to name."
@@ -217,17 +206,6 @@ def _positive(axis: Axis, wanted: Hashable | None, *, declared: bool) -> tuple[A
     return axis, axis.values.index(1) if 1 in axis.values else len(axis) - 1
 
 
-def _group_column(
-    groups: object, length: int, missing: str, names: Names | Mapping[str, Names] | None
-) -> tuple[Ints, Axis, tuple[str, ...]]:
-    columns = _attribute_columns(groups)
-    coded = [
-        _attribute(name, column, length, missing, _names_of(name, names, several=len(columns) > 1))
-        for name, column in columns.items()
-    ]
-    return (*(coded[0] if len(coded) == 1 else _crossed(coded)), tuple(columns))
-
-
 def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, several: bool) -> Names | None:
     """Names of one attribute's values: those under its own name, or all that are given where it is the only one."""
     found = names.get(attribute) if isinstance(names, Mapping) else None
@@ -267,9 +245,13 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
     if len(array) != length:
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
     codes, found = factorise(array, what)
-    values = [value for value in found if value != -1]  # the code of an unknown group, as in Batch
+    values = [value for value in found if value != -1]  # -1: not known, as in Batch
+    if bad := [value for value in values if isinstance(value, int) and value < -1]:
+        raise BadInput(
+            f"{what} holds {bad[0]}, which is no group; number groups from 0, with -1 where it is not known."
+        )
     axis = _named_axis(values, names, "group")
-    codes = _recode(_recode(codes, found, values), values, axis.values)
+    codes = _recode(codes, [None if value == -1 else value for value in found], axis.values)
     absent = int((codes < 0).sum())
     if absent and missing == "error":
         raise MissingGroups(
@@ -277,10 +259,10 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
             "or missing='group' to count them as a group of their own."
         )
     if absent and missing == "group":
+        if MISSING in axis.keys:
+            raise BadInput(f"a group is called {MISSING!r} already; rename it, or leave out missing='group'.")
         codes = np.where(codes < 0, len(axis), codes)
         axis = Axis((*axis.values, MISSING), (*axis.keys, MISSING))
-        if len(set(axis.keys)) != len(axis):
-            raise BadInput(f"a group is called {MISSING!r} already; rename it, or leave out missing='group'.")
     return codes, axis
 
 
@@ -292,6 +274,5 @@ def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
     crossed = np.zeros(len(attributes[0][0]), dtype=np.int64)
     for codes, axis in attributes:
         crossed = np.where((crossed < 0) | (codes < 0), -1, crossed * len(axis) + codes)
-    values = tuple(product(*(axis.values for _, axis in attributes)))
-    keys = tuple(product(*(axis.keys for _, axis in attributes)))
+    values, keys = (tuple(product(*parts)) for parts in zip(*((a.values, a.keys) for _, a in attributes), strict=True))
     return crossed, Axis(values, keys)

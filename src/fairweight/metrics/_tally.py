@@ -128,11 +128,9 @@ def bootstrap(
     statistic: Callable[[tuple[Counts, ...]], Floats],
     settings: Intervals,
     strata: Strata,
-    *,
-    smooth: bool,
 ) -> tuple[Floats, Floats]:
     """The statistic of the models' counts when samples are redrawn [draws, ...], and of what is drawn from [...]."""
-    drawn_from, weight = tally.smoothed() if smooth else (tally, tally.frequency.astype(np.float64))
+    drawn_from, weight = tally.smoothed()
     models = range(len(tally.predictions))
     parts = [
         statistic(tuple(drawn_from.counts(frequency, model) for model in models))

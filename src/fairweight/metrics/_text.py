@@ -79,7 +79,7 @@ def _cell(record: dict[str, float], column: str) -> str:
 
 
 def _notes(table: GroupTable) -> list[str]:
-    notes = [f"{table.n} samples; intervals at {100 * table.intervals.level:g} % ({table.intervals.method})."]
+    notes = [f"{table.n} samples; intervals at {100 * table.intervals.level:g} % (score)."]
     floor = table.noise_floor().tprd
     if not math.isnan(floor.value):
         notes.append(f"Equal groups of these sizes would show a TPRD of {floor} by sampling alone.")

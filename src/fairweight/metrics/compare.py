@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fairweight.errors import BadInput
-from fairweight.metrics._limits import debiased_percentiles, percentiles
+from fairweight.metrics._limits import debiased_percentiles
 from fairweight.metrics._metric import CustomMetric, Metric
 from fairweight.metrics._samples import CodedSamples, Names, factorise, vector_of
 from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.group_table import GroupTable, group_table
 from fairweight.metrics.intervals import Intervals
-from fairweight.metrics.rates import Floats, Statistic
+from fairweight.metrics.rates import Statistic
 
 
 class Difference(NamedTuple):
@@ -59,22 +59,12 @@ def paired_difference(
     intervals: Intervals | None = None,
 ) -> Difference:
     """How much higher a number of the table (by name, as in GroupTable.value) is for predictions b than for a."""
-    if label_names is None:
-        label_names = _shared_labels(labels, predictions_a, predictions_b)
+    names = _shared_labels(labels, predictions_a, predictions_b) if label_names is None else label_names
     table_a, table_b = (
-        group_table(
-            labels,
-            predictions,
-            groups,
-            positive=positive,
-            missing=missing,
-            label_names=label_names,
-            group_names=group_names,
-            metrics=metrics,
-            intervals=intervals,
-        )
-        for predictions in (predictions_a, predictions_b)
-    )
+        group_table(labels, said, groups, positive=positive, missing=missing, label_names=names,
+                    group_names=group_names, metrics=metrics, intervals=intervals)
+        for said in (predictions_a, predictions_b)
+    )  # fmt: skip
     return compare(table_a, table_b, metric)
 
 
@@ -93,29 +83,20 @@ def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> D
     shared = tuple(name for name in table_a.own_metrics if name in table_b.own_metrics)
     statistic = Statistic.named(metric, shared)
     a, b, settings = table_a.value(metric), table_b.value(metric), table_a.intervals
-    ours, theirs = table_a.numbers[statistic.metric], table_b.numbers[statistic.metric]
-    if isinstance(ours, CustomMetric) and isinstance(theirs, CustomMetric):  # one seed resamples the same samples
-        draws, centre = theirs.draws(statistic, settings) - ours.draws(statistic, settings), b - a
-    else:
-        draws, centre = _drawn_differences(table_a, table_b, statistic)
-    if settings.method == "score":
-        low, high = debiased_percentiles(draws, centre, b - a, settings.level)
-    else:
-        low, high = (float(limit) for limit in percentiles(draws, settings.level))
+    if statistic.metric in shared:  # one seed resamples the same samples
+        name = statistic.metric
+        draws_a, draws_b = (
+            CustomMetric(name, table.own_metrics[name], table.samples, settings).draws(statistic)
+            for table in (table_a, table_b)
+        )
+        draws, centre = draws_b - draws_a, b - a
+    else:  # a sample's two predictions stay together
+        tally = Tally.of(table_a.samples, table_a.samples.predictions, table_b.samples.predictions)
+        strata = statistic.strata(table_a.by_label)
+        draws, middle = bootstrap(tally, lambda c: statistic(c[1]) - statistic(c[0]), settings, strata)
+        centre = float(middle)
+    low, high = debiased_percentiles(draws, centre, b - a, settings.level)
     return Difference(metric, a, b, b - a, low, high, table_a.n)
-
-
-def _drawn_differences(table_a: GroupTable, table_b: GroupTable, statistic: Statistic) -> tuple[Floats, float]:
-    """Draws [D] of the difference, and that of what is drawn from; a sample's two predictions stay together."""
-    settings = table_a.intervals
-    draws, centre = bootstrap(
-        Tally.of(table_a.samples, table_a.samples.predictions, table_b.samples.predictions),
-        lambda counts: statistic(counts[1]) - statistic(counts[0]),
-        settings,
-        statistic.strata(table_a.by_label),
-        smooth=settings.method == "score",
-    )
-    return draws, float(centre)
 
 
 def _shared_labels(*columns: object) -> dict[Hashable, Any] | None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fairweight.errors import BadInput, UnknownName, option
 from fairweight.metrics.group_table import GroupTable
 from fairweight.metrics.intervals import Estimate
-from fairweight.metrics.rates import Floats, divide, mean
+from fairweight.metrics.rates import Counts, Floats, gap, mean, worst
 
 Ints = npt.NDArray[Any]
 Rate = Literal["tpr", "fpr", "selection_rate", "precision", "accuracy"]
@@ -63,10 +63,9 @@ class Criterion:
     def each(self, columns: Sequence[str], values: Sequence[Sequence[str]]) -> Criterion:
         """Judge the columns side by side; values: of every crossed group, by column."""  # [G][columns]
         found = []
-        for place, column in enumerate(columns):
-            own = [row[place] for row in values]
-            codes = {value: code for code, value in enumerate(dict.fromkeys(own))}
-            found.append((column, tuple(codes[value] for value in own)))
+        for column, own in zip(columns, zip(*values, strict=True), strict=True):
+            codes = list(dict.fromkeys(own))
+            found.append((column, tuple(codes.index(value) for value in own)))
         return replace(self, views=tuple(found))
 
     def by_column(self, table: GroupTable) -> dict[str, float]:
@@ -110,38 +109,20 @@ class Criterion:
     def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False) -> Floats:
         """A rate by row and label [..., R, T]: rows are groups, or the labels where they stand for groups."""
         counts = np.asarray(counts, dtype=np.float64)  # [..., G, K, K]: label, then prediction
+        counts = counts.sum(axis=-3, keepdims=True) if by_label else counts
         classes = counts.shape[-1]
+        one = classes == 2 and not self.every_label and not by_label
+        targets = np.array([POSITIVE]) if one else np.arange(classes)
         right = np.diagonal(counts, axis1=-2, axis2=-1)  # [..., G, K]
-        samples, predicted = counts.sum(axis=-1), counts.sum(axis=-2)
-        everyone = samples.sum(axis=-1, keepdims=True)
-        found = {
-            "tpr": lambda: divide(right, samples),
-            "fpr": lambda: divide(predicted - right, everyone - samples),
-            "selection_rate": lambda: divide(predicted, np.broadcast_to(everyone, predicted.shape)),
-            "precision": lambda: divide(right, predicted),
-            "accuracy": lambda: divide(right.sum(axis=-1, keepdims=True), everyone),
-        }
-        if by_label:
-            return found["tpr" if rate == "accuracy" else rate]().swapaxes(-1, -2)  # [..., K, 1]
-        values = found[rate]()
-        one = classes == 2 and not self.every_label and rate != "accuracy"
-        return values[..., POSITIVE : POSITIVE + 1] if one else values
+        return Counts(counts.sum(axis=-1), right, counts.sum(axis=-2), targets, by_label).cells(rate)
 
     def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
         """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]
         if self.views and not by_label:
             alone = replace(self, views=())
             return np.asarray(np.fmax.reduce([alone.gap_of(_merged(counts, codes)) for _, codes in self.views]))
-        found = []
-        for rate in self.rates:
-            values = self.by_group(counts, rate, by_label=by_label)  # [..., R, T]
-            if self.worst:
-                found.append(1 - np.fmin.reduce(np.fmin.reduce(values, axis=-1), axis=-1))
-                continue
-            enough = (~np.isnan(values)).sum(axis=-2) > 1
-            spread = np.fmax.reduce(values, axis=-2) - np.fmin.reduce(values, axis=-2)  # [..., T]
-            found.append(np.fmax.reduce(np.where(enough, spread, np.nan), axis=-1))
-        return np.asarray(np.max(found, axis=0))
+        values = [self.by_group(counts, rate, by_label=by_label) for rate in self.rates]  # [..., R, T] each
+        return np.asarray(np.max([1 - worst(each) if self.worst else gap(each) for each in values], axis=0))
 
     def pressure(self, counts: Ints, *, by_label: bool = False) -> Floats:
         """By how much each group's rate lies below the mean, for the cells whose weight would raise it."""  # [G, K]
@@ -168,11 +149,7 @@ class Criterion:
         return push
 
 
-def _made(*criteria: Criterion) -> Mapping[str, Criterion]:
-    return {one.name: one for one in criteria}
-
-
-CRITERIA = _made(
+_ALL = (
     Criterion(
         "equal-opportunity", ("tpr",), ("positives",),
         "Those who deserve the positive label get it equally often in every group (true positive rate).",
@@ -216,6 +193,7 @@ CRITERIA = _made(
         "equal-odds", every_label=True,
     ),
 )  # fmt: skip
+CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
 
 def criterion(name: str) -> Criterion:

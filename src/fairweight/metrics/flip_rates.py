@@ -5,9 +5,9 @@ Arrays in and out: evidence is log p(x | label) up to a constant per row, cells 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import product
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 MANY_CELLS = 64
-ROUNDS, TOLERANCE = 300, 1e-4
+TOLERANCE = 1e-4  # of rates, at which EM stops
 STAYS = 2.0  # pseudo-counts of a true label that was written down right, in each group
 POOLED = 10.0  # pseudo-counts of flips as all groups together show them
 ANCHOR = 50.0  # trusted rows of a group at which inputs say as much of the true labels' shares as the given labels
@@ -25,82 +25,52 @@ LEAST = 0.02  # error of a rate, as an angle, below which resampling is not beli
 SPREADS = (0.0, 0.03, 0.07, 0.12, 0.2, 0.35)  # by how much rates may differ, as angles
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """What a logit is worth as evidence for a label: scale · logit + bias of the label in a group."""
+def calibrate(
+    said: Floats, at: Ints, logits: Floats, labels: Ints, groups: Ints, num_groups: int, rounds: int = 25
+) -> Floats:
+    """Evidence of logits [N, K] in groups: scale · logit + bias of label and group, fitted to trusted rows [M, K].
 
-    scale: float
-    bias: Floats  # [G, K]
-
-    def evidence(self, logits: Floats, groups: Ints) -> Floats:
-        """Log-likelihood of each label, up to a constant per row."""  # [N, K]
-        scores: Floats = self.scale * logits + self.bias[groups]
-        found: Floats = scores - scores.max(axis=1, keepdims=True)
-        return found
-
-
-def calibrate(logits: Floats, labels: Ints, groups: Ints, num_groups: int, rounds: int = 25) -> Calibration:
-    """Fit evidence to trusted rows by Newton's method; few rows leave the logits almost as they are.
-
-    How common a label is among the trusted rows is taken out, so that they may be drawn evenly or at random.
+    Few rows leave the logits almost as they are. How common a label is among the trusted rows is taken out, so that
+    they may be drawn evenly or at random. Fitted by Newton's method.
     """
     k = logits.shape[1]
     hot, member = np.eye(k)[labels], np.eye(num_groups)[groups]  # [M, K], [M, G]
     offset = np.log(shares_of(member.T @ hot))[groups]
-    held = np.zeros((1 + num_groups * k, 1 + num_groups * k))  # precision: biases vary by 0.1, and by 0.1 in a group
-    held[0, 0] = 1.0
+    held = np.eye(1 + num_groups * k)  # precision: biases vary by 0.1, and by 0.1 in a group
     held[1:, 1:] = np.kron(np.linalg.inv(0.1 * (np.eye(num_groups) + 1)), np.eye(k))
     target = np.eye(1, len(held))[0]
     value = target.copy()
     for _ in range(rounds):
         chance = softmax(value[0] * logits + value[1:].reshape(num_groups, k)[groups] + offset)
         slope = chance - hot  # [M, K]
-        gradient = held @ (value - target)
-        gradient += np.concatenate([[(slope * logits).sum()], (member.T @ slope).ravel()])
         cross = chance * (logits - (chance * logits).sum(axis=1, keepdims=True))  # [M, K]
-        curve = held.copy()
-        curve[0, 0] += (cross * logits).sum()
-        curve[0, 1:] += (member.T @ cross).ravel()
+        gradient, curve = held @ (value - target), held.copy()
+        gradient += np.concatenate([[(slope * logits).sum()], (member.T @ slope).ravel()])
+        curve[0] += np.concatenate([[(cross * logits).sum()], (member.T @ cross).ravel()])
         curve[1:, 0] = curve[0, 1:]
         for g in range(num_groups):
-            at, own = slice(1 + g * k, 1 + (g + 1) * k), chance[groups == g]
-            curve[at, at] += np.diag(own.sum(axis=0)) - own.T @ own
+            here, own = slice(1 + g * k, 1 + (g + 1) * k), chance[groups == g]
+            curve[here, here] += np.diag(own.sum(axis=0)) - own.T @ own
         step = np.linalg.solve(curve, gradient)
         value = value - step / max(1.0, float(np.abs(step).max()) / 2.0)  # a far start takes short steps
         if float(np.abs(step).max()) < 1e-8:
             break
-    return Calibration(max(float(value[0]), 0.0), value[1:].reshape(num_groups, k))
+    scores = max(float(value[0]), 0.0) * said + value[1:].reshape(num_groups, k)[at]
+    return np.asarray(scores - scores.max(axis=1, keepdims=True))
 
 
-@dataclass(frozen=True)
-class Flips:
-    """What EM found: shares of true labels, flip rates, and each row's chances of its true label."""
+def anchor_of(given: Floats, trusted: Floats, *, random: bool) -> tuple[Floats, Floats]:
+    """Shares at which true labels are held [G, K], and how firmly, 0 to 1 [G]; by counts of labels in groups [G, K].
 
-    shares: Floats  # [G, K]
-    rates: Floats  # [G, K, K] row: true label, column: given label
-    posterior: Floats  # [N, K]
-
-
-@dataclass(frozen=True)
-class Anchor:
-    """Where the shares of true labels are held, and how firmly."""
-
-    shares: Floats  # [G, K]
-    weight: Floats  # [G] from 0 (inputs alone decide) to 1
-
-
-def anchor_of(given: Floats, trusted: Floats, *, random: bool) -> Anchor:
-    """Anchor by counts of labels in each group [G, K]; random: whether trusted rows were drawn so.
-
-    Then they show how common a true label is; those that were drawn evenly do not, and the given labels stand in for
-    them, the more the fewer trusted rows there are.
+    random: whether trusted rows were drawn so. Then they show how common a true label is; those that were drawn evenly
+    do not, and the given labels stand in for them, the more the fewer trusted rows there are.
     """
     size = trusted.sum(axis=1)
     if not random:
-        return Anchor(shares_of(given), ANCHOR / (ANCHOR + size))
+        return shares_of(given), ANCHOR / (ANCHOR + size)
     overall = shares_of(trusted.sum(axis=0, keepdims=True))  # [1, K] for groups with hardly any
     weight = size.sum() / (size.sum() + RANDOM_DRAW)
-    return Anchor((trusted + 5 * overall) / (size + 5)[:, None], np.full(len(size), weight))
+    return (trusted + 5 * overall) / (size + 5)[:, None], np.full(len(size), weight)
 
 
 def drawn_at_random(given: Floats, trusted: Floats, by_inputs: Floats) -> bool:
@@ -120,50 +90,53 @@ def drawn_at_random(given: Floats, trusted: Floats, by_inputs: Floats) -> bool:
     return bool(chi2.sf(apart, max(1, len(there) - 1)) > 1e-3 and near.all())
 
 
+class Flips(NamedTuple):
+    """What EM found."""
+
+    shares: Floats  # [G, K] of true labels
+    rates: Floats  # [G, K, K] row: true label, column: given label
+
+
 def flip_rates(
-    evidence: Floats, labels: Ints, groups: Ints, anchor: Anchor, *, start: Flips | None = None, rounds: int = ROUNDS
-) -> Flips:
-    """EM over true labels, for given labels and log-likelihoods [N, K] of the inputs."""
-    (g, k), likelihood = anchor.shares.shape, np.exp(evidence)
-    shares, rates = (anchor.shares, _rates(np.full((g, k), 0.1))) if start is None else (start.shares, start.rates)
-    firm, posterior = anchor.weight[:, None], likelihood
+    evidence: Floats, labels: Ints, groups: Ints, anchor: tuple[Floats, Floats], start: Flips | None = None,
+    rounds: int = 300,
+) -> Flips:  # fmt: skip
+    """EM over true labels, for given labels and log-likelihoods [N, K] of the inputs.
+
+    Rates are held at no flips, and at what all groups show where rows are few.
+    """
+    (held_shares, firm), likelihood, k = anchor, np.exp(evidence), evidence.shape[1]
+    shares, rates = start or (held_shares, _rates(np.full(held_shares.shape, 0.1)))
+    own = np.eye(k, dtype=bool)
     for _ in range(rounds):
         before = rates
         posterior = posterior_of(likelihood, labels, groups, shares, rates)
-        counts = sums_by_cell(posterior, labels, groups, g).transpose(0, 2, 1)  # [G, true, given]
-        rates = _with_prior(counts)
-        shares = (1 - firm) * shares_of(counts.sum(axis=2)) + firm * anchor.shares
+        counts = sums_by_cell(posterior, labels, groups, len(shares)).transpose(0, 2, 1)  # [G, true, given]
+        pooled = counts.sum(axis=0) + 1e-9 + STAYS * own
+        pooled /= pooled.sum(axis=1, keepdims=True)  # [true, given]
+        held = counts + POOLED * (pooled + _rates(1 - pooled[own])) / 2 + STAYS * own
+        rates = held / held.sum(axis=2, keepdims=True)
+        shares = (1 - firm[:, None]) * shares_of(counts.sum(axis=2)) + firm[:, None] * held_shares
         if float(np.abs(rates - before).max()) < TOLERANCE:
             break
-    return Flips(shares, rates, posterior)
+    return Flips(shares, rates)
 
 
-def _with_prior(counts: Floats) -> Floats:
-    """Flip rates from counts [G, true, given], held at no flips, and at what all groups show where rows are few."""
-    k = counts.shape[1]
-    own = np.eye(k, dtype=bool)
-    pooled = counts.sum(axis=0) + 1e-9 + STAYS * own
-    pooled /= pooled.sum(axis=1, keepdims=True)  # [true, given]
-    held = counts + POOLED * (pooled + _rates(1 - pooled[own])) / 2 + STAYS * own
-    found: Floats = held / held.sum(axis=2, keepdims=True)
-    return found
-
-
-def drawn_together(rates: Floats, drawn: Floats) -> Floats:
-    """Matrix that draws rates [G, K], as angles, together as far as their errors over draws [D, G, K] ask for.
+def drawn_together(rates: Floats, drawn: Sequence[Floats]) -> Floats:
+    """Matrix that draws rates of wrong labels, as angles, together as far as their errors over draws ask for.
 
     Rates are a mean, an effect of the label, one of the group and one of the cell, each with a spread; every
     combination of spreads counts by how well it explains the rates. (An angle is arcsin √rate: its error is alike for
-    small and large rates.)
+    small and large rates.) Rates are [G, K, K], as those of each draw.
     """  # [G K, G K]
-    g, k = rates.shape
-    value, one = _angle(rates).ravel(), np.ones(g * k)
-    errors = np.cov(_angle(drawn).reshape(len(drawn), -1).T).reshape(g * k, g * k)
+    g, k = rates.shape[:2]
+    (value, *angles), one = (_angle(1 - found.diagonal(0, 1, 2)).ravel() for found in (rates, *drawn)), np.ones(g * k)
+    errors = np.cov(np.stack(angles).T).reshape(g * k, g * k)
     errors = 0.5 * errors + 0.5 * np.diag(np.diag(errors)) + LEAST**2 * np.eye(g * k)
     label, group = np.tile(np.arange(k), g), np.repeat(np.arange(g), k)
     kinds = [np.eye(g * k)]
     if g > 1 and g * k <= MANY_CELLS:
-        kinds += [(label[:, None] == label).astype(np.float64), (group[:, None] == group).astype(np.float64)]
+        kinds += [(code[:, None] == code).astype(np.float64) for code in (label, group)]
     scores, maps = [], []
     for spreads in product(SPREADS, repeat=len(kinds)):
         apart: Floats = sum((s**2 * kind for s, kind in zip(spreads, kinds, strict=True)), np.zeros_like(errors))
@@ -173,78 +146,57 @@ def drawn_together(rates: Floats, drawn: Floats) -> Floats:
         left = value - mean @ value
         scores.append(0.5 * (np.linalg.slogdet(precise)[1] - left @ precise @ left - np.log(total)))
         maps.append(mean + apart @ precise @ (np.eye(g * k) - mean))
-    found: Floats = np.einsum("c,cij->ij", softmax(np.array([scores]))[0], np.stack(maps))
-    return found
+    return np.asarray(np.einsum("c,cij->ij", softmax(np.array([scores]))[0], np.stack(maps)))
 
 
-def moved(flips: Flips, together: Floats) -> Floats:
+def moved(rates: Floats, together: Floats) -> Floats:
     """Flip rates drawn together; which other label is written stays as EM found it."""  # [G, K, K]
-    k = flips.rates.shape[1]
-    off = flips.rates * (1 - np.eye(k))
+    k = rates.shape[1]
+    off = rates * (1 - np.eye(k))
     wrong = off.sum(axis=2)
     new = np.sin((together @ _angle(wrong).ravel()).clip(0, 1.3)) ** 2
-    found: Floats = off * (new.reshape(wrong.shape) / np.maximum(wrong, 1e-12))[:, :, None]
+    found = off * (new.reshape(wrong.shape) / np.maximum(wrong, 1e-12))[:, :, None]
     found[:, np.arange(k), np.arange(k)] = 1 - found.sum(axis=2)
-    return found
+    return np.asarray(found)
 
 
 def shares_by_inputs(evidence: Floats) -> Floats:
     """Shares of the true labels that the inputs alone speak for."""  # [K]
-    likelihood, shares = np.exp(evidence), np.full(evidence.shape[1], 1 / evidence.shape[1])
+    shares = np.full(evidence.shape[1], 1 / evidence.shape[1])
     for _ in range(100):
-        joint = likelihood * shares
-        shares = (joint / joint.sum(axis=1, keepdims=True)).mean(axis=0)
+        shares = softmax(evidence + np.log(np.maximum(shares, 1e-300))).mean(axis=0)
     return shares
 
 
 def posterior_of(likelihood: Floats, labels: Ints, groups: Ints, shares: Floats, rates: Floats) -> Floats:
     """Chances of each row's true label, by Bayes' rule."""  # [N, K]
-    g, k = shares.shape
-    joint = likelihood * (shares[:, :, None] * rates).transpose(0, 2, 1).reshape(g * k, k)[groups * k + labels]
-    found: Floats = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
-    return found
+    joint = likelihood * (shares[:, :, None] * rates).transpose(0, 2, 1)[groups, labels]
+    return np.asarray(joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300))
 
 
 def sums_by_cell(chances: Floats, labels: Ints, groups: Ints, num_groups: int) -> Floats:
     """Sum of the chances of each true label, by group and given label."""  # [G, given, true]
     k = chances.shape[1]
-    cell = groups * k + labels
-    found = np.stack([np.bincount(cell, chances[:, y], minlength=num_groups * k) for y in range(k)], axis=1)
-    return found.astype(np.float64).reshape(num_groups, k, k)
-
-
-def wrong_of(rates: Floats) -> Floats:
-    """How often each true label is written as another."""  # [G, K]
-    found: Floats = 1 - np.diagonal(rates, axis1=1, axis2=2)
-    return found
+    sums = [np.bincount(groups * k + labels, chances[:, y], minlength=num_groups * k) for y in range(k)]
+    return np.stack(sums, axis=1).reshape(num_groups, k, k).astype(np.float64)
 
 
 def _rates(wrong: Floats) -> Floats:
     """Rates [..., K, K] at which each label [..., K] is written as any other one alike."""
     k = wrong.shape[-1]
-    found: Floats = np.where(np.eye(k, dtype=bool), (1 - wrong)[..., None], wrong[..., None] / max(1, k - 1))
-    return found
+    return np.where(np.eye(k, dtype=bool), (1 - wrong)[..., None], wrong[..., None] / max(1, k - 1))
 
 
 def _angle(rates: Floats) -> Floats:
-    found: Floats = np.arcsin(np.sqrt(rates.clip(0, 1)))
-    return found
+    return np.asarray(np.arcsin(np.sqrt(rates.clip(0, 1))))
 
 
 def shares_of(counts: Floats) -> Floats:
     """Shares of the labels in each group, from counts."""  # [G, K]
-    found: Floats = (counts + 1) / (counts + 1).sum(axis=1, keepdims=True)
-    return found
+    return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))
 
 
 def softmax(scores: Floats) -> Floats:
     """Chances from scores, row by row."""  # [N, K]
     lifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    found: Floats = lifted / lifted.sum(axis=1, keepdims=True)
-    return found
-
-
-def counts_of(labels: Ints, groups: Ints, num_groups: int, num_labels: int) -> Floats:
-    """How many rows each cell has."""  # [G, K]
-    found: Floats = np.bincount(groups * num_labels + labels, minlength=num_groups * num_labels).astype(np.float64)
-    return found.reshape(num_groups, num_labels)
+    return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics import _export, _text
-from fairweight.metrics._metric import Metric, MetricsByName
+from fairweight.metrics._metric import CustomMetric, Metric, RateMetric
 from fairweight.metrics._samples import CodedSamples, Names, coded_samples
+from fairweight.metrics._tally import Tally
 from fairweight.metrics.intervals import Estimate, Intervals, NoiseFloor, noise_floor
-from fairweight.metrics.rates import BY_CELL, HIGH_IS_WORSE, PROPORTIONS, Statistic, divide
+from fairweight.metrics.rates import BY_CELL, HIGH_IS_WORSE, METRICS, PROPORTIONS, Statistic, divide
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +52,11 @@ def group_table(
     return GroupTable(samples, metrics or {}, intervals or Intervals())
 
 
+class _Numbers(dict[str, "RateMetric | CustomMetric"]):
+    def __missing__(self, name: str) -> NoReturn:
+        raise UnknownName(f"{name!r} is no metric of this table; choose from: {', '.join(self)}.")
+
+
 class GroupTable:
     """Rates by group with n and intervals; gaps and worst groups are views of it. Made by group_table."""
 
@@ -58,7 +64,13 @@ class GroupTable:
         self.samples = samples
         self.own_metrics = dict(metrics)
         self.intervals = intervals
-        self.numbers = MetricsByName(samples, metrics, intervals)
+        self.tally = Tally.of(samples, samples.predictions)
+        counts = self.tally.counts()
+        self.numbers = _Numbers({name: RateMetric(name, self.tally, counts, intervals) for name in METRICS})
+        for name, function in metrics.items():
+            if Statistic.find(name) is not None:
+                raise BadInput(f"{name!r} is a number of every table; give your metric another name.")
+            self.numbers[name] = CustomMetric(name, function, samples, intervals)
 
     @property
     def n(self) -> int:
@@ -88,7 +100,7 @@ class GroupTable:
     @property
     def targets(self) -> tuple[Hashable, ...]:
         """The labels that rates are taken of: the positive one, or all."""
-        return tuple(self.labels[code] for code in self.numbers.tally.targets)
+        return tuple(self.labels[code] for code in self.tally.targets)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -209,7 +221,7 @@ class GroupTable:
 
     def noise_floor(self) -> NoiseFloor:
         """TPRD, maxFNR and standard deviation of the TPRs that sampling alone would show if all groups were equal."""
-        hits, trials = self.numbers.tally.counts().proportion("tpr")  # [R, T]
+        hits, trials = self.tally.counts().proportion("tpr")  # [R, T]
         return noise_floor(trials, divide(hits.sum(axis=0), trials.sum(axis=0)), intervals=self.intervals)
 
     def to_pandas(self, rows: Literal["group", "cell"] = "group") -> pd.DataFrame:
@@ -219,10 +231,6 @@ class GroupTable:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: what cannot be estimated is None."""
         return _export.to_dict(self)
-
-    def to_metric_frame(self) -> Any:
-        """The same samples and metrics as a fairlearn MetricFrame."""
-        return _export.to_metric_frame(self)
 
     def text(self, width: int | None = None) -> str:
         """The table as text; width: of the terminal, leaving out the last columns that would not fit."""

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fairweight.errors import BadInput
-from fairweight.metrics._limits import percentiles
+from fairweight.metrics._limits import tails
 from fairweight.metrics._samples import Ints
 from fairweight.metrics.rates import Floats, divide, gap, spread, worst
 
@@ -35,27 +35,23 @@ class Estimate(NamedTuple):
 class Intervals:
     """How intervals are made.
 
-    method "score": Wilson intervals for rates and, for gaps and worst groups, the range that is left by the
-    intervals of all pairs of groups at once. They stay honest where a bootstrap does not: at rates of 0 and 1,
-    in small groups, and for gaps between equal groups, whose resampled gap is never near 0. What is no rate
-    (standard deviations, ratios, metrics of your own) is bootstrapped; a standard deviation's interval reaches 0, and a
-    ratio's 1, where equal groups of the same sizes would show as much.
-    method "bootstrap": the plain percentile bootstrap for everything, as in fairlearn's MetricFrame.
+    Wilson intervals for rates and, for gaps and worst groups, the range that is left by the intervals of all pairs of
+    groups at once. They stay honest where a bootstrap does not: at rates of 0 and 1, in small groups, and for gaps
+    between equal groups, whose resampled gap is never near 0. What is no rate (standard deviations, ratios, metrics of
+    your own) is bootstrapped; a standard deviation's interval reaches 0, and a ratio's 1, where equal groups of the
+    same sizes would show as much.
     draws: bootstrap draws; 0 leaves the bootstrapped intervals NaN.
     """
 
     level: float = 0.95
     draws: int = 1000
     seed: int = 0
-    method: Literal["score", "bootstrap"] = "score"
 
     def __post_init__(self) -> None:
         if not 0.0 < self.level < 1.0:
             raise BadInput(f"Intervals.level is {self.level}; give a fraction between 0 and 1, such as 0.95.")
         if self.draws < 0:
             raise BadInput(f"Intervals.draws is {self.draws}; give a number of draws, such as 1000, or 0 for none.")
-        if self.method not in ("score", "bootstrap"):
-            raise BadInput(f"Intervals.method is {self.method!r}; choose 'score' or 'bootstrap'.")
 
     @property
     def z(self) -> float:
@@ -93,10 +89,10 @@ def noise_floor(
     total = int(sizes.sum())
 
     def estimate(values: Floats) -> Estimate:
-        low, high = percentiles(values, settings.level)
+        low, high = tails(values, (1.0 - settings.level) / 2.0)
         return Estimate(float(values.mean()), float(low), float(high), total)
 
-    return NoiseFloor(estimate(gap(drawn)), estimate(worst(1.0 - drawn, high_is_worse=True)), estimate(spread(drawn)))
+    return NoiseFloor(estimate(gap(drawn)), estimate(1.0 - worst(drawn)), estimate(spread(drawn)))
 
 
 def equal_rows(sizes: Ints, rate: Floats, settings: Intervals) -> Floats:

@@ -5,14 +5,6 @@ whose labels are right, that opinion is calibrated: what it is worth as evidence
 EM on the other rows then finds, for each group, how common each true label is and how often it was written down as
 another one. Rates that differ by no more than chance explains are drawn together (empirical Bayes), so that noise
 that is everywhere alike is not taken for noise of a cell. Each row then has the chance that its label is wrong.
-
-    noise = label_noise(logits, labels, trusted_logits, trusted_labels, groups=..., trusted_groups=...)
-    noise.wrong         # [N] posterior that the label is wrong
-    noise.suggested     # [N] most probable label
-    noise.rates         # [G, K, K] how often a true label (row) of a group is given as another (column)
-    noise.count()       # Estimate(value, low, high, n): how many labels are wrong
-
-Arrays in and out; nothing here trains or reads.
 """
 
 from __future__ import annotations
@@ -24,25 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairweight.errors import BadInput
-from fairweight.metrics.flip_rates import (
-    MANY_CELLS,
-    Flips,
-    Floats,
-    Ints,
-    anchor_of,
-    calibrate,
-    counts_of,
-    drawn_at_random,
-    drawn_together,
-    flip_rates,
-    moved,
-    posterior_of,
-    shares_by_inputs,
-    shares_of,
-    softmax,
-    sums_by_cell,
-    wrong_of,
-)
+from fairweight.metrics import flip_rates as flip
+from fairweight.metrics.flip_rates import Floats, Ints
 from fairweight.metrics.intervals import Estimate
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -59,68 +34,38 @@ class LabelNoise:
     labels: Ints  # [N] as given
     groups: Ints  # [N]
     posterior: Floats  # [N, K] chances of the true label
+    wrong: Floats  # [N] posterior that the label is wrong
+    suggested: Ints  # [N] most probable label; the given one where it stands
+    looks_wrong: Bools  # [N] another label is more probable than the given one
+    is_hard: Bools  # [N] the input speaks for another label, and the given one is still the more probable
     rates: Floats  # [G, K, K] how often a true label (row) of a group is given as another (column)
     shares: Floats  # [G, K] of true labels
-    preferred: Ints  # [N] the label that the inputs alone speak for
-    drawn: Floats  # [D, G, K] share of each cell that is wrong, over resampled rows
+    drawn: Floats  # [D, G, K] how many of each cell are wrong, over resampled rows
     by_chance: Floats  # [D, G, K] the same where no label is wrong
 
-    @property
-    def wrong(self) -> Floats:
-        """Posterior that the label is wrong."""  # [N]
-        found: Floats = 1.0 - self.posterior[np.arange(len(self.labels)), self.labels]
-        return found
-
-    @property
-    def suggested(self) -> Ints:
-        """Most probable label; the given one where it stands."""  # [N]
-        found: Ints = self.posterior.argmax(axis=1)
-        return found
-
-    @property
-    def looks_wrong(self) -> Bools:
-        """True where another label is more probable than the given one."""  # [N]
-        found: Bools = self.suggested != self.labels
-        return found
-
-    @property
-    def is_hard(self) -> Bools:
-        """True where the input speaks for another label, and the given one is still the more probable."""  # [N]
-        found: Bools = (self.preferred != self.labels) & ~self.looks_wrong
-        return found
-
     def count(self, label: int | None = None, group: int | None = None, level: float = 0.95) -> Estimate:
-        """How many labels are wrong, of a given label or group if named.
+        """How many labels are wrong, of all, of a given label or of a group, with an interval.
 
         The interval reaches 0 where data without a wrong label would often show as many.
         """
-        chosen = np.zeros(self.shares.shape)
-        chosen[slice(None) if group is None else group, slice(None) if label is None else label] = 1.0
-        inside = chosen[self.groups, self.labels] > 0
+        chosen = np.zeros(self.shares.shape, dtype=bool)
+        chosen[slice(None) if group is None else group, slice(None) if label is None else label] = True
+        inside = chosen[self.groups, self.labels]
         value, n = float(self.wrong[inside].sum()), int(inside.sum())
         if not len(self.drawn):
             return Estimate(value, float("nan"), float("nan"), n)
-        sizes = chosen * counts_of(self.labels, self.groups, *self.shares.shape)
-        drawn, chance = ((part * sizes).sum(axis=(1, 2)) for part in (self.drawn, self.by_chance))
-        tail = (1 - level) / 2
-        low, high = min(float(np.quantile(drawn, tail)), value), max(float(np.quantile(drawn, 1 - tail)), value)
-        low, high = (value + WIDER * (limit - value) for limit in (low, high))
-        if value <= WIDER * float(np.quantile(chance, level)):
+        drawn, chance = (part[:, chosen].sum(axis=1) for part in (self.drawn, self.by_chance))
+        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+        low, high = (value + WIDER * (limit - value) for limit in (min(low, value), max(high, value)))
+        if value <= WIDER * np.quantile(chance, level):
             low = 0.0
-        return Estimate(value, max(low, 0.0), min(high, float(n)), n)
+        return Estimate(value, max(float(low), 0.0), min(float(high), float(n)), n)
 
 
 def label_noise(
-    logits: Any,
-    labels: Any,
-    trusted_logits: Any,
-    trusted_labels: Any,
-    *,
-    groups: Any = None,
-    trusted_groups: Any = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> LabelNoise:
+    logits: Any, labels: Any, trusted_logits: Any, trusted_labels: Any, *, groups: Any = None,
+    trusted_groups: Any = None, draws: int = DRAWS,
+) -> LabelNoise:  # fmt: skip
     """Estimate flip rates on rows [N, K] beside trusted ones [M, K]; groups are numbers from 0, None for one group.
 
     draws: resamplings behind the intervals, and behind drawing rates together.
@@ -130,43 +75,50 @@ def label_noise(
     k = said.shape[1]
     if trusted.shape[1] != k or len(ty) < k:
         raise BadInput(f"{len(ty)} trusted rows for {k} labels; give some of each, with the same labels.")
-    count = int(max(g.max(), tg.max())) + 1
-    draws = draws if count * k <= MANY_CELLS else min(draws, 8)
-    given, there = counts_of(y, g, count, k), counts_of(ty, tg, count, k)
-    usual = np.log(shares_of(given))  # what a model says of an input that tells nothing
+    cells = np.zeros((int(max(g.max(), tg.max())) + 1, k))
+    draws = draws if cells.size <= flip.MANY_CELLS else min(draws, 8)
+    given = _counts(y, g, cells)
+    usual = np.log(flip.shares_of(given))  # what a model says of an input that tells nothing
     said, trusted = said - usual[g], trusted - usual[tg]
-    clear = calibrate(trusted, ty, tg, count).evidence(said, g)
-    random = np.random.default_rng(seed)
+    clear = flip.calibrate(said, g, trusted, ty, tg, len(cells))
+    random = np.random.default_rng(0)
     part = random.permutation(len(y))[:ROWS_AT_A_DRAW]
-    at_random = drawn_at_random(given, there, shares_by_inputs(clear[part]))
-    anchor = anchor_of(given, there, random=at_random)
-    flips = flip_rates(clear[part], y[part], g[part], anchor)
-    flips = flip_rates(clear, y, g, anchor, start=flips, rounds=30)
+    at_random = flip.drawn_at_random(given, _counts(ty, tg, cells), flip.shares_by_inputs(clear[part]))
+    anchor = flip.anchor_of(given, _counts(ty, tg, cells), random=at_random)
+    flips = flip.flip_rates(clear[part], y[part], g[part], anchor)
+    flips = flip.flip_rates(clear, y, g, anchor, start=flips, rounds=30)
     plain = clear + np.log(flips.shares)[g]  # what the inputs say, without regard to the given label
-    tried: dict[str, list[tuple[Floats, Ints, Ints, Flips]]] = {"as given": [], "none wrong": []}
+    strata = np.zeros_like(ty) if at_random else tg * k + ty
+    tried: list[tuple[Floats, Ints, Ints, flip.Flips]] = []  # of each draw: as given, and with no label wrong
     for _ in range(draws):
-        again = _resampled(np.zeros_like(ty) if at_random else tg * k + ty, random)
-        rows = random.integers(0, len(y), min(len(y), ROWS_AT_A_DRAW))
-        near = calibrate(trusted[again], ty[again], tg[again], count, rounds=8).evidence(said[rows], g[rows])
-        held = anchor_of(given, counts_of(ty[again], tg[again], count, k), random=at_random)
-        clean = (softmax(plain[rows]).cumsum(axis=1) < random.random((len(rows), 1))).sum(axis=1).clip(max=k - 1)
-        for name, labelled in (("as given", y[rows]), ("none wrong", clean)):
-            found = flip_rates(near, labelled, g[rows], held, start=flips, rounds=20)
-            tried[name].append((np.exp(near), labelled, g[rows], found))
-    together = np.eye(count * k)
+        again, rows = _resampled(strata, random), random.integers(0, len(y), min(len(y), ROWS_AT_A_DRAW))
+        near = flip.calibrate(said[rows], g[rows], trusted[again], ty[again], tg[again], len(cells), rounds=8)
+        held = flip.anchor_of(given, _counts(ty[again], tg[again], cells), random=at_random)
+        below = flip.softmax(plain[rows]).cumsum(axis=1) < random.random((len(rows), 1))
+        for labelled in (y[rows], below.sum(axis=1).clip(max=k - 1)):
+            found = flip.flip_rates(near, labelled, g[rows], held, start=flips, rounds=20)
+            tried.append((np.exp(near), labelled, g[rows], found))
+    together = np.eye(cells.size)
     if draws > 1:
-        together = drawn_together(
-            wrong_of(flips.rates), np.stack([wrong_of(one[3].rates) for one in tried["as given"]])
-        )
-    rates = moved(flips, together)
-    shares: list[Floats] = []
-    for likelihood, labelled, grouped, found in (*tried["as given"], *tried["none wrong"]):
-        chances = posterior_of(likelihood, labelled, grouped, found.shares, moved(found, together))
-        sums = sums_by_cell(chances, labelled, grouped, count)  # [G, given, true]
-        shares.append(1 - sums[:, np.arange(k), np.arange(k)] / np.maximum(sums.sum(axis=2), 1e-12))
-    drawn = np.stack(shares).reshape(2, draws, count, k) if draws else np.zeros((2, 0, count, k))
-    posterior = posterior_of(np.exp(clear), y, g, flips.shares, rates)
-    return LabelNoise(y, g, posterior, rates, flips.shares, plain.argmax(axis=1), drawn[0], drawn[1])
+        together = flip.drawn_together(flips.rates, [found.rates for *_, found in tried[::2]])
+    counts = np.zeros((2 * draws, *cells.shape))
+    for count, (likelihood, labelled, grouped, found) in zip(counts, tried, strict=True):
+        chances = flip.posterior_of(likelihood, labelled, grouped, found.shares, flip.moved(found.rates, together))
+        sums = flip.sums_by_cell(chances, labelled, grouped, len(cells))  # [G, given, true]
+        count[:] = given * (1 - np.diagonal(sums, axis1=1, axis2=2) / np.maximum(sums.sum(axis=2), 1e-12))
+    rates = flip.moved(flips.rates, together)
+    posterior = flip.posterior_of(np.exp(clear), y, g, flips.shares, rates)
+    wrong, suggested = 1.0 - posterior[np.arange(len(y)), y], posterior.argmax(axis=1)
+    hard = (plain.argmax(axis=1) != y) & (suggested == y)
+    return LabelNoise(
+        y, g, posterior, wrong, suggested, suggested != y, hard, rates, flips.shares, counts[::2], counts[1::2]
+    )
+
+
+def _counts(labels: Ints, groups: Ints, cells: Floats) -> Floats:
+    """How many rows each cell has."""  # [G, K]
+    place = groups * cells.shape[1] + labels
+    return np.bincount(place, minlength=cells.size).reshape(cells.shape).astype(np.float64)
 
 
 def _resampled(strata: Ints, random: np.random.Generator) -> Ints:
@@ -174,8 +126,7 @@ def _resampled(strata: Ints, random: np.random.Generator) -> Ints:
     order = np.argsort(strata, kind="stable")
     _, first, sizes = np.unique(strata[order], return_index=True, return_counts=True)
     begin, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
-    found: Ints = order[begin + (random.random(len(strata)) * size).astype(np.int64)]
-    return found
+    return np.asarray(order[begin + (random.random(len(strata)) * size).astype(np.int64)])
 
 
 def _checked(logits: Any, labels: Any, groups: Any) -> tuple[Floats, Ints, Ints]:
@@ -184,9 +135,7 @@ def _checked(logits: Any, labels: Any, groups: Any) -> tuple[Floats, Ints, Ints]
         values = np.stack([np.zeros(len(values)), values.reshape(-1)], axis=1)
     g = np.zeros(len(y), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
     if values.ndim != 2 or not len(values) == len(y) == len(g) or len(y) == 0:
-        raise BadInput(
-            f"logits of shape {values.shape} for {len(y)} labels and {len(g)} groups; give one row for each."
-        )
+        raise BadInput(f"logits of shape {values.shape}, {len(y)} labels, {len(g)} groups; give one row for each.")
     if not np.isfinite(values).all():
         raise BadInput("some logits are no finite numbers; train the model again, with a lower learning rate.")
     if y.min() < 0 or y.max() >= values.shape[1] or g.min() < 0:

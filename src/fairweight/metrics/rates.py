@@ -71,6 +71,8 @@ class Counts:
             return samples - correct, samples
         if metric == "fpr":
             return predicted - correct, everyone - samples
+        if metric == "precision":
+            return correct, predicted
         return predicted, np.broadcast_to(everyone, predicted.shape)
 
     def cells(self, metric: str) -> Floats:
@@ -125,18 +127,16 @@ def spread(values: Floats) -> Floats:
     return highest(_compared(values, np.sqrt(mean(centred * centred, -2))), -1)
 
 
-def worst(values: Floats, high_is_worse: bool = False) -> Floats:
-    """The worst of all rows and targets."""
-    return highest(highest(values, -1), -1) if high_is_worse else lowest(lowest(values, -1), -1)
+def worst(values: Floats) -> Floats:
+    """The lowest of all rows and targets."""
+    return lowest(lowest(values, -1), -1)
 
 
-def worst_tenth(values: Floats, high_is_worse: bool = False) -> Floats:
-    """Mean of the worst tenth, rounded up, of the rows and targets that could be estimated."""
-    flat = values.reshape(*values.shape[:-2], values.shape[-2] * values.shape[-1])
-    flat = np.sort(-flat if high_is_worse else flat, axis=-1)  # NaNs sort last
+def worst_tenth(values: Floats) -> Floats:
+    """Mean of the lowest tenth, rounded up, of the rows and targets that could be estimated."""
+    flat = np.sort(values.reshape(*values.shape[:-2], values.shape[-2] * values.shape[-1]), axis=-1)  # NaNs sort last
     n = (~np.isnan(flat)).sum(axis=-1, keepdims=True)
-    kept = mean(np.where(np.arange(flat.shape[-1]) < -(-n // 10), flat, np.nan), -1)
-    return -kept if high_is_worse else kept
+    return mean(np.where(np.arange(flat.shape[-1]) < -(-n // 10), flat, np.nan), -1)
 
 
 Kind = Literal["overall", "gap", "ratio", "std", "worst", "worst_tenth", "odds"]
@@ -196,10 +196,9 @@ class Statistic:
 
     def of(self, cells: Floats) -> Floats:
         """The statistic of a metric by row and target [..., R, T]."""
-        if self.kind == "worst":
-            return worst(cells, self.high_is_worse)
-        if self.kind == "worst_tenth":
-            return worst_tenth(cells, self.high_is_worse)
+        if self.kind in ("worst", "worst_tenth"):
+            sign = -1 if self.high_is_worse else 1
+            return sign * (worst if self.kind == "worst" else worst_tenth)(sign * cells)
         return {"gap": gap, "ratio": ratio, "std": spread}[self.kind](cells)
 
     def strata(self, by_label: bool) -> Strata:

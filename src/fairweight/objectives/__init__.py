@@ -63,17 +63,14 @@ class _Sum(Objective):
     """Objectives, each times its coefficient."""
 
     def __init__(self, terms: tuple[tuple[float, ObjectiveFunction], ...]) -> None:
-        flat: list[tuple[float, ObjectiveFunction]] = []
-        for factor, term in terms:
-            inner: tuple[tuple[float, ObjectiveFunction], ...] = (
-                term.terms if isinstance(term, _Sum) else ((1.0, term),)
-            )
-            flat += [(factor * own, part) for own, part in inner]
-        self.terms: tuple[tuple[float, ObjectiveFunction], ...] = tuple(flat)
+        self.terms: tuple[tuple[float, ObjectiveFunction], ...] = tuple(
+            (factor * own, part)
+            for factor, term in terms
+            for own, part in (term.terms if isinstance(term, _Sum) else ((1.0, term),))
+        )
 
     @property
     def compares(self) -> bool:  # type: ignore[override]
-        """Any term does."""
         return any(getattr(term, "compares", False) for _, term in self.terms)
 
     def compared(self, exemplar: Batch) -> Tensor:
@@ -84,11 +81,9 @@ class _Sum(Objective):
         return exemplar.compared()
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
-        """The weighted sum."""  # []
         return _total((factor, term(losses, groups)) for factor, term in self.terms)
 
     def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
-        """The weighted sum, each term on the exemplar batch in its own way."""  # []
         return _total((factor, evaluate(term, losses, exemplar)) for factor, term in self.terms)
 
     def __repr__(self) -> str:

@@ -6,10 +6,12 @@ from typing import Literal
 
 from torch import Tensor
 
-from fairweight.errors import BadInput, UnknownName
+from fairweight.constraints import between, constrained
+from fairweight.errors import UnknownName
 from fairweight.objectives import Objective, group_losses
 
 
+@constrained(softness=between(0))
 class MaxLossDiscrepancy(Objective):
     """Largest difference between group losses: "range" max − min, "mean" max |L_g − mean|; smooth with softness > 0."""
 
@@ -18,8 +20,6 @@ class MaxLossDiscrepancy(Objective):
             raise UnknownName(
                 f"MaxLossDiscrepancy(of={of!r}): choose 'range' (max - min) or 'mean' (max |L_g - mean|)."
             )
-        if not softness >= 0:
-            raise BadInput(f"MaxLossDiscrepancy(softness={softness}): give 0 for the plain maximum, or more.")
         self.of = of
         self.softness = softness
 

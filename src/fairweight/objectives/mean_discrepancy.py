@@ -6,10 +6,12 @@ from typing import Literal
 
 from torch import Tensor
 
+from fairweight.constraints import constrained
 from fairweight.errors import UnknownName
 from fairweight.objectives import Objective, group_losses
 
 
+@constrained()
 class MeanLossDiscrepancy(Objective):
     """Mean difference of group losses: from the "mean", over "pairs", or of the mean from the "best" group."""
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fairweight.errors import BadInput
+from fairweight.constraints import between, constrained
 from fairweight.objectives import Objective, group_losses
 
 
+@constrained(softness=between(0))
 class WorstGroupLoss(Objective):
     """Largest group loss (Meta-gDRO); with softness > 0 a smooth maximum, which no group's loss lowers by rising."""
 
     compares = False  # one group's loss is still worth lowering
 
     def __init__(self, softness: float = 0.0) -> None:
-        if not softness >= 0:
-            raise BadInput(f"WorstGroupLoss(softness={softness}): give 0 for the plain maximum, or more.")
         self.softness = softness
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:

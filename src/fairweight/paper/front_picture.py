@@ -20,24 +20,20 @@ def front_svg(record: Mapping[str, Any]) -> str:
         reach = [(p[place]["mean"], p[place]["standard_error"] or 0.0) for p in points.values()]
         low, high = min(m - e for m, e in reach), max(m + e for m, e in reach)
         ends.append((low - 0.05 * (high - low) - 0.1, high + 0.05 * (high - low) + 0.1))
+    (left, right), (lowest, highest) = ends
 
     def across(accuracy: float) -> float:
-        low, high = ends[0]
-        return round(LEFT + (accuracy - low) / (high - low) * (WIDTH - LEFT - RIGHT), 1)
+        return round(LEFT + (accuracy - left) / (right - left) * (WIDTH - LEFT - RIGHT), 1)
 
     def down(tprd: float) -> float:
-        low, high = ends[1]
-        return round(15 + (high - tprd) / (high - low) * (HEIGHT - BELOW - 15), 1)
+        return round(15 + (highest - tprd) / (highest - lowest) * (HEIGHT - BELOW - 15), 1)
 
-    said = [
-        f"{title}, %, {low:.1f} to {high:.1f}" for title, (low, high) in zip(("accuracy", "TPRD"), ends, strict=True)
-    ]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"',
         f' font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{LEFT} 15V{HEIGHT - BELOW}H{WIDTH - RIGHT}" fill="none" stroke="black"/>',
-        f'<text x="{LEFT}" y="{HEIGHT - 15}">{said[0]}</text>',
-        f'<text transform="translate(25 {HEIGHT - BELOW}) rotate(-90)">{said[1]}</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 15}">accuracy, %, {left:.1f} to {right:.1f}</text>',
+        f'<text transform="translate(25 {HEIGHT - BELOW}) rotate(-90)">TPRD, %, {lowest:.1f} to {highest:.1f}</text>',
     ]
     biased = [row for row in shown if (row.get("moved") or {}).get("fraction") and row["moved"]["how"] == "class-bias"]
     line = [row["key"] for row in sorted(biased, key=lambda row: row["moved"]["fraction"])]

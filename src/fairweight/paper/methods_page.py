@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairweight.paper._table_text import markdown, seeds_text
 from fairweight.paper.records import section_name
@@ -15,16 +14,15 @@ Record = Mapping[str, Any]
 APART = f"from Uniform [{100 * LEVEL:.0f} %]"
 
 
-@dataclass(frozen=True)
-class Gain:
+class Gain(NamedTuple):
     """One row of a record beside Uniform's."""
 
     method: str
     record: str
-    row: Mapping[str, Any]
+    row: Record
+    n: int
     tprd: str  # its difference with its interval
     accuracy: str
-    n: int
     time: str  # of training, in multiples of Uniform's
 
 
@@ -33,17 +31,16 @@ def gains(found: Iterable[Record]) -> Iterator[Gain]:
     for record in found:
         rows = {row["key"]: row for row in record["rows"]}
         where = section_name(record) if record["kind"] == "reproduce" else record["name"]
-        for row in record["rows"]:
+        for key, row in rows.items():
             beside = sorted(row["against"], key=lambda key: not key.endswith("-same"))
-            other = next((rows[key] for key in beside if key in rows), None)
+            other = next((rows[name] for name in beside if name in rows), None)
             if not row.get("spec") or other is None:
                 continue
             apart = row["compared"][other["key"]]
             if "tprd" in apart and apart["tprd"]["n"]:
-                cost = record.get("cost", {}).get(row["key"]) or _cost(row, other, record["rows"])
-                numbers = (interval_text(apart["tprd"]), interval_text(apart["accuracy"]), apart["tprd"]["n"])
-                time = "–" if cost is None else f"{cost:.1f}"
-                yield Gain(row["spec"]["method"], where, row, *numbers, time)
+                cost = record.get("cost", {}).get(key) or _cost(row, other, record["rows"])
+                numbers = (apart["tprd"]["n"], interval_text(apart["tprd"]), interval_text(apart["accuracy"]))
+                yield Gain(row["spec"]["method"], where, row, *numbers, "–" if cost is None else f"{cost:.1f}")
 
 
 def methods_text(found: Sequence[Record]) -> str:
@@ -52,8 +49,7 @@ def methods_text(found: Sequence[Record]) -> str:
     others = sorted(gains(r for r in found if r["kind"] != "compare"), key=lambda gain: gain.method)
     if others:
         titles = ["method", "record", "row", "n", f"TPRD {APART}", f"accuracy {APART}", "time, × Uniform"]
-        rows = [[g.method, g.record, g.row["title"], g.n, g.tprd, g.accuracy, g.time] for g in others]
-        parts.append(markdown(titles, rows))
+        parts.append(markdown(titles, ([*gain[:2], gain.row["title"], *gain[3:]] for gain in others)))
     return "\n\n".join(parts)
 
 
@@ -72,29 +68,24 @@ def method_lines(found: Iterable[Record], method: str) -> str:
 
 def interval_text(entry: Mapping[str, Any]) -> str:
     """A difference with its interval: "-1.53 [-2.97, -0.09]"."""
-    if entry["mean"] is None:
-        return "–"
-    if entry["standard_error"] is None:
-        return f"{entry['mean']:+.2f}"
+    mean, error = entry["mean"], entry["standard_error"]
+    if mean is None or error is None:
+        return "–" if mean is None else f"{mean:+.2f}"
     from scipy import stats
 
-    reach = stats.t.ppf(0.5 + LEVEL / 2, entry["n"] - 1) * entry["standard_error"]
-    return f"{entry['mean']:+.2f} [{entry['mean'] - reach:+.2f}, {entry['mean'] + reach:+.2f}]"
+    reach = stats.t.ppf(0.5 + LEVEL / 2, entry["n"] - 1) * error
+    return f"{mean:+.2f} [{mean - reach:+.2f}, {mean + reach:+.2f}]"
 
 
 def _comparison(record: Record) -> str:
-    beside = {gain.row["key"]: gain for gain in gains([record])}
+    beside = {gain.row["key"]: gain[4:] for gain in gains([record])}
     titles = ["method", "n", "TPRD, %", APART, "accuracy, %", APART, "trainings", "time, × Uniform"]
     rows = []
     for row in record["rows"]:
-        gain = beside.get(row["key"])
-        tprd, accuracy, time = ("–", "–", "1.0") if gain is None else (gain.tprd, gain.accuracy, gain.time)
-        means = row["means"]
-        trainings = row["beside"].get("trainings", {}).get("mean") or 1
-        rows.append([
-            row["title"], means["tprd"]["n"], mean_text(means["tprd"]), tprd, mean_text(means["accuracy"]), accuracy,
-            f"{trainings:.0f}", time,
-        ])  # fmt: skip
+        tprd, accuracy, time = beside.get(row["key"], ("–", "–", "1.0"))
+        ours, trainings = row["means"], row["beside"].get("trainings", {}).get("mean") or 1
+        cells = [ours["tprd"]["n"], mean_text(ours["tprd"]), tprd, mean_text(ours["accuracy"]), accuracy]
+        rows.append([row["title"], *cells, f"{trainings:.0f}", time])
     seeds = record["seeds"]
     about = (
         f"**{record['name']}**: {record['source']}, {record['protocol']}. `{record['command']}`; seeds {seeds[0]} to "
@@ -105,20 +96,13 @@ def _comparison(record: Record) -> str:
     return "\n\n".join([about, markdown(titles, rows), *missing])
 
 
-def _cost(row: Mapping[str, Any], other: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float | None:
+def _cost(row: Record, other: Record, rows: Sequence[Record]) -> float | None:
     """Ratio of training times; a row that takes its weights from other runs has had their time too."""
-
-    def seconds(entry: Mapping[str, Any] | None) -> float | None:
-        return None if entry is None else entry["beside"].get("seconds", {}).get("mean")
-
-    def without_seed(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        return None if spec is None else {**spec, "seed": None}
-
-    before = [
-        next((entry for entry in rows if without_seed(entry.get("spec")) == without_seed(first)), None)
-        for first in row["spec"].get("weights", {}).get("runs", ())
-    ]
-    times = [seconds(entry) for entry in (row, *before)]
-    known = [time for time in times if time]
-    theirs = seconds(other)
-    return sum(known) / theirs if theirs and len(known) == len(times) else None
+    times = {}  # by the run, whatever its seed
+    for entry in rows:
+        if entry.get("spec"):
+            times[str({**entry["spec"], "seed": None})] = entry["beside"].get("seconds", {}).get("mean")
+    first = row["spec"].get("weights", {}).get("runs", ())
+    every = [times.get(str({**spec, "seed": None})) for spec in (row["spec"], *first)]
+    theirs = other["beside"].get("seconds", {}).get("mean")
+    return sum(time or 0 for time in every) / theirs if theirs and all(every) else None

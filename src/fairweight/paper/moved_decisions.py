@@ -23,10 +23,9 @@ def same_rate(folder: RunFolder, like: RunFolder) -> GroupTable:
     other, labels_there, _ = like.read_logits("test")
     if not torch.equal(labels, labels_there):
         raise BadInput(f"{folder.path} and {like.path} were tested on different samples; compare like with like.")
-    margin = positive_margin(found)  # [N]
     wanted = int((predicted(other) == 1).sum())
     said = torch.zeros_like(labels)
-    said[torch.argsort(margin, descending=True, stable=True)[:wanted]] = 1
+    said[torch.argsort(positive_margin(found), descending=True, stable=True)[:wanted]] = 1
     return group_table(labels, said, groups, missing="ignore", label_names=("0", "1"))
 
 
@@ -57,23 +56,24 @@ def within_budget(logits: Tensor, labels: Tensor, budget: float = BUDGET) -> flo
     """
     halves = [torch.arange(len(labels)) % 2 == half for half in (0, 1)]
     biases = [even_recalls(logits[~half], labels[~half]) for half in halves]
+    judged = torch.cat([labels[half] for half in halves])
     best, plain, least = 0.0, None, torch.inf
     for fraction in FRACTIONS:
         pairs = zip(halves, biases, strict=True)
         right = torch.cat([(logits[half] + fraction * bias).argmax(dim=1) == labels[half] for half, bias in pairs])
         accuracy = float(right.double().mean())
         plain = accuracy if plain is None else plain
-        spread = float(_recalls(right, torch.cat([labels[half] for half in halves]))[1].std(correction=0))
+        recall = _recalls(right, judged, logits.shape[1])
+        spread = float(recall[~recall.isnan()].std(correction=0))
         if accuracy >= plain - budget and spread < least:
             best, least = fraction, spread
     return best
 
 
-def _recalls(right: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Which classes are seen, and the recalls of those."""  # [K] bool, [seen]
-    count = torch.bincount(labels).double()
-    seen = count > 0
-    return seen, torch.bincount(labels[right], minlength=len(count)).double()[seen] / count[seen]
+def _recalls(right: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """NaN for a class without samples."""  # [K]
+    count, hits = (torch.bincount(those, minlength=classes).double() for those in (labels, labels[right]))
+    return hits / count
 
 
 def even_recalls(logits: Tensor, labels: Tensor, *, steps: int = 300, rate: float = 1.0) -> Tensor:
@@ -81,17 +81,13 @@ def even_recalls(logits: Tensor, labels: Tensor, *, steps: int = 300, rate: floa
 
     A class without samples has no recall, and its bias stays 0.
     """  # [K]
-    classes = logits.shape[1]
-    count = torch.bincount(labels, minlength=classes).double()
-    seen = count > 0
-    bias = torch.zeros(classes, dtype=logits.dtype)
+    bias = torch.zeros(logits.shape[1], dtype=logits.dtype)
     best, least = bias, torch.inf
     for step in range(steps):
-        hit = (logits + bias).argmax(dim=1) == labels
-        recall = torch.bincount(labels[hit], minlength=classes).double() / count.clamp_min(1)  # [K]
-        spread = float(recall[seen].max() - recall[seen].min())
+        recall = _recalls((logits + bias).argmax(dim=1) == labels, labels, len(bias))
+        known = recall[~recall.isnan()]
+        spread = float(known.max() - known.min())
         if spread < least:
             best, least = bias, spread
-        away = torch.where(seen, recall[seen].mean() - recall, 0.0)
-        bias = bias + rate / (1 + step) ** 0.5 * away.to(bias.dtype)
+        bias = bias + rate / (1 + step) ** 0.5 * (known.mean() - recall).nan_to_num(0.0).to(bias.dtype)
     return best

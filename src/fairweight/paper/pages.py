@@ -1,4 +1,7 @@
-"""Pages made from records: docs/results.md, and marked places in README.md and docs/*.md."""
+"""Pages made from records: docs/results.md, and marked places in README.md and docs/*.md.
+
+A place between <!-- records:NAME --> and <!-- /records:NAME --> is replaced.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import FairweightError
 from fairweight.paper import records
-from fairweight.paper._table_text import is_whole, markdown, printed_text, size_name
+from fairweight.paper._table_text import markdown, printed_text
+from fairweight.paper.front_picture import front_svg
 from fairweight.paper.methods_page import method_lines, methods_text
-from fairweight.paper.records import other_options
-from fairweight.paper.results_page import COMMAND, grouped, pictures, results
+from fairweight.paper.plan import is_whole, size_name
+from fairweight.paper.records import grouped, other_options
+from fairweight.paper.results_page import COMMAND, has_front, picture_name, results
 from fairweight.runs.statistics import mean_text
 
 RESULTS = Path("docs") / "results.md"
@@ -30,7 +34,7 @@ def pages(root: Path) -> dict[Path, str]:
     found = records.read_all(root / "records")
     tables = grouped(found)  # once: its intervals are bootstrapped
     made = {root / RESULTS: results(tables, root)}
-    made |= {root / "docs" / name: text for name, text in pictures(tables).items()}
+    made |= {root / "docs" / picture_name(record): front_svg(record) for record in tables if has_front(record)}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         if path != root / RESULTS and path.is_file():
             before = path.read_text(encoding="utf-8")
@@ -53,21 +57,18 @@ def filled(text: str, make: Callable[[str], str | None]) -> str:
 
 def block(name: str, found: Mapping[str, Record], tables: list[dict[str, Any]]) -> str | None:
     """What a page may ask for by name; None where there is no such thing."""
+    none = "No record yet; `fairweight {}` makes one."
     if name == "demo":
         demos = [record for record in found.values() if record.get("kind") == "demo"]
-        return _demo(demos[-1]) if demos else _none("fairweight demo --records records")
-    every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
+        return _demo(demos[-1]) if demos else none.format("demo --records records")
     if name == "results":
-        return _headline(tables)
+        return _headline(tables) or none.format("reproduce mnist")
+    every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
     if name == "methods":
-        return methods_text(every) or _none("fairweight compare digits --records records")
+        return methods_text(every) or none.format("compare digits --records records")
     if name.startswith("method-"):
         return method_lines(every, name.removeprefix("method-")) or "No record has it yet."
     return None
-
-
-def _none(command: str) -> str:
-    return f"No record yet; `{command}` makes one."
 
 
 def _headline(tables: list[dict[str, Any]]) -> str:
@@ -81,20 +82,16 @@ def _headline(tables: list[dict[str, Any]]) -> str:
             continue
         size = ", ".join([size_name(record), *other_options(record)])
         for row in record["rows"]:
-            if (
-                row["key"].endswith(_SHOWN)
-                and "-at-" not in row["key"]
-                and "tprd" in row["means"]
-                and row["means"]["tprd"]["n"]
-            ):
-                entries = [row["means"][key] for key in ("tprd", "accuracy")]
-                beside = [f" ({printed_text(e)})" if "printed" in e and is_whole(record) else "" for e in entries]
-                cells = [mean_text(entry) + printed for entry, printed in zip(entries, beside, strict=True)]
-                rows.append([record["table"], size, row["title"], entries[0]["n"], *cells])
-    if not rows:
-        return _none("fairweight reproduce mnist")
+            wanted = row["key"].endswith(_SHOWN) and "-at-" not in row["key"]
+            if wanted and row["means"].get("tprd", {}).get("n"):
+                cells = []
+                for entry in (row["means"][key] for key in ("tprd", "accuracy")):
+                    beside = f" ({printed_text(entry)})" if "printed" in entry and is_whole(record) else ""
+                    cells.append(mean_text(entry) + beside)
+                rows.append([record["table"], size, row["title"], row["means"]["tprd"]["n"], *cells])
     headline = markdown(["table", "size", "row", "n", "TPRD, %", "accuracy, %"], rows)
-    return f"{headline}\n\nMean ± standard error over n seeds; in brackets, what is printed of the same method."
+    told = "Mean ± standard error over n seeds; in brackets, what is printed of the same method."
+    return f"{headline}\n\n{told}" if rows else ""
 
 
 def _demo(record: Record) -> str:
@@ -111,24 +108,13 @@ def _demo(record: Record) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the pages, or say which are out of date."""
+    """Write the pages that are out of date."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Make the pages that show records.")
     parser.add_argument("--root", type=Path, default=Path(), help="The repository.")
-    parser.add_argument("--add", type=Path, nargs="+", default=[], help="record.json files to take into records/.")
-    parser.add_argument("--check", action="store_true", help="Only say whether the pages are up to date.")
-    asked = parser.parse_args(arguments)
-    stale = []
-    for path in asked.add:
-        try:
-            stale.append(str(records.keep(records.read(path), asked.root / "records")))
-        except FairweightError as error:
-            parser.error(str(error))
-    for path, text in pages(asked.root).items():
+    made, wrote = pages(parser.parse_args(arguments).root), []
+    for path, text in made.items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            stale.append(str(path))
-            if not asked.check:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-    if asked.check and stale:
-        raise SystemExit(f"out of date: {', '.join(stale)}; run {COMMAND}")
-    print("\n".join(f"wrote {path}" for path in stale) or "nothing changed")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            wrote.append(f"wrote {path}")
+    print("\n".join(wrote) or "nothing changed")

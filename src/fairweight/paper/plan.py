@@ -8,7 +8,6 @@ from typing import Any
 
 from fairweight import catalog
 from fairweight.errors import BadInput, UnknownName
-from fairweight.paper._table_text import size_line
 from fairweight.paper.tables import Plan, Row, Table, pick
 from fairweight.runs.spec import Spec
 
@@ -38,18 +37,19 @@ class Planned:
 
     def heading(self) -> dict[str, Any]:
         """What the table is, at this size and with these options."""
+        size, table = self.plan.size, self.table
         return {
             "kind": "reproduce",
             "table": self.name,
             "title": catalog.summary(FOLDER, self.name),
-            "size": self.plan.size.name,
-            "about": self.plan.size.about,
-            "epochs": self.plan.size.epochs,
-            "whole": self.plan.size == self.table.sizes["paper"],  # nothing of the protocol was shortened
+            "size": size.name,
+            "about": size.about,
+            "epochs": size.epochs,
+            "whole": size == table.sizes["paper"],  # nothing of the protocol was shortened
             "options": dict(self.plan.options),
-            "remarks": list(self.table.remarks),
-            "numbers": [vars(number) for number in self.table.numbers],
-            "printed": self.table.printed,
+            "remarks": list(table.remarks),
+            "numbers": [vars(number) for number in table.numbers],
+            "printed": table.printed,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,29 +65,19 @@ class Planned:
         from fairweight.runs.pool import with_prerequisites
 
         width = max(len(row.key) for row in self.every) + 2
-        rows = []
+        lines = [f"{self.name}: {catalog.summary(FOLDER, self.name)}"]
+        lines += [f"{size_line(self.heading())} Seeds: {len(self.seeds)}.", "", "Rows:"]
         for row in self.every:
             extra = " (extra: name it to run it)" if row.kind == "extra" else ""
-            rows.append(f" {'*' if row in self.asked else ' '} {row.key:{width}s}{row.title}{extra}")
+            lines.append(f" {'*' if row in self.asked else ' '} {row.key:{width}s}{row.title}{extra}")
         runs = len({spec.fingerprint for spec in self.specs()})
         first = len(with_prerequisites(self.specs())) - runs  # those that rows choose their samples or weights by
-        options = []
+        built_on = f", and {first} that they build on" if first else ""
+        lines += ["", f"{runs} runs, marked *{built_on}. Options (--option NAME=VALUE):"]
         for name, option in self.table.options.items():
             choices = f" [{'|'.join(option.choices)}]" if option.choices else ""
-            options.append(f"   {name}={self.plan.options[name]}{choices}: {option.about}")
-        return "\n".join(
-            [
-                f"{self.name}: {catalog.summary(FOLDER, self.name)}",
-                f"{size_line(self.heading())} Seeds: {len(self.seeds)}.",
-                "",
-                "Rows:",
-                *rows,
-                "",
-                f"{runs} runs, marked *{f', and {first} that they build on' if first else ''}. "
-                "Options (--option NAME=VALUE):",
-                *options,
-            ]
-        )
+            lines.append(f"   {name}={self.plan.options[name]}{choices}: {option.about}")
+        return "\n".join(lines)
 
 
 def planned(
@@ -110,15 +100,29 @@ def planned(
     if count < 1:
         raise BadInput(f"seeds is {count}; run at least 1.")
     every = table.rows(plan)
-    changed = {key: value for key, value in plan.options.items() if value != table.options[key].default}
-    words = [
-        f"fairweight reproduce {name}",
-        "" if plan.size.name == "paper" else f"--{plan.size.name}",
-        f"--seeds {count}",
-        "" if first_seed == 0 else f"--seed {first_seed}",
-        "" if rows is None else f"--rows {','.join(rows)}",
-        "" if epochs is None else f"--epochs {epochs}",
-        *(f"--option {key}={value}" for key, value in changed.items()),
-    ]
-    command = " ".join(word for word in words if word)
-    return Planned(name, table, plan, every, pick(every, rows), range(first_seed, first_seed + count), command)
+    words = [f"fairweight reproduce {name}"]
+    words += [f"--{size}"] if size != "paper" else []
+    words += [f"--seeds {count}"]
+    words += [f"--seed {first_seed}"] if first_seed else []
+    words += [f"--rows {','.join(rows)}"] if rows is not None else []
+    words += [f"--epochs {epochs}"] if epochs is not None else []
+    words += [f"--option {key}={v}" for key, v in plan.options.items() if v != table.options[key].default]
+    seeded = range(first_seed, first_seed + count)
+    return Planned(name, table, plan, every, pick(every, rows), seeded, " ".join(words))
+
+
+def is_whole(record: Mapping[str, Any]) -> bool:
+    """Whether nothing of the protocol was shortened; the first records tell it by their size alone."""
+    return bool(record.get("whole", record["size"] == "paper"))
+
+
+def size_name(record: Mapping[str, Any]) -> str:
+    """Quick, short or full; if the epochs were changed, their number."""
+    if is_whole(record):
+        return "full"
+    return f"{record['epochs']} epochs" if record["size"] == "paper" else str(record["size"])
+
+
+def size_line(record: Mapping[str, Any]) -> str:
+    """Which size was run, as a sentence."""
+    return f"Size: {size_name(record)}: {record['about']}"

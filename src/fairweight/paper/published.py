@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FILE = Path(__file__).with_name("published.toml")
-
 
 @dataclass(frozen=True)
 class Printed:
@@ -32,15 +30,11 @@ class PrintedTable:
 def tables() -> dict[str, PrintedTable]:
     """Every printed table by the name that `fairweight reproduce` takes."""
     found = {}
-    for name, entry in tomllib.loads(FILE.read_text(encoding="utf-8"))["tables"].items():
-        runs = entry.get("runs")
-        rows = {
-            row["row"]: {
-                key: Printed(float(value[0]), float(value[1]) if len(value) > 1 else None, runs)
-                for key, value in row.items()
-                if key != "row"
-            }
-            for row in entry["rows"]
-        }
+    content = Path(__file__).with_name("published.toml").read_text(encoding="utf-8")
+    for name, entry in tomllib.loads(content)["tables"].items():
+        runs, rows = entry.get("runs"), {}
+        for row in entry["rows"]:
+            numbers = ((key, [float(v) for v in pair]) for key, pair in row.items() if key != "row")
+            rows[row["row"]] = {key: Printed(pair[0], (*pair, None)[1], runs) for key, pair in numbers}
         found[name] = PrintedTable(entry["label"], runs, rows)
     return found

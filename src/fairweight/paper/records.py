@@ -3,8 +3,7 @@
     python -m fairweight.paper.records            # docs/results.md and the marked places of other pages
 
 A record holds every number seed by seed, so that a later run of more seeds or rows adds to it and all means and
-verdicts are computed anew. Pages are never typed: a place between <!-- records:NAME --> and <!-- /records:NAME --> is
-replaced.
+verdicts are computed anew.
 """
 
 from __future__ import annotations
@@ -14,15 +13,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fairweight import catalog
 from fairweight.errors import BadInput, FolderRefused, option
-from fairweight.paper._table_text import size_name
-from fairweight.paper.plan import planned
+from fairweight.paper.plan import FOLDER, planned, size_name
 from fairweight.paper.verdict import with_statistics
 from fairweight.runs.provenance import all_versions
 from fairweight.training.state import write_atomically
 
 FILE = "record.json"
 Record = Mapping[str, Any]
+# The paper's order; tables of ours stand behind.
+ORDER = (
+    "cifar10", "cifar100", "celeba", "mnist", "condensation", "reverse", "adversarial", "meta-loss", "weight-form",
+    "celeba-young", "mnist-loss-ratio",
+)  # fmt: skip
+
+
+def table_names() -> list[str]:
+    """Every table, in the paper's order, then ours."""
+    return sorted(catalog.names(FOLDER), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
 
 def keep(record: Record, folder: str | Path) -> Path:
@@ -30,16 +39,13 @@ def keep(record: Record, folder: str | Path) -> Path:
 
     One of the same day and other settings stays as it is, and this one's folder gets a number.
     """
-    path = Path(folder) / name_of(record) / FILE
-    if record["kind"] == "reproduce":
-        number = 2
-        while path.is_file():
-            before = read(path)
-            if settings_of(before) == settings_of(record):
-                record = merged([before, record])
-                break
-            path = Path(folder) / f"{name_of(record)}-{number}" / FILE
-            number += 1
+    path, number = Path(folder) / name_of(record) / FILE, 2
+    while record["kind"] == "reproduce" and path.is_file():
+        before = read(path)
+        if settings_of(before) == settings_of(record):
+            record = merged([before, record])
+            break
+        path, number = Path(folder) / f"{name_of(record)}-{number}" / FILE, number + 1
     try:
         write_atomically(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
     except OSError as error:
@@ -58,18 +64,18 @@ def name_of(record: Record) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """One record."""
+    """One record, its rows and options named as the table names them today."""
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} is no record that can be read ({error}); restore it or take it away.") from error
-    if values.get("kind") == "reproduce":  # an option that the table has got since was at its default then
+    if values.get("kind") == "reproduce":
         today = planned(values["table"])
-        usual = today.plan.options  # an option that the table no longer has was at its default
-        titles = {row.key: row.title for row in today.every}  # what a row is, not what the product called it then
+        titles = {row.key: row.title for row in today.every}
         for row in values["rows"]:
             row["title"] = titles.get(row["key"], row["title"])
-        values["options"] = {key: values["options"].get(key, value) for key, value in usual.items()}
+        # An option that the table has got since, or has no longer, was at its default.
+        values["options"] = {key: values["options"].get(key, value) for key, value in today.plan.options.items()}
     return values
 
 
@@ -94,12 +100,22 @@ def section_name(record: Record) -> str:
     return ", ".join([record["table"], size_name(record), *other_options(record)])
 
 
+def grouped(found: Mapping[str, Record]) -> list[dict[str, Any]]:
+    """Tables, in the paper's order, the full size and the usual options first; records of the same settings are one."""
+    names: dict[str, list[str]] = {}
+    for name, record in found.items():
+        if record.get("kind") == "reproduce":
+            names.setdefault(settings_of(record), []).append(name)
+    tables = [{**merged(found[name] for name in group), "from": group} for group in names.values()]
+    order, sizes = table_names(), ("paper", "short", "quick")
+    return sorted(tables, key=lambda r: (order.index(r["table"]), sizes.index(r["size"]), other_options(r)))
+
+
 def merged(records: Iterable[Record]) -> dict[str, Any]:
     """One record of all seeds and rows; of a seed that was run twice the later one counts."""
     every = list(records)
     last = every[-1]
     rows: dict[str, dict[str, Any]] = {}
-    commands: list[str] = []
     walls: dict[str, float] = {}  # by when a command was started: what it took, as far as it has told
     for record in every:
         for row in record["rows"]:
@@ -110,25 +126,29 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
             seeds = dict(sorted({**known["seeds"], **row["seeds"]}.items(), key=lambda found: int(found[0])))
             failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
             rows[row["key"]] = {**row, "seeds": seeds, "failed": failed}
-        commands += record.get("commands") or [record["command"]]
         walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
     plan = planned(last["table"], size=last["size"], options=last["options"])
-    order = {row.key: place for place, row in enumerate(plan.every)}
-    for now in plan.every:  # what a row is called and beside what it stands is said by the table, not by old records
+    order = [row.key for row in plan.every]
+    for now in plan.every:  # what a row is called and compared with is said by the table, not by old records
         if now.key in rows:
             rows[now.key] |= now.told
+
+    def unique(key: str) -> list[str]:
+        return list(dict.fromkeys(value for record in every for value in record[key]))
+
+    commands = [command for record in every for command in record.get("commands") or [record["command"]]]
     return with_statistics(
         {
             **last,
             **{key: plan.heading()[key] for key in ("title", "remarks", "numbers")},
-            "rows": sorted(rows.values(), key=lambda row: order.get(row["key"], len(order))),
+            "rows": sorted(rows.values(), key=lambda row: [*order, row["key"]].index(row["key"])),
             "seeds": sorted({int(seed) for row in rows.values() for seed in row["seeds"]}),
             "commands": list(dict.fromkeys(commands)),
             "walls": walls,
             "wall_seconds": round(sum(walls.values()), 1),
             "versions": all_versions(record["versions"] for record in every),
-            "devices": list(dict.fromkeys(device for record in every for device in record["devices"])),
-            "commits": list(dict.fromkeys(commit for record in every for commit in record["commits"])),
+            "devices": unique("devices"),
+            "commits": unique("commits"),
         }
     )
 

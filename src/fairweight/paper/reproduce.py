@@ -11,16 +11,14 @@ from typing import Any
 
 from fairweight.errors import FairweightError
 from fairweight.paper.moved_decisions import class_bias, same_rate
-from fairweight.paper.plan import Planned, planned
+from fairweight.paper.plan import Planned
 from fairweight.paper.tables import Row
 from fairweight.paper.verdict import with_statistics
 from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.pool import run_each
-from fairweight.runs.pool._job import Outcome
 from fairweight.runs.provenance import of_runs
 from fairweight.runs.statistics import numbers_in, numbers_of
 
-__all__ = ["planned", "reproduce"]
 KEEP_EVERY = 60.0  # seconds between records while runs go on: a kill loses minutes, not hours
 
 
@@ -39,10 +37,10 @@ def reproduce(
     """
     pool = Path(out) / "runs"
     started, when = time.monotonic(), datetime.datetime.now(datetime.UTC).isoformat()
-    outcomes: dict[str, Outcome] = {}
+    failed: dict[str, str] = {}  # by fingerprint
 
     def record() -> dict[str, Any]:
-        entries = [_entry(what, row, pool, outcomes) for row in what.every]
+        entries = [_entry(what, row, pool, failed) for row in what.every]
         trained = [_folder(row, seed, pool) for row in what.every if row.spec is not None for seed in what.seeds]
         return with_statistics(
             {
@@ -60,30 +58,28 @@ def reproduce(
     kept = time.monotonic()
     with closing(run_each(what.specs(), pool, **options)) as finished:
         for outcome in finished:
-            outcomes[outcome.spec.fingerprint] = outcome
+            if outcome.error is not None:
+                failed[outcome.spec.fingerprint] = outcome.error
             if time.monotonic() - kept >= KEEP_EVERY:
                 keep(record())
                 kept = time.monotonic()
     return record()
 
 
-def _entry(what: Planned, row: Row, pool: Path, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+def _entry(what: Planned, row: Row, pool: Path, failures: Mapping[str, str]) -> dict[str, Any]:
     """A row with its numbers seed by seed."""
     found: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
     for seed in what.seeds if row.moved is None or row in what.asked else ():
-        outcome = None if row.spec is None else outcomes.get(row.spec_for(seed).fingerprint)
-        if outcome is not None and outcome.error is not None:
-            failed[str(seed)] = outcome.error
-            continue
+        error = None if row.spec is None else failures.get(row.spec_for(seed).fingerprint)
         try:
-            values = _numbers(what, row, seed, pool)
-        except FairweightError as error:  # a file is missing: the other rows, and runs under way, know nothing of it
-            if row in what.asked:
-                failed[str(seed)] = str(error)
-            continue
+            values = _numbers(what, row, seed, pool) if error is None else None
+        except FairweightError as missing:  # a file is missing: the other rows, and runs under way, know nothing of it
+            values, error = None, str(missing) if row in what.asked else None
         if values is not None:
             found[str(seed)] = values
+        elif error is not None:
+            failed[str(seed)] = error
     spec = None if row.spec is None else row.spec.to_dict()
     return {**row.told, "spec": spec, "seeds": found, "failed": failed}
 

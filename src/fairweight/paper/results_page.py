@@ -3,71 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairweight.paper import records
-from fairweight.paper._table_text import (
-    difference_text,
-    markdown,
-    more_tables,
-    printed_text,
-    size_line,
-)
-from fairweight.paper.front_picture import front_svg
+from fairweight.paper._table_text import difference_text, main_table, markdown, more_tables
+from fairweight.paper.plan import size_line
 from fairweight.paper.records import other_options, section_name
-from fairweight.paper.status import RULE, Standing, place, standings
-from fairweight.paper.verdict import BETWEEN, TEST
-from fairweight.runs.statistics import mean_text
+from fairweight.paper.status import RULE, standings
+from fairweight.paper.verdict import BETWEEN, CLEAN, TEST
 
 COMMAND = "python -m fairweight.paper.records"
 Record = Mapping[str, Any]
 
 
-def grouped(found: Mapping[str, Record]) -> list[dict[str, Any]]:
-    """Tables, in the paper's order, the full size and the usual options first; records of the same settings are one."""
-    names: dict[str, list[str]] = {}
-    for name, record in found.items():
-        if record.get("kind") == "reproduce":
-            names.setdefault(records.settings_of(record), []).append(name)
-    merged = [{**records.merged(found[name] for name in group), "from": group} for group in names.values()]
-    sizes = ("paper", "short", "quick")
-    return sorted(merged, key=lambda r: (place(r["table"]), sizes.index(r["size"]), other_options(r)))
-
-
 def results(tables: list[dict[str, Any]], root: Path) -> str:
     """The page, from the tables and the notes beside their records."""
+    status = [
+        [one.table if one.section is None else _link(one.section, one.table), one.state, one.why]
+        for one in standings(tables)
+    ]
     parts = [
         "# Results",
-        f"Made from `records/` by `{COMMAND}` (or `make docs`); not typed. Every number is a mean over seeds ± its "
-        "standard error. TPRD and maxFNR: lower is better; accuracy: higher.",
+        f"Generated from `records/` by `{COMMAND}` (or `make docs`); do not edit. Every number is a mean over seeds ± "
+        "its standard error. TPRD and maxFNR: lower is better; accuracy: higher is better.",
         RULE,
-        _status(standings(tables)),
-        f"Verdict beside a printed number, at the full size alone: {TEST}. Between rows of ours: {BETWEEN}.",
+        markdown(["table of the paper", "state", "why"], status),
+        f"Verdicts against printed numbers, at the full size only: {TEST}. Between our rows: {BETWEEN}.",
     ]
-    parts += [_contents(tables)] if tables else []
+    if tables:
+        contents = []
+        for record in tables:
+            counts = sorted(len(row["seeds"]) for row in record["rows"])
+            seeds = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
+            contents.append([_link(section_name(record)), len(counts), seeds, "; ".join(record["devices"])])
+        parts.append(markdown(["section", "rows", "seeds per row", "device"], contents))
     for record in tables:
         parts.append(_section(record))
         notes = (root / "records" / name / "notes.md" for name in record["from"])
         parts += [path.read_text(encoding="utf-8").strip() for path in notes if path.is_file()]
     return "\n\n".join(parts) + "\n"
-
-
-def _contents(tables: list[dict[str, Any]]) -> str:
-    """What is on the page: each section with its rows, seeds and machine."""
-    rows = []
-    for record in tables:
-        counts = [len(row["seeds"]) for row in record["rows"]]
-        seeds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
-        rows.append([_link(section_name(record)), len(counts), seeds, "; ".join(record["devices"])])
-    return markdown(["section", "rows", "seeds a row", "on"], rows)
-
-
-def _status(found: list[Standing]) -> str:
-    """One screen: what became of each table."""
-    rows = [[one.table if one.section is None else _link(one.section, one.table), one.state, one.why] for one in found]
-    return markdown(["table of the paper", "state", "why"], rows)
 
 
 def _link(title: str, shown: str = "") -> str:
@@ -78,33 +53,11 @@ def _link(title: str, shown: str = "") -> str:
 
 def _section(record: Record) -> str:
     """One table: ours beside printed, what stands beside it, differences seed by seed, and where it comes from."""
-    parts = [f"## {section_name(record)}", f"{record['title']} {size_line(record)}", _main_table(record)]
-    parts += [markdown(titles, rows) for titles, rows in more_tables(record)]
-    if has_front(record):
-        parts.append(_front(record))
-    remarks = "\n".join(f"- {remark}" for remark in record["remarks"])
-    return "\n\n".join(part for part in [*parts, remarks, _source(record)] if part)
-
-
-def _main_table(record: Record) -> str:
-    titles = ["row", "n"]
-    for number in record["numbers"]:
-        unit = f", {number['unit']}" if number["unit"] else ""
-        titles += [f"{number['title']}{unit}"] + (["printed", "verdict"] if record["printed"] else [])
-    rows = []
-    for row in record["rows"]:
-        entries = [row["means"][number["key"]] for number in record["numbers"]]
-        cells: list[object] = [row["title"], max((entry["n"] for entry in entries), default=0)]
-        for entry in entries:
-            beside = [printed_text(entry), entry.get("verdict", "–")] if record["printed"] else []
-            cells += [mean_text(entry), *beside]
-        rows.append(cells)
-    return markdown(titles, rows)
-
-
-def pictures(tables: Iterable[Record]) -> dict[str, str]:
-    """The fronts that the page shows, by file name."""
-    return {picture_name(record): front_svg(record) for record in tables if has_front(record)}
+    parts = [f"## {section_name(record)}", f"{record['title']} {size_line(record)}"]
+    parts += [markdown(*shown) for shown in (main_table(record, record["numbers"]), *more_tables(record))]
+    parts += [_front(record)] if has_front(record) else []
+    parts += ["\n".join(f"- {remark}" for remark in record["remarks"])]
+    return "\n\n".join([*filter(None, parts), _source(record)])
 
 
 def picture_name(record: Record) -> str:
@@ -120,24 +73,20 @@ def has_front(record: Record) -> bool:
 
 def _front(record: Record) -> str:
     """TPRD against accuracy, and which rows no other beats in both."""
-    shown = [
-        row
-        for row in record["rows"]
-        if row["means"].get("tprd", {}).get("mean") is not None and row["key"] != "uniform-clean"  # other labels
-    ]
-    points = {row["title"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"]) for row in shown}
-    seeds = {row["title"]: sorted(row["seeds"]) for row in shown}
-    beyond = {row["title"]: row.get("beyond_front") for row in shown}
+    shown = [row for row in record["rows"] if row["means"]["tprd"]["mean"] is not None and row["key"] != CLEAN]
+    points = {row["key"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"]) for row in shown}
     rows = []
-    for title, (tprd, accuracy) in sorted(points.items(), key=lambda point: point[1]):
-        beaten = any(t <= tprd and a >= accuracy and (t, a) != (tprd, accuracy) for t, a in points.values())
-        free = difference_text(beyond[title]) if beyond[title] else "–"
-        rows.append([title, len(seeds[title]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes", free])
-    told = "TPRD beside a bias per class on Uniform's logits, at equal accuracy"
+    for row in sorted(shown, key=lambda row: points[row["key"]]):
+        tprd, accuracy = point = points[row["key"]]
+        beaten = any(t <= tprd and a >= accuracy and (t, a) != point for t, a in points.values())
+        free = difference_text(row["beyond_front"]) if row.get("beyond_front") else "–"
+        cells = [len(row["seeds"]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes", free]
+        rows.append([row["title"], *cells])
+    told = "TPRD compared with a bias per class on Uniform's logits at equal accuracy"
     front = markdown(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front", told], rows)
     front += f"\n\n![TPRD against accuracy]({picture_name(record)})"
-    if len({tuple(which) for which in seeds.values()}) > 1:
-        front += "\n\nNot every row has the same seeds: where two means are close, go by the differences seed by seed."
+    if len({tuple(sorted(row["seeds"])) for row in shown}) > 1:
+        front += "\n\nRows differ in their seeds: where two means are close, use the differences by seed."
     return front
 
 
@@ -146,7 +95,7 @@ def _source(record: Record) -> str:
     options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
     commands = record.get("commands") or [record["command"]]
     unsaid = [option for option in other_options(record) if any(option not in command for command in commands)]
-    then = f" (where it does not say so, {' and '.join(unsaid)} was the default then: name it now)" if unsaid else ""
+    then = f" (at the time, {' and '.join(unsaid)} was the default: pass it explicitly now)" if unsaid else ""
     seeds = record["seeds"]
     whole = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
     which = f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds)) or "none"
@@ -154,5 +103,5 @@ def _source(record: Record) -> str:
         f"- Command: {'; '.join(f'`{command}`' for command in commands)}{then}\n"
         f"- Options: {options or 'none'}\n"
         f"- {', '.join(record['devices'])}; commit {', '.join(record['commits'])}; {versions}; "
-        f"{record['wall_seconds']:.0f} seconds on the clock for what was not found finished; seeds {which}"
+        f"{record['wall_seconds']:.0f} seconds of wall time, without runs that were already finished; seeds {which}"
     )

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from fairweight import catalog
 from fairweight.paper import published
-from fairweight.paper._table_text import WIDTH, difference_text, is_whole, seeds_text, size_name
-from fairweight.paper.plan import FOLDER, planned
-from fairweight.paper.records import section_name
+from fairweight.paper._table_text import WIDTH, difference_text, seeds_text
+from fairweight.paper.plan import is_whole, planned
+from fairweight.paper.records import section_name, table_names
 from fairweight.paper.verdict import LEAST, LEVEL
 
 Record = Mapping[str, Any]
-# The order of the paper, then ours.
-ORDER = (
-    "cifar10", "cifar100", "celeba", "mnist", "condensation", "reverse", "adversarial", "meta-loss", "weight-form",
-    "celeba-young", "mnist-loss-ratio", "fairface",
-)  # fmt: skip
 RULE = (
-    f"Reproduced: every printed row was run at the full size, {LEAST} seeds at least, none ends worse than printed, "
-    "and where Uniform and FORML stand side by side, FORML as printed lowers TPRD significantly (Holm)."
+    f"Reproduced means: every printed row was run at the full size with at least {LEAST} seeds, no row ended worse "
+    "than printed, and where the table has both Uniform and FORML, FORML as printed lowers TPRD significantly (after "
+    "Holm's correction)."
 )
 
 
@@ -36,16 +31,11 @@ class Standing:
     section: str | None  # of docs/results.md
 
 
-def place(name: str) -> int:
-    """Where a table stands: in the paper's order, then ours."""
-    return ORDER.index(name) if name in ORDER else len(ORDER)
-
-
 def standings(tables: Sequence[Record]) -> list[Standing]:
     """Every table, from records that were grouped and sorted: the usual options first."""
-    return [
-        _standing(name, [r for r in tables if r["table"] == name]) for name in sorted(catalog.names(FOLDER), key=place)
-    ]
+    found = [_standing(name, [r for r in tables if r["table"] == name]) for name in table_names()]
+    first = {one.why: one.table for one in reversed(found)}
+    return [one if first[one.why] == one.table else replace(one, why=f"Same as {first[one.why]}.") for one in found]
 
 
 def status_text(found: Sequence[Standing]) -> str:
@@ -58,23 +48,20 @@ def status_text(found: Sequence[Standing]) -> str:
 
 
 def _standing(name: str, records: Sequence[Record]) -> Standing:
-    what = planned(name)
-    whole = [record for record in records if is_whole(record)]
-    best = max(whole, key=lambda record: min(3, _seeds(record)), default=None)
+    table = planned(name).table
+    best = max(filter(is_whole, records), key=lambda record: min(3, _seeds(record)), default=None)
     shown = best or next(iter(records), None)
     section = None if shown is None else section_name(shown)
-    if not what.table.printed:
-        seeds = "not run" if best is None else f"{seeds_text(_seeds(best))} a row"
-        return Standing(name, "ours", f"{what.table.why_not_run} {seeds.capitalize()}.", section)
+    if not table.printed:
+        seeds = "Not run" if best is None else f"{seeds_text(_seeds(best))} per row"
+        return Standing(name, "ours", f"{table.why_not_run} {seeds}.", section)
     if best is None or _seeds(best) < LEAST:
-        run = [f"{size_name(record)} ({seeds_text(_seeds(record))})" for record in records]
-        told = f" Run so far: {', '.join(dict.fromkeys(run))}." if run else ""
-        return Standing(name, "not run", f"{what.table.why_not_run}{told}", section)
+        run = [f"{section_name(r).removeprefix(f'{name}, ')} ({seeds_text(_seeds(r))})" for r in records]
+        told = f" Run so far: {'; '.join(run)}." if run else ""
+        return Standing(name, "not run", f"{table.why_not_run}{told}", section)
     problems = _problems(name, best)
-    state: Literal["reproduced", "not reproduced"] = "not reproduced" if problems else "reproduced"
-    return Standing(
-        name, state, f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows stand as printed.'}", section
-    )
+    why = f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows are as printed.'}"
+    return Standing(name, "not reproduced" if problems else "reproduced", why, section)
 
 
 def _seeds(record: Record) -> int:
@@ -84,23 +71,19 @@ def _seeds(record: Record) -> int:
 
 def _problems(name: str, record: Record) -> list[str]:
     """What keeps a table that was run from being reproduced, in sentences."""
-    rows = {row["key"]: row for row in record["rows"]}
     there = {row["printed_row"] for row in record["rows"] if len(row["seeds"]) >= LEAST}
     missing = [title for title in published.tables()[name].rows if title not in there]
     problems = [f"Not run: {', '.join(missing)}."] if missing else []
-    forml, others = rows.get("forml"), [*record["rows"]]
-    apart = None if forml is None else forml["compared"].get("uniform", {}).get("tprd")
-    if forml is not None and apart is not None:
-        p = apart.get("p_holm")
-        if p is None or p >= 1 - LEVEL or apart["mean"] >= 0:
-            spread = forml["beside"].get("score_std")
-            moved = "" if spread is None else f" Its scores end at a standard deviation of {spread['mean']:.1g}."
-            problems.append(f"FORML as printed, from Uniform: TPRD {difference_text(apart)}.{moved}")
-    for row in others:
+    for row in record["rows"]:
+        apart = row["compared"].get("uniform", {}).get("tprd") if row["key"] == "forml" else None
+        if apart and ((p := apart.get("p_holm")) is None or p >= 1 - LEVEL or apart["mean"] >= 0):
+            spread = row["beside"].get("score_std")
+            moved = "" if spread is None else f" The standard deviation of its scores is {spread['mean']:.1g}."
+            problems.append(f"FORML as printed differs from Uniform by {difference_text(apart)} in TPRD.{moved}")
+    for row in record["rows"]:
         for number in record["numbers"]:
             entry = row["means"][number["key"]]
             if entry.get("verdict") == "worse":
-                problems.append(
-                    f"{row['title']}: {number['title']} {entry['mean']:.2f} beside {entry['printed']['mean']:.2f}."
-                )
+                values = f"{entry['mean']:.2f}, printed {entry['printed']['mean']:.2f}"
+                problems.append(f"{row['title']}: {number['title']} {values}.")
     return problems

@@ -1,12 +1,6 @@
-"""Whether our numbers agree with printed ones: a record with the verdicts that follow from its seeds.
+"""A record with what follows from its seeds: means, verdicts beside printed numbers, differences between rows.
 
-Beside a printed number: Welch's interval for the difference of the two means at 95 %, from each side's standard error
-and number of runs. Ours is better or worse if the interval leaves out 0, and agrees if it holds 0 and reaches no
-further than the margin; otherwise, and where our seeds are two or show no spread, there are too few seeds to say. Only
-the full size has verdicts: a shortened schedule is not what was printed.
-
-Between two rows of ours: a paired t-test over seeds, Wilcoxon's beside it, and Holm's correction of the endpoints
-(runs/statistics.py).
+What the tests are is told by TEST and BETWEEN; only the full size has verdicts.
 """
 
 from __future__ import annotations
@@ -16,47 +10,46 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from fairweight.paper import published
-from fairweight.paper._table_text import is_whole
+from fairweight.paper.plan import is_whole
 from fairweight.paper.published import Printed
+from fairweight.paper.tables._forml import BUDGETED
 from fairweight.runs.statistics import PAIRED_TEST, WILCOXON_FROM, Mean, by_seed, mean_of, paired, with_means
 
 LEVEL = 0.95
 TEST = (
-    "Welch's 95 % interval for the difference of the means, from each side's standard error and number of runs: better "
-    "or worse where it leaves out 0; agrees where it holds 0 and reaches no further than the margin (a tenth of the "
-    "printed value, for accuracy half a point); otherwise, and where our seeds are fewer than 3 or show no spread, too "
-    "few seeds to say"
+    "Welch's 95 % interval for the difference of the means, from each side's standard error and number of runs. Better "
+    "or worse: it excludes 0. Agrees: it contains 0 and reaches no further than the margin (a tenth of the printed "
+    "value; half a point for accuracy). Too few seeds to say: anything else, and fewer than 3 seeds or seeds without "
+    "spread"
 )
 BETWEEN = (
-    f"{PAIRED_TEST}, from {WILCOXON_FROM} seeds with Wilcoxon's signed-rank test beside it; the endpoints, named "
-    "before running, are TPRD and the standard deviation of the recalls (std), with Holm's correction over all of a "
-    "table's comparisons"
+    f"{PAIRED_TEST}, and Wilcoxon's signed-rank test from {WILCOXON_FROM} seeds on. The endpoints, named before "
+    "running, are TPRD and the standard deviation of the recalls (std), with Holm's correction over all comparisons of "
+    "a table"
 )
-NO_VERDICT = "none at this size"
 LEAST = 3  # seeds that a verdict takes
 DRAWS = 2000  # of the bootstrap
-CLEAN, BUDGETED = "uniform-clean", "class-bias-budget"  # keys of rows
+CLEAN = "uniform-clean"  # key of a row
 
 
 def with_statistics(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with means, verdicts, paired differences and closed gaps, computed anew from its seeds."""
     rows = with_means(record["rows"], record["numbers"])
     with_front(rows)
-    if not record["printed"]:
-        return {**record, "paired_test": BETWEEN, "rows": rows, **_gap_closed(rows, {})}
-    printed = published.tables()[record["table"]].rows
+    printed = published.tables()[record["table"]].rows if record["printed"] else {}
     for row in rows:
-        theirs = printed.get(row["printed_row"] or "", {})
         for number in record["numbers"]:
-            if (beside := theirs.get(number["key"])) is not None:
-                entry = row["means"][number["key"]]
-                entry["printed"] = {"mean": beside.value, "standard_error": beside.error, "runs": beside.runs}
-                ours = mean_of(row, number["key"])
-                if ours.n and not is_whole(record):
-                    entry |= {"verdict": NO_VERDICT, "why": "the printed runs are of the full size"}
-                elif ours.n:
-                    entry |= judge(ours, beside, better=number["better"], margin=number["margin"])
-    return {**record, "test": TEST, "paired_test": BETWEEN, "rows": rows, **_gap_closed(rows, printed)}
+            beside = printed.get(row["printed_row"] or "", {}).get(number["key"])
+            if beside is None:
+                continue
+            entry, ours = row["means"][number["key"]], mean_of(row, number["key"])
+            entry["printed"] = {"mean": beside.value, "standard_error": beside.error, "runs": beside.runs}
+            if ours.n and not is_whole(record):
+                entry |= {"verdict": "none at this size", "why": "the printed runs are of the full size"}
+            elif ours.n:
+                entry |= judge(ours, beside, better=number["better"], margin=number["margin"])
+    told = {"test": TEST} if record["printed"] else {}
+    return {**record, **told, "paired_test": BETWEEN, "rows": rows, **_gap_closed(rows, printed)}
 
 
 def judge(
@@ -70,11 +63,11 @@ def judge(
     difference = ours.value - printed.value
     reach, verdict = None, "too few seeds to say"
     if ours.n < LEAST or math.isnan(ours.error) or ours.alike:
-        few = {0: "no seed was run", 1: "one seed has no spread", 2: "two seeds are no spread to go by"}
-        why = few.get(ours.n, "the seeds are all alike: no spread")
+        few = {0: "no seed was run", 1: "one seed has no spread", 2: "two seeds say too little about the spread"}
+        why = few.get(ours.n, "all seeds gave the same: no spread")
     elif abs(difference) > (reach := _reach(ours, printed)):
         verdict = "better" if (difference > 0) == (better == "higher") else "worse"
-        why = f"{difference:+.2f}, beyond ±{reach:.2f}"
+        why = f"{difference:+.2f}, more than ±{reach:.2f}"
     elif reach <= margin:
         verdict, why = "agrees", f"{difference:+.2f}, within ±{reach:.2f}"
     elif (alone := _reach(Mean(ours.value, 0.0, 10**6), printed)) > margin:
@@ -88,11 +81,10 @@ def _reach(ours: Mean, printed: Printed) -> float:
     """Half of Welch's interval."""
     from scipy import stats
 
-    a, n_a = ours.error**2, ours.n
-    b, n_b = (printed.error or 0.0) ** 2, printed.runs or 2
+    a, b = ours.error**2, (printed.error or 0.0) ** 2
     if a + b == 0:
         return 0.0
-    freedom = (a + b) ** 2 / (a**2 / (n_a - 1) + b**2 / (n_b - 1))
+    freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / ((printed.runs or 2) - 1))
     return float(stats.t.ppf(0.5 + LEVEL / 2, freedom)) * math.sqrt(a + b)
 
 
@@ -110,13 +102,9 @@ def with_front(rows: list[dict[str, Any]]) -> None:
             continue
         front = {}
         for seed, found in row["seeds"].items():
-            points = sorted(
-                (other["seeds"][seed]["accuracy"], other["seeds"][seed]["tprd"])
-                for other in (*plain, *biased)
-                if seed in other["seeds"]
-            )
-            if len(points) == 1 + len(biased):
-                accuracies, tprds = np.array(points).T
+            there = [other["seeds"][seed] for other in (*plain, *biased) if seed in other["seeds"]]
+            if len(there) == 1 + len(biased):
+                accuracies, tprds = np.array(sorted((one["accuracy"], one["tprd"]) for one in there)).T
                 front[seed] = float(np.interp(found["accuracy"], accuracies, tprds))
         row["beyond_front"] = paired(by_seed(row, "tprd"), front)
 
@@ -127,17 +115,12 @@ def _gap_closed(rows: list[dict[str, Any]], printed: Mapping[str, Mapping[str, P
     if not {"uniform", CLEAN} <= by_key.keys():
         return {}
     closed: dict[str, Any] = {}
-    for row in rows:
-        if row["key"] in ("uniform", CLEAN):
-            continue
-        closed[row["key"]] = {}
-        for number in ("tprd", "accuracy"):
-            values = [by_seed(by_key[key], number) for key in (row["key"], "uniform", CLEAN)]
-            theirs = None
-            if row["printed_row"] in printed:
-                names = (row["printed_row"], "Uniform", "Uniform (clean data)")
-                theirs = _share(*(printed[name][number].value for name in names))
-            closed[row["key"]][number] = {**shares(*values), "printed": theirs}
+    for key, row in by_key.items():
+        for number in ("tprd", "accuracy") if key not in ("uniform", CLEAN) else ():
+            ours = shares(*(by_seed(by_key[name], number) for name in (key, "uniform", CLEAN)))
+            names = (row["printed_row"], "Uniform", "Uniform (clean data)")
+            theirs = _share(*(printed[name][number].value for name in names)) if names[0] in printed else None
+            closed.setdefault(key, {})[number] = {**ours, "printed": theirs}
     return {"gap_closed": closed}
 
 
@@ -146,9 +129,9 @@ def shares(row: Mapping[str, float], corrupted: Mapping[str, float], clean: Mapp
     import numpy as np
 
     seeds = sorted(row.keys() & corrupted.keys() & clean.keys(), key=int)
-    values = np.array([[found[seed] for seed in seeds] for found in (row, corrupted, clean)])  # [3, n]
     if not seeds:
         return {"ours": None, "interval": None}
+    values = np.array([[found[seed] for seed in seeds] for found in (row, corrupted, clean)])  # [3, n]
     ours = _share(*values.mean(axis=1))
     if len(seeds) < LEAST or ours is None:
         return {"ours": ours, "interval": None}

@@ -257,7 +257,8 @@ def _suspects(trained: Trained) -> Found:
         yield "wrong labels", "good", {"n": 0}, {"wording": "no wrong labels"}
     else:
         by_label = trained.weights["label"].astype(str)[suspected].value_counts()
-        many = "How many are wrong is not known, as no row is trusted."
+        why = ", as no row is trusted" if "no trusted rows" in trained.suspect_rule else ""
+        many = f"How many are wrong is not known{why}."
         many = many if expected is None else f"{expected:,.0f} of them are known to be wrong."
         numbers = {"n": count, "share": count / total, "most": int(by_label.iloc[0])}
         level: Level = "look" if count / total >= 0.005 else "note"

@@ -80,7 +80,7 @@ def of_search(audit: Audit) -> Front | None:
     dots = []
     for title, one in found.items():
         between = None
-        if plain is not None and one is not plain and known(one.get("low")):
+        if plain is not None and one is not plain and known(one.get("low")) and known(one.get("high")):
             between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
         tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
         family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"

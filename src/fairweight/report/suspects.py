@@ -1,4 +1,4 @@
-"""Labels that are probably wrong, where no row is trusted (apps/_wrong_labels.py has the rule where some are).
+"""Labels that are probably wrong, where no row is trusted (apps/suspects.py has the rule where some are).
 
 Labels are ranked by the margin, in probabilities: that of models which were not trained on the row, where it is given,
 or else the average over training, where each visit is judged before the step that learns from it. Ties go to the
@@ -9,7 +9,7 @@ labels, and nothing here tells them apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairweight.errors import BadInput
@@ -37,14 +37,10 @@ class Detection:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "wrong": self.wrong,
-            "n": self.n,
-            "auc": self.auc,
-            "precision_at": {str(k): value for k, value in self.precision.items()},
-            "precision_at_true_count": self.precision[self.wrong],
-            "suggested_right": self.suggested_right,
-        }
+        precision = {str(k): value for k, value in self.precision.items()}
+        found = {**asdict(self), "precision_at": precision, "precision_at_true_count": self.precision[self.wrong]}
+        del found["precision"]
+        return found
 
 
 def suspicion(weights: pd.DataFrame, held_out: Any = None) -> pd.DataFrame:
@@ -52,7 +48,6 @@ def suspicion(weights: pd.DataFrame, held_out: Any = None) -> pd.DataFrame:
 
     held_out: margins [N] by models that were not trained on the row; None takes those over training.
     """
-    import numpy as np
     import pandas as pd
 
     margin = margin_of(weights) if held_out is None else pd.Series(held_out, index=weights.index)
@@ -62,11 +57,18 @@ def suspicion(weights: pd.DataFrame, held_out: Any = None) -> pd.DataFrame:
     if not measures:
         raise BadInput("these weights hold no loss or margin to rank labels by; train with this version.")
     ranks = [(measure.rank(na_option="top") - 0.5).to_numpy() / len(weights) for measure in measures]
-    order = np.lexsort((np.arange(len(weights)), *(-rank for rank in reversed(ranks))))
-    place = np.empty(len(weights), dtype=np.int64)
-    place[order] = np.arange(1, len(weights) + 1)
     suspected = False if margin is None else margin < 0
-    return pd.DataFrame({"rank": place, "suspicion": ranks[0], "suspected": suspected}, index=weights.index)
+    return pd.DataFrame({"rank": places(*ranks), "suspicion": ranks[0], "suspected": suspected}, index=weights.index)
+
+
+def places(*measures: Any) -> Any:
+    """Place of each row from 1, the highest first; ties go by the next measure, then to the lower row."""  # [N]
+    import numpy as np
+
+    found = np.empty(len(measures[0]), dtype=np.int64)
+    order = np.lexsort((np.arange(len(found)), *(-np.asarray(measure) for measure in reversed(measures))))
+    found[order] = np.arange(1, len(found) + 1)
+    return found
 
 
 def margin_of(weights: pd.DataFrame) -> pd.Series[float] | None:

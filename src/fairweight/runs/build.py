@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight import catalog
+from fairweight.constraints import Constraint, Kind, between, whole
 from fairweight.data import Dataset, ImagePreprocessing, Normalize, Preprocessing
 from fairweight.errors import BadInput, UnknownName, option
 from fairweight.methods import Reweighter
@@ -21,7 +21,6 @@ from fairweight.methods.score_step import AdaptiveStep, PlainStep, ScoreStep
 from fairweight.models.mlp import MLP
 from fairweight.models.resnet import ResNet18
 from fairweight.models.trees import TreeEnsemble
-from fairweight.objectives import Objective
 from fairweight.objectives._among import Among
 from fairweight.objectives._from_text import objective_from
 from fairweight.runs.own_model import check_outputs, model_from
@@ -32,7 +31,11 @@ from fairweight.runs.spec import Spec
 LEARNED_FROM, PLAIN_FROM = 6_000, 50_000
 TREES = "trees"
 EMPTY_TREES = {"features": 1, "trees": 1, "nodes": 1, "depth": 0}  # the sizes of a run's are in its run.json
-_PARTS = {"look_ahead": "look_ahead.lr=0.1", "score_step": "score_step.rate=0.1"}  # each has options of its own
+# Each has options of its own.
+_PARTS = {"look_ahead": "look_ahead.lr=0.1", "score_step": "score_step.rate=0.1", "objective": "objective.name=mean"}
+_PLAIN: dict[str, Constraint] = {
+    "float": between(-math.inf), "int": whole(), "bool": Kind((bool,), "true or false"), "str": Kind((str,), "a name"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,25 +71,18 @@ def build(
     weights: those of other runs, for the method given. network: makes the model instead of spec.network.
     """
     torch.manual_seed(spec.seed)
-    if spec.network.get("name") == TREES:
-        return _built_trees(spec, dataset, device, weights)
-    model = network_for(dataset.preprocessing, spec.network) if network is None else network()
-    model = laid_out(model, device)
-    optimizer = optimizer_for(model, spec, device)
     options = spec.method_options if weights is None else {**spec.method_options, "weights": weights}
+    if spec.network.get("name") == TREES:  # weights that are known before training, beside trees not grown yet
+        stand_in = nn.Linear(1, 1)  # methods ask a model where it lives
+        reweighter = method_from(spec.method, options, stand_in, len(dataset.train))
+        if reweighter.needs & {"exemplar", "exemplar groups"}:
+            raise BadInput(f"{spec.method} learns by a network's gradients, which trees have none of; choose mlp.")
+        empty = network_for(dataset.preprocessing, {"name": TREES})
+        return Built(device, empty, optimizer_for(stand_in, spec, "cpu"), None, reweighter)
+    model = laid_out(network_for(dataset.preprocessing, spec.network) if network is None else network(), device)
+    optimizer = optimizer_for(model, spec, device)
     reweighter = method_from(spec.method, options, model, len(dataset.train))
     return Built(device, model, optimizer, scheduler_for(optimizer, spec), reweighter)
-
-
-def _built_trees(spec: Spec, dataset: Dataset, device: str, weights: Tensor | None) -> Built:
-    """Weights that are known before training, beside trees that are not grown yet."""
-    stand_in = nn.Linear(1, 1)  # methods ask a model where it lives
-    options = spec.method_options if weights is None else {**spec.method_options, "weights": weights}
-    reweighter = method_from(spec.method, options, stand_in, len(dataset.train))
-    if reweighter.needs & {"exemplar", "exemplar groups"}:
-        raise BadInput(f"{spec.method} learns by a network's gradients, which trees have none of; choose mlp.")
-    model = network_for(dataset.preprocessing, {"name": TREES, **EMPTY_TREES})
-    return Built(device, model, optimizer_for(stand_in, spec, "cpu"), None, reweighter)
 
 
 # -- the network ----------------------------------------------------------------------------------
@@ -94,10 +90,9 @@ def _built_trees(spec: Spec, dataset: Dataset, device: str, weights: Tensor | No
 
 def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.Module:
     """Make the named network, or the default one; a name with a colon, MODULE:MODEL, is the user's own."""
-    rest = {key: value for key, value in options.items() if key != "name"}
     name = str(options.get("name") or default_network(preprocessing))
     try:
-        body = _body(name, rest, preprocessing)
+        body = _body(name, {key: value for key, value in options.items() if key != "name"}, preprocessing)
     except (MemoryError, OverflowError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, BadInput):
             raise
@@ -110,26 +105,22 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
 
 def _body(name: str, rest: dict[str, Any], preprocessing: Preprocessing) -> nn.Module:
     shape, classes = preprocessing.input_shape, len(preprocessing.meaning.label_names)
-    body: nn.Module
     if name == "mlp":
-        hidden = tuple(rest.pop("hidden", default_widths(preprocessing)))
-        body = MLP(math.prod(shape), classes, hidden, **_known(rest, ("dropout",), name))
-    elif name == "resnet18" and len(shape) == 3:
-        stem = rest.pop("stem", "small" if shape[-1] < 96 else "large")
-        body = ResNet18(classes, stem, channels=shape[0], **_known(rest, ("width",), name))
-    elif name == "resnet18":
-        raise BadInput(
-            f"resnet18 takes images, and these are rows of a table; choose mlp, or leave {option('network.name')} out."
-        )
-    elif name == TREES and len(shape) == 1:
-        sizes = {key: int(rest.get(key, size)) for key, size in EMPTY_TREES.items()}
-        _known(rest, tuple(EMPTY_TREES), name)
+        usual: dict[str, Any] = {"hidden": default_widths(preprocessing)}
+        return MLP(math.prod(shape), classes, **_checked(MLP, {**usual, **rest}, name, skipped=2))
+    if name == "resnet18" and len(shape) == 3:
+        usual = {"stem": "small" if shape[-1] < 96 else "large"}
+        return ResNet18(classes, channels=shape[0], **_checked(ResNet18, {**usual, **rest}, name, skipped=1))
+    if name == "resnet18":
+        which = f"choose mlp, or leave {option('network.name')} out"
+        raise BadInput(f"resnet18 takes images, and these are rows of a table; {which}.")
+    if name == TREES and len(shape) == 1:
+        sizes = _checked(TreeEnsemble, {**EMPTY_TREES, **rest}, name, skipped=2)
         return TreeEnsemble(shape[0], classes, **sizes)
-    elif ":" in name:
-        body = model_from(name)
-        check_outputs(body, name, shape, classes)
-    else:
+    if ":" not in name:
         raise UnknownName(f"{name!r} is no network of fairweight; choose mlp, resnet18, or your own as MODULE:MODEL.")
+    body = model_from(name)
+    check_outputs(body, name, shape, classes)
     return body
 
 
@@ -143,12 +134,6 @@ def default_network(preprocessing: Preprocessing) -> str:
 def default_widths(preprocessing: Preprocessing) -> tuple[int, ...]:
     """Widths of an MLP's hidden layers."""
     return (64, 64) if math.prod(preprocessing.input_shape) < 200 else (256, 256)
-
-
-def _known(rest: Mapping[str, Any], names: tuple[str, ...], network: str) -> dict[str, Any]:
-    if strange := sorted(set(rest) - set(names)):
-        raise UnknownName(f"{network} has no option {strange[0]!r}; it has: {', '.join(names)}.")
-    return dict(rest)
 
 
 def on_gpu(device: str) -> bool:
@@ -165,13 +150,10 @@ def laid_out(model: nn.Module, device: str) -> nn.Module:
 
 
 def compiles(reweighter: Reweighter, device: str, steps: int) -> bool:
-    """True if compiling the step pays: a convolutional network, a GPU, many steps; FAIRWEIGHT_COMPILE=0 or 1 decides.
+    """True if compiling the step pays: a convolutional network, a GPU, many steps.
 
     A small MLP is bound by launches, which a captured graph does away with already.
     """
-    told = os.environ.get("FAIRWEIGHT_COMPILE", "")
-    if told in ("0", "1"):
-        return told == "1"
     least = LEARNED_FROM if reweighter.needs & {"exemplar", "exemplar groups"} else PLAIN_FROM
     return on_gpu(device) and _convolves(reweighter.model) and steps >= least
 
@@ -198,29 +180,24 @@ def optimizer_for(model: nn.Module, spec: Spec, device: str) -> torch.optim.Opti
 
 def scheduler_for(optimizer: torch.optim.Optimizer, spec: Spec) -> torch.optim.lr_scheduler.LRScheduler | None:
     """Make the named schedule, stepped once per epoch."""
-    name = spec.schedule.get("name")
+    name, epochs = spec.schedule.get("name"), spec.epochs
     if name is None:
         return None
     if name == "cosine":
         warm_up = int(spec.schedule.get("warm_up", 0))
-        if warm_up:
-            return torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_cosine(warm_up, spec.epochs))
-        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.epochs)
+
+        def factor(epoch: int) -> float:
+            """Of the learning rate: rises over the first epochs, then falls along a cosine."""
+            if epoch < warm_up:
+                return (epoch + 0.5) / warm_up
+            return 0.5 * (1 + math.cos(math.pi * (epoch - warm_up) / max(1, epochs - warm_up)))
+
+        schedules = torch.optim.lr_scheduler
+        return schedules.LambdaLR(optimizer, factor) if warm_up else schedules.CosineAnnealingLR(optimizer, epochs)
     if name == "step":
         at = [int(epoch) for epoch in spec.schedule["at"]]
         return torch.optim.lr_scheduler.MultiStepLR(optimizer, at, float(spec.schedule.get("factor", 0.1)))
     raise UnknownName(f"{name!r} is no schedule; choose cosine or step.")
-
-
-def _warm_cosine(warm_up: int, epochs: int) -> Callable[[int], float]:
-    """Factor of the learning rate: rises over the first epochs, then falls along a cosine."""
-
-    def factor(epoch: int) -> float:
-        if epoch < warm_up:
-            return (epoch + 0.5) / warm_up
-        return 0.5 * (1 + math.cos(math.pi * (epoch - warm_up) / max(1, epochs - warm_up)))
-
-    return factor
 
 
 # -- the method -----------------------------------------------------------------------------------
@@ -238,44 +215,37 @@ def method_from(name: str, options: Mapping[str, Any], model: nn.Module, num_sam
 
 
 def _parsed(key: str, value: Any) -> Any:
-    if isinstance(value, Mapping):
-        if key == "objective":
-            return _objective(value)
-        if key == "look_ahead":
-            return LookAhead(**_checked(LookAhead, value, "look_ahead"))
-        if key == "score_step":
-            return _score_step(value)
-        if key == "target":
-            return {int(label): float(share) for label, share in value.items()}  # JSON's keys are text
+    plain = isinstance(value, str | int | float | list)
+    if isinstance(value, Mapping) and key in _PARTS:
+        return _part(key, value)
+    if isinstance(value, Mapping) and key == "target":
+        return {int(label): float(share) for label, share in value.items()}  # JSON's keys are text
     if key == "objective" and isinstance(value, str):
         return objective_from(value)
-    if isinstance(value, str | int | float | list):
-        if key in _PARTS:
-            raise BadInput(
-                f"{key}={value!r}: it is more than one value; give its parts by name, such as {_PARTS[key]}."
-            )
-        if key == "objective":
-            raise BadInput(f"objective={value!r} is no objective; write for example 'mean + 0.5 * max-discrepancy'.")
-        if key == "loss":
-            raise BadInput(f"loss={value!r}: a loss is a function, which only Python can give; leave it out.")
+    if key == "objective" and plain:
+        raise BadInput(f"objective={value!r} is no objective; write for example 'mean + 0.5 * max-discrepancy'.")
+    if key in _PARTS and plain:
+        raise BadInput(f"{key}={value!r}: it is more than one value; give its parts by name, such as {_PARTS[key]}.")
+    if key == "loss" and plain:
+        raise BadInput(f"loss={value!r}: a loss is a function, which only Python can give; leave it out.")
     return value
 
 
-def _objective(value: Mapping[str, Any]) -> Objective:
-    kind = catalog.load("objectives", str(value.get("name")))
-    among = str(value.get("among", "all"))
-    rest = {key: item for key, item in value.items() if key not in ("name", "among")}
-    made = kind(**_checked(kind, rest, "objective"))
-    return cast(Objective, made) if among == "all" else Among(made, among)
-
-
-def _score_step(value: Mapping[str, Any]) -> ScoreStep:
+def _part(key: str, value: Mapping[str, Any]) -> Any:
+    """Make an objective, a look-ahead or a score step of its options."""
+    rest = {name: item for name, item in value.items() if name != "name"}
+    if key == "objective":
+        kind = catalog.load("objectives", str(value.get("name")))
+        among = str(rest.pop("among", "all"))
+        made = kind(**_checked(kind, rest, key))
+        return made if among == "all" else Among(made, among)
+    if key == "look_ahead":
+        return LookAhead(**_checked(LookAhead, value, key))
     kinds: dict[str, type[ScoreStep]] = {"plain": PlainStep, "adaptive": AdaptiveStep}
-    rest = {key: item for key, item in value.items() if key != "name"}
-    kind = kinds.get(str(value.get("name", "adaptive")))
-    if kind is None:
+    step = kinds.get(str(value.get("name", "adaptive")))
+    if step is None:
         raise UnknownName(f"{value['name']!r} is no score step; choose from: {', '.join(kinds)}.")
-    return kind(**_checked(kind, rest, "score_step"))
+    return step(**_checked(step, rest, key))
 
 
 def _checked(kind: Callable[..., Any], given: Mapping[str, Any], what: str, skipped: int = 0) -> dict[str, Any]:
@@ -286,17 +256,11 @@ def _checked(kind: Callable[..., Any], given: Mapping[str, Any], what: str, skip
         if key not in known:
             raise UnknownName(f"{what} has no option {key!r}; it has: {', '.join(known) or 'none'}.")
         types = set(str(known[key].annotation).split(" | "))
-        if value is None and "None" in types:
+        allowed = _PLAIN.get("float" if "float" in types else next(iter(types - {"None"})))
+        if allowed is None or not types <= {*_PLAIN, "None"} or (value is None and "None" in types):
             continue
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if types <= {"float", "int", "None"} and not number:
-            raise BadInput(f"{what}: {key}={value!r}; give a number.")
-        if types <= {"int", "None"} and value != int(value):
-            raise BadInput(f"{what}: {key}={value!r}; give a whole number.")
         if types <= {"str", "None"} and type(value) is int:
             options[key] = str(value)  # a name in digits, as those of a Sequential's parts are
-        elif types <= {"str", "None"} and not isinstance(value, str):
-            raise BadInput(f"{what}: {key}={value!r}; give a name.")
-        if types == {"bool"} and not isinstance(value, bool):
-            raise BadInput(f"{what}: {key}={value!r}; give true or false.")
+        elif not allowed.allows(value):
+            raise BadInput(f"{what}: {key}={value!r}; {allowed}.")
     return options

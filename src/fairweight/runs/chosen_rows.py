@@ -4,17 +4,20 @@
     rows = {"train": {"drop": 0.1, "random": 3}}                             a seed
     rows = {"train": {"drop": 0.1, "random": 3, "like": {...}}}              as many of each class as that rule drops
     rows = {"train": {"file": "kept.txt", "sha256": "..."}}                  source rows that stay, one on each line
-    rows = {"train": {"exemplars": "only"}}                                  plain_exemplars.py
+    rows = {"train": {"exemplars": "only"}}                                  exemplars in place of the training rows
+    rows = {"train": {"exemplars": "added", "choosing": 0.2}}                they join them; a fifth is kept to validate
     rows = {"labels": {"file": "relabelled.csv", "sha256": "..."}}           source rows and their mended labels
     rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
 
 The runs and files named lie beside the run that asks; several runs are averaged. Ties are broken by EMA loss, then by
 row; with "ties": {"random": 3}, a seed, by chance; with "ties": "learned" by fewest mistakes first. Chosen exemplars
-stay in train.
+stay in train. What a method learns from exemplars must beat training on them; those that are trained on cannot choose
+the epoch, so where one is chosen, the share `choosing` of them is kept back for that.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,24 +30,19 @@ from fairweight.data import Dataset, Part
 from fairweight.errors import BadInput, MissingData
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.manifest import read_planned
-from fairweight.runs.plain_exemplars import with_exemplars
 from fairweight.runs.spec import Spec
 from fairweight.sampling import generator
-from fairweight.types import Batch
+from fairweight.types import Batch, side_by_side
 
 MEASURES = (
-    "ema_weighted_loss",
-    "ema_relative_weighted_loss",
-    "ema_set_weighted_loss",
-    "ema_relative_loss",
-    "ema_loss",
-    "forgetting_events",
-    "score",
+    *("ema_weighted_loss", "ema_relative_weighted_loss", "ema_set_weighted_loss", "ema_relative_loss", "ema_loss"),
+    *("forgetting_events", "score"),
 )
+_FILE = ("file", "sha256")
 _KEYS = {
-    "train": ("drop", "lowest", "runs", "within", "ties", "random", "like", "file", "sha256"),
+    "train": ("drop", "lowest", "runs", "within", "ties", "random", "like", *_FILE),
     "exemplar": ("size", "lowest", "runs", "balanced", "ties"),
-    "labels": ("file", "sha256"),
+    "labels": _FILE,
 }
 
 
@@ -53,9 +51,8 @@ def prerequisites(spec: Spec) -> tuple[Spec, ...]:
     found: dict[str, Spec] = {}
     for rule in (*spec.rows.values(), spec.weights, spec.start):
         while rule:
-            for values in rule.get("runs", ()):
-                other = Spec.from_dict(values)
-                found[other.fingerprint] = other
+            several = [Spec.from_dict(values) for values in rule.get("runs", ())]
+            found |= {other.fingerprint: other for other in several}
             rule = rule.get("like")
     return tuple(found.values())
 
@@ -63,10 +60,7 @@ def prerequisites(spec: Spec) -> tuple[Spec, ...]:
 def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
     """Restrict the dataset to the training rows, and give it the exemplars, that the Spec asks for."""
     if set(spec.rows) == {"train"} and "exemplars" in spec.rows["train"]:
-        return with_exemplars(dataset, spec.rows["train"], spec.seed if spec.data_seed is None else spec.data_seed)
-    strange = sorted(set(spec.rows) - set(_KEYS))
-    if strange:
-        raise BadInput(f"rows has no part {strange[0]!r}; it chooses train or exemplar, and mends labels.")
+        return _with_exemplars(dataset, spec.rows["train"], spec.seed if spec.data_seed is None else spec.data_seed)
     for part, rule in spec.rows.items():
         _check(part, rule)
     if "labels" in spec.rows:
@@ -74,97 +68,116 @@ def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
     new, train, rows = dataset, dataset.train, dataset.rows["train"]
     if "exemplar" in spec.rows:
         index = _exemplars(dataset, spec.rows["exemplar"], beside)
-        new = replace(
-            new,
-            exemplar=_taken(train, index),
-            rows={**new.rows, "exemplar": rows[index]},
-            notes=(*new.notes, f"Exemplar set: {len(index):,} rows of train, where they stay, chosen by other runs."),
-        )
+        note = f"Exemplar set: {len(index):,} rows of train, where they stay, chosen by other runs."
+        new = _noted(new, note, exemplar=_taken(train, index), rows={**new.rows, "exemplar": rows[index]})
     if "train" in spec.rows:
         index = torch.nonzero(~_dropped(dataset, spec.rows["train"], beside)).flatten()
-        new = replace(
-            new,
-            train=_taken(train, index),
-            rows={**new.rows, "train": rows[index]},
-            true_labels=None if dataset.true_labels is None else dataset.true_labels[index],
-            notes=(
-                *new.notes,
-                f"Train: {len(index):,} of {len(train):,} rows stay, chosen by other runs or at random.",
-            ),
-        )
+        note = f"Train: {len(index):,} of {len(train):,} rows stay, chosen by other runs or at random."
+        true = None if dataset.true_labels is None else dataset.true_labels[index]
+        places = {**new.rows, "train": rows[index]}
+        new = _noted(new, note, train=_taken(train, index), rows=places, true_labels=true)
     return new
 
 
+def _noted(dataset: Dataset, note: str, **changes: Any) -> Dataset:
+    return replace(dataset, notes=(*dataset.notes, note), **changes)
+
+
 def _check(part: str, rule: Mapping[str, Any]) -> None:
-    strange = sorted(set(rule) - set(_KEYS[part]))
-    if strange:
+    if part not in _KEYS:
+        raise BadInput(f"rows has no part {part!r}; it chooses train or exemplar, and mends labels.")
+    if strange := sorted(set(rule) - set(_KEYS[part])):
         raise BadInput(f"rows.{part} has no {strange[0]!r}; it has: {', '.join(_KEYS[part])}.")
     if "lowest" in rule and rule["lowest"] not in MEASURES:
         raise BadInput(f"rows.{part}.lowest is {rule['lowest']!r}; choose from: {', '.join(MEASURES)}.")
     if "ties" in rule and ("lowest" not in rule or (rule["ties"] != "learned" and set(rule["ties"]) != {"random"})):
         words = 'give {"random": a seed} or "learned"'
         raise BadInput(f'rows.{part}.ties says who goes first of equals by "lowest"; {words}.')
-    if "file" in rule:
-        if set(rule) != {"file", "sha256"}:
-            raise BadInput(f"rows.{part}.file names the rows; give it with its sha256 and nothing else.")
+    if "file" in rule and set(rule) != set(_FILE):
+        raise BadInput(f"rows.{part}.file names the rows; give it with its sha256 and nothing else.")
+    if part != "train" or "file" in rule:
         return
-    if part == "train" and not 0 < float(rule.get("drop", 0)) < 1:
+    if not 0 < float(rule.get("drop", 0)) < 1:
         raise BadInput("rows.train.drop is the share of rows to leave out; give a number between 0 and 1.")
-    if part == "train" and ("lowest" in rule) == ("random" in rule):
+    if ("lowest" in rule) == ("random" in rule):
         raise BadInput("rows.train drops the lowest by a measure, or at random; give one of 'lowest' and 'random'.")
+
+
+def _with_exemplars(dataset: Dataset, rule: Mapping[str, Any], seed: int) -> Dataset:
+    """Put the exemplars in the place of the training rows, or beside them."""
+    train, exemplar, share = dataset.train, dataset.exemplar, rule.get("choosing", 0.0)
+    if set(rule) - {"exemplars", "choosing"} or rule["exemplars"] not in ("only", "added"):
+        raise BadInput('rows.train.exemplars is "only" or "added"; beside it stands "choosing", a share, alone.')
+    if not isinstance(share, int | float) or not 0 <= share < 1:
+        raise BadInput(f"rows.train.choosing is {share!r}; give the share of exemplars that chooses the epoch, from 0.")
+    if not isinstance(train, Batch) or not isinstance(exemplar, Batch):
+        raise BadInput("exemplars are trained on from memory, and these stream from a file; raise image.memory_gb.")
+    order = torch.randperm(len(exemplar), generator=generator("choosing", seed))
+    back, used = order.tensor_split([round(share * len(exemplar))])
+    # Numbered anew from 0, as the rows of train are; a part of them has no shares of its own.
+    taken, kept_back = (replace(exemplar.take(part), rows=None, shares=None) for part in (used, back))
+    places, how = dataset.rows["exemplar"][used], "alone"
+    if rule["exemplars"] == "added":
+        taken = replace(side_by_side([replace(train, rows=None, shares=None), taken]), rows=None)
+        places, how = torch.cat([dataset.rows["train"], places]), "added"
+    note = f"Train: {len(used):,} exemplars {how}."
+    validation = kept_back if len(back) else dataset.validation
+    rows = {**dataset.rows, "train": places}
+    return _noted(dataset, note, train=taken, validation=validation, rows=rows, true_labels=None)
+
+
+def _read(rule: Mapping[str, Any], beside: Path | None, what: str) -> tuple[Path, bytes]:
+    path = Path(rule["file"]) if beside is None else beside / rule["file"]
+    return path, read_planned(path, rule["sha256"], what)
 
 
 def _relabelled(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Dataset:
     """Put the labels of a file, with the columns row and label, in the place of those that were given."""
-    import io
-
     import pandas as pd
 
-    path = Path(rule["file"]) if beside is None else beside / rule["file"]
-    table = pd.read_csv(io.BytesIO(read_planned(path, rule["sha256"], "holds mended labels")), dtype={"label": str})
+    path, content = _read(rule, beside, "holds mended labels")
+    table = pd.read_csv(io.BytesIO(content), dtype={"label": str})
     if not {"row", "label"} <= set(table.columns):
         raise BadInput(f"{path} has no columns row and label; write it with `fairweight suspects RUN` again.")
-    named = dict(zip(table["row"].tolist(), table["label"].tolist(), strict=True))
-    code = {name: k for k, name in enumerate(dataset.label_names)}
-    labels, changed = dataset.train.labels.clone(), 0
-    for place, row in enumerate(dataset.rows["train"].tolist()):
-        name = named.get(row)
-        if name is None:
-            continue
-        if name not in code:
-            raise BadInput(f"{path} names the label {name!r}, which the data does not have; write the file again.")
-        changed += int(labels[place]) != code[name]
-        labels[place] = code[name]
-    note = f"Train: {changed:,} of {len(labels):,} labels were mended by {path.name}."
-    return replace(dataset, train=replace(dataset.train, labels=labels), notes=(*dataset.notes, note))
+    labels = dataset.train.labels
+    mended = table.fillna({"label": ""}).drop_duplicates("row", keep="last").set_index("row")["label"]
+    named = mended.reindex(dataset.rows["train"].numpy())
+    codes = torch.from_numpy(pd.Categorical(named, dataset.label_names).codes.astype("int64"))  # [N] -1: not named
+    if len(strange := named[(codes < 0).numpy() & named.notna().to_numpy()]):
+        raise BadInput(f"{path} names the label {strange.iloc[0]!r}, which the data does not have; write it again.")
+    new = torch.where(codes < 0, labels.cpu(), codes).to(labels.device)
+    note = f"Train: {int((new != labels).sum()):,} of {len(labels):,} labels were mended by {path.name}."
+    return _noted(dataset, note, train=replace(dataset.train, labels=new))
 
 
 def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
     """Mask of the training samples that go."""  # [N] bool
     if "file" in rule:
-        path = Path(rule["file"]) if beside is None else beside / rule["file"]
-        content = read_planned(path, rule["sha256"], "lists the rows to train on")
+        _, content = _read(rule, beside, "lists the rows to train on")
         listed = torch.tensor([int(line) for line in content.decode().split()], dtype=torch.int64)
         return ~torch.isin(dataset.rows["train"], listed)
-    labels = dataset.train.labels.cpu()
+    labels, classes = dataset.train.labels.cpu(), len(dataset.label_names)
     gone = torch.zeros(len(labels), dtype=torch.bool)
     wanted = None  # [K] how many of each class go; None: the first of all
     if "random" in rule:
         order = torch.randperm(len(labels), generator=generator("subset", int(rule["random"])))
         if like := rule.get("like"):
             _check("train", like)
-            wanted = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=len(dataset.label_names))
+            wanted = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=classes)
     else:
         order = _order(dataset, rule, beside)
         if rule.get("within", "all") != "all":
-            sizes = torch.bincount(labels, minlength=len(dataset.label_names))
-            wanted = (sizes.double() * float(rule["drop"])).round().long()
+            wanted = (torch.bincount(labels, minlength=classes).double() * float(rule["drop"])).round().long()
     if wanted is None:
         gone[order[: round(float(rule["drop"]) * len(labels))]] = True
     else:
-        for label, number in enumerate(wanted.tolist()):
-            gone[order[labels[order] == label][:number]] = True
+        gone[_first_of_each(order, labels, wanted.tolist())] = True
     return gone
+
+
+def _first_of_each(order: Tensor, labels: Tensor, counts: list[int]) -> Tensor:
+    """The first so many of each class in the order."""
+    return torch.cat([order[labels[order] == label][:count] for label, count in enumerate(counts)])
 
 
 def _exemplars(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
@@ -173,11 +186,9 @@ def _exemplars(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -
     order = _order(dataset, rule, beside)
     if not rule.get("balanced", True):
         return order[:size].sort().values
-    labels = dataset.train.labels.cpu()
     if size % classes or size < classes:
         raise BadInput(f"rows.exemplar.size is {size} for {classes} classes; give a multiple.")
-    picked = [order[labels[order] == label][: size // classes] for label in range(classes)]
-    return torch.cat(picked).sort().values
+    return _first_of_each(order, dataset.train.labels.cpu(), [size // classes] * classes).sort().values
 
 
 def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Tensor:
@@ -189,10 +200,9 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
     specs = [Spec.from_dict(values) for values in rule.get("runs", ())]
     if not specs:
         raise BadInput("rows.lowest is measured by other runs; name them with 'runs'.")
-    rows = dataset.rows["train"].numpy()
-    by_mistakes = rule.get("ties") == "learned"
+    rows, ties = dataset.rows["train"].numpy(), rule.get("ties")
     # The measure first, then what breaks ties.
-    totals = dict.fromkeys((str(rule["lowest"]), *["mistakes"] * by_mistakes, "ema_loss"), np.zeros(len(rows)))
+    totals = dict.fromkeys((rule["lowest"], *["mistakes"] * (ties == "learned"), "ema_loss"), np.zeros(len(rows)))
     for spec in specs:
         weights = RunFolder(beside / spec.folder_name).read_weights().set_index("row").reindex(rows)
         for column in totals:
@@ -206,7 +216,7 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
                 )
             totals[column] = totals[column] + values
     keys = list(totals.values())
-    if isinstance(ties := rule.get("ties"), Mapping):
+    if isinstance(ties, Mapping):
         drawn = torch.randperm(len(rows), generator=generator("ties", int(ties["random"])))
         keys[1:] = [drawn.argsort().numpy()]
     return torch.from_numpy(np.lexsort(keys[::-1]))  # its last key counts most

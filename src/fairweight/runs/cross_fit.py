@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from fairweight.data import Dataset
 from fairweight.data.draw import stream
 from fairweight.runs.learners import Learner, Way
-from fairweight.types import Batch, Cells
+from fairweight.types import Batch, Cells, side_by_side
 
 FOLDS = 5
 MANY = 60_000  # rows from which two of the folds are enough to judge on
@@ -51,26 +49,23 @@ def cross_fitted(
 
     way_of: how the rows outside a fold are weighed. epoch: None chooses the one with the lowest mean loss.
     """
-    classes = len(learner.dataset.label_names)
-    found = np.full((len(train), classes), np.nan)
-    losses: list[Floats] = []
+    found = np.full((len(train), len(learner.dataset.label_names)), np.nan)
+    stages: list[tuple[npt.NDArray[np.bool_], Floats, Floats]] = []  # a fold's rows, their chances and losses by epoch
     kept: list[int] = []
-    stages: dict[int, Floats] = {}
     for fold in folds.used:
         there = folds.of == fold
         inside, outside = (train.take(torch.from_numpy(np.nonzero(mask)[0])) for mask in (there, ~there))
         chances, loss, best = learner.held_out(outside, inside, way_of(fold), epoch)
         kept.append(best)
         if len(loss):
-            losses.append(loss)
-            stages[fold] = chances
+            stages.append((there, chances, loss))
         else:
             found[there] = chances
-    if not losses:
+    if not stages:
         return found, max(1, int(np.median(kept)))
-    best = int(np.argmin(np.sum(losses, axis=0)))
-    for fold, chances in stages.items():
-        found[folds.of == fold] = chances[best]
+    best = int(np.argmin(np.sum([loss for _, _, loss in stages], axis=0)))
+    for there, chances, _ in stages:
+        found[there] = chances[best]
     return found, best + 1
 
 
@@ -80,20 +75,18 @@ def all_rows(dataset: Dataset) -> Dataset:
     Exemplars are then the training rows, unless they have a file of their own.
     """
     content = dataset.spec.get("content", {})
-    options: dict[str, Any] = dict(dataset.spec.get("options", {}))
-    exemplar = options.get("exemplar") or {}
+    exemplar = dict(dataset.spec.get("options", {})).get("exemplar") or {}
+    source = exemplar.get("source", "train")
+    drawn = "exemplar" not in content and source in ("train", "validation")
     parts = ["train"]
     if dataset.validation is not None and "validation" not in content:
         parts.append("validation")
-    drawn = "exemplar" not in content and exemplar.get("source", "train") in ("train", "validation")
-    if drawn and exemplar.get("source", "train") == "train" and not exemplar.get("inside", False):
+    if drawn and source == "train" and not exemplar.get("inside", False):
         parts.append("exemplar")
-    held = [getattr(dataset, name) for name in parts]
+    held = [replace(getattr(dataset, name), rows=None, shares=None) for name in parts]
     rows = torch.cat([dataset.rows[name] for name in parts])
     order = rows.argsort()
-    groups = None if dataset.train.groups is None else torch.cat([part.groups for part in held])[order]
-    inputs: Tensor = torch.cat([part.inputs for part in held])[order]
-    whole = Batch(inputs, torch.cat([part.labels for part in held])[order], groups)
+    whole = replace(side_by_side(held).take(order), rows=None)
     true = dataset.true_labels
     if true is not None:
         true = torch.cat([true, *(part.labels for part in held[1:])])[order]

@@ -1,4 +1,4 @@
-"""Choose what a user left open by the data; measured by benchmarks/tabular_choice.py and image_default.py."""
+"""Choose what a user left open by the data; measured in the records tabular_choice and image_default."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ def with_defaults(spec: Spec, dataset: Dataset, asked: Mapping[str, Any], device
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
     known, images = knows_groups(dataset.train), len(dataset.input_shape) == 3
     options = method_defaults(spec.method, classes, groups=groups, train_groups=known, images=images)
-    chosen["method_options"] = _over(options, asked.get("method_options", {}))
+    for key, value in asked.get("method_options", {}).items():
+        part = options.get(key)  # a part such as score_step keeps the rest unless another kind is named
+        if isinstance(value, Mapping) and isinstance(part, Mapping) and value.get("name", part["name"]) == part["name"]:
+            value = {**part, **value}
+        options[key] = value
+    chosen["method_options"] = options
     if dataset.validation is None:
         chosen["early_stopping"] = {}
     return spec.with_(**chosen)
@@ -68,16 +73,6 @@ def comparing_term(classes: int, *, groups: bool) -> str:
 def knows_groups(samples: Samples) -> bool:
     """True if any sample's group is known."""
     return samples.groups is not None and bool((samples.groups >= 0).any())
-
-
-def _over(usual: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what was asked over the defaults; a part such as score_step keeps the rest unless another kind is named."""
-    found = {**usual, **asked}
-    for key, value in asked.items():
-        part = usual.get(key)
-        if isinstance(value, Mapping) and isinstance(part, Mapping) and value.get("name", part["name"]) == part["name"]:
-            found[key] = {**part, **value}
-    return found
 
 
 def _training(dataset: Dataset, asked: Mapping[str, Any], device: str) -> dict[str, Any]:

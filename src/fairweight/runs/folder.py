@@ -12,48 +12,28 @@ from fairweight.data import Dataset, Preprocessing, preprocessing_from
 from fairweight.errors import BadCheckpoint, BadInput, MissingData
 from fairweight.metagradient.model import unwrap
 from fairweight.methods import Reweighter
-from fairweight.runs import frames
+from fairweight.runs import sealed
 from fairweight.runs.manifest import AGAIN
 from fairweight.runs.manifest import VERSION as MANIFEST_VERSION
-from fairweight.runs.sealed import (
-    LOGITS,
-    METRICS,
-    MODEL,
-    PATHS,
-    PREDICTIONS,
-    PREPROCESSING,
-    READ,
-    RUN,
-    SEALED,
-    WEIGHTS,
-    SealedFolder,
-)  # fmt: skip
 from fairweight.runs.spec import Spec
 from fairweight.training import state
-from fairweight.training.checkpoint import FILE as CHECKPOINT
 from fairweight.training.history import Dynamics
-from fairweight.training.log import FILE as LOG
 from fairweight.types import Samples
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "LOG",
-    "LOGITS",
-    "METRICS",
-    "MODEL",
-    "PREDICTIONS",
-    "PREPROCESSING",
-    "READ",
-    "RUN",
-    "SEALED",
-    "WEIGHTS",
-    "RunFolder",
-]
+FILES, SEALED, READ = sealed.FILES, sealed.SEALED, sealed.READ
+RUN, METRICS, PREPROCESSING = sealed.RUN, sealed.METRICS, sealed.PREPROCESSING
+MODEL, WEIGHTS, PREDICTIONS, LOGITS = sealed.MODEL, sealed.WEIGHTS, sealed.PREDICTIONS, sealed.LOGITS
+NAMES = ("label", "group", "true_label", "predicted", "suggested")  # columns of names, from a fixed list
+NEEDED = {
+    WEIGHTS: ("row", "label", "group", "score", "weight"),
+    PREDICTIONS: ("row", "label", "predicted"),
+}
 
 
-class RunFolder(SealedFolder):
+class RunFolder(sealed.SealedFolder):
     """The folder of one run."""
 
     def holds(self, spec: Spec, dataset: Dataset | None = None) -> bool:
@@ -80,25 +60,19 @@ class RunFolder(SealedFolder):
         kept = {key: t.detach().to("cpu", copy=True).contiguous() for key, t in unwrap(model).state_dict().items()}
         state.write_atomically(self.path / MODEL, save(kept))
 
-    def read_tensors(self) -> dict[str, Tensor]:
-        """Read the saved parameters by name."""
+    def read_model(self, model: nn.Module) -> None:
+        """Put the saved parameters into a model of the same make."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         path = self.checked(MODEL)
         try:
-            return load_file(path)
-        except (OSError, RuntimeError, TypeError, ValueError, SafetensorError) as error:
+            model.load_state_dict(load_file(path))
+        except SafetensorError as error:
             raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
-
-    def read_model(self, model: nn.Module) -> None:
-        """Put the saved parameters into a model of the same make."""
-        tensors = self.read_tensors()
-        try:
-            model.load_state_dict(tensors)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (OSError, RuntimeError, TypeError, ValueError) as error:
             what = str(error).strip().split("\n")[0]
-            raise BadInput(f"{self.path / MODEL} does not fit the run ({what}); run the training again.") from error
+            raise BadInput(f"{path} does not fit the run ({what}); run the training again.") from error
 
     def read_preprocessing(self) -> Preprocessing:
         """Read the way from new rows to inputs, as it was fixed on this run's train rows."""
@@ -120,11 +94,13 @@ class RunFolder(SealedFolder):
         kept = parts[part] if isinstance(parts[part], dict) else {}
         found, labels, groups = (kept.get(key) for key in ("logits", "labels", "groups"))
         if not isinstance(found, Tensor) or found.ndim not in (1, 2) or not _whole(labels, len(found)):
-            raise BadInput(f"{self.path / LOGITS} is not as a run writes it: {part}; {AGAIN}.")
+            raise self._strange(LOGITS, part)
         if groups is not None and not _whole(groups, len(found)):
-            raise BadInput(f"{self.path / LOGITS} is not as a run writes it: {part}.groups; {AGAIN}.")
-        assert isinstance(labels, Tensor)
+            raise self._strange(LOGITS, f"{part}.groups")
         return found, labels, groups
+
+    def _strange(self, name: str, what: str) -> BadInput:
+        return BadInput(f"{self.path / name} is not as a run writes it: {what}; {AGAIN}.")
 
     def _read_tree(self, name: str) -> dict[str, Any]:
         try:
@@ -132,7 +108,7 @@ class RunFolder(SealedFolder):
         except BadCheckpoint as error:
             raise BadInput(f"{self.path / name} cannot be read ({error.__cause__}); {AGAIN}.") from error
         if not isinstance(tree, dict) or not all(isinstance(key, str) for key in tree):
-            raise BadInput(f"{self.path / name} is not as a run writes it; {AGAIN}.")
+            raise self._strange(name, "its names")
         return tree
 
     def write_weights(
@@ -153,51 +129,87 @@ class RunFolder(SealedFolder):
         }
         if dataset.true_labels is not None:
             columns["true_label"] = dataset.true_labels
-        self._write_frame(WEIGHTS, columns, dataset)
+        state.write_atomically(self.path / WEIGHTS, _to_parquet(columns, dataset))
         if paths := dynamics.paths():
-            state.save(paths, self.path / PATHS)
+            state.save(paths, self.path / sealed.PATHS)
 
     def write_predictions(self, dataset: Dataset, predictions: Mapping[str, Tensor]) -> None:
         """Write a row per test sample: row, label, group and what the model predicts."""
         test = dataset.test
         groups = {} if test.groups is None else {"group": test.groups}
         columns = {"row": dataset.rows["test"], "label": test.labels, **groups, **predictions}
-        self._write_frame(PREDICTIONS, columns, dataset)
-
-    def _write_frame(self, name: str, tensors: dict[str, Tensor], dataset: Dataset) -> None:
-        state.write_atomically(self.path / name, frames.to_parquet(tensors, dataset))
+        state.write_atomically(self.path / PREDICTIONS, _to_parquet(columns, dataset))
 
     def read_weights(self) -> pd.DataFrame:
-        found = self._read_frame(WEIGHTS)
-        if found is None:
-            raise MissingData(f"{self.path / WEIGHTS} is not there; give the folder of a finished run.")
-        return found
+        return self._read_frame(WEIGHTS)
 
     def read_predictions(self) -> pd.DataFrame | None:
         """Read the row per test sample, where the run kept it."""
-        return self._read_frame(PREDICTIONS)
+        return self._read_frame(PREDICTIONS) if (self.path / PREDICTIONS).exists() else None
 
-    def _read_frame(self, name: str) -> pd.DataFrame | None:
-        return frames.read(self.checked(name), AGAIN) if (self.path / name).exists() else None
+    def _read_frame(self, name: str) -> pd.DataFrame:
+        import pandas as pd
+
+        path = self.checked(name)
+        try:
+            frame = pd.read_parquet(path, page_checksum_verification=True)
+        except (OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:  # pyarrow's are ValueErrors
+            what = str(error).strip().split("\n")[0]
+            raise BadInput(f"{path} cannot be read ({what}); {AGAIN}.") from error
+        if found := _problem(frame, name):
+            raise self._strange(name, found)
+        return frame
 
     def read_paths(self, name: str = "scores") -> tuple[Tensor, Tensor] | None:
         """Read rows [P] and their scores (or weights) after each epoch [epochs, P], where the method moves any."""
-        if not (self.path / PATHS).exists():
-            return None
-        kept = self._read_tree(PATHS)
+        kept = self._read_tree(sealed.PATHS) if (self.path / sealed.PATHS).exists() else {}
         rows, found = kept.get("rows"), kept.get(name)
         if found is None:
             return None
         if not _whole(rows) or not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] != len(rows):
-            raise BadInput(f"{self.path / PATHS} is not as a run writes it: {name}; {AGAIN}.")
+            raise self._strange(sealed.PATHS, name)
         return rows, found.float()
-
-    def drop_checkpoint(self) -> None:
-        """Delete the checkpoint: a finished run needs none."""
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _whole(values: Any, length: int | None = None) -> TypeGuard[Tensor]:
     """Whether this is a list of whole numbers, of that length if given."""
     fits = isinstance(values, Tensor) and values.ndim == 1 and not values.is_floating_point()
     return fits and (length is None or len(values) == length)
+
+
+def _to_parquet(tensors: Mapping[str, Tensor], dataset: Dataset) -> bytes:
+    """Columns by name, with the names of labels and groups for their codes."""
+    import pandas as pd
+
+    frame = pd.DataFrame({key: t.detach().cpu().numpy() for key, t in tensors.items()})
+    for key in frame.columns.intersection(
+        list(NAMES)
+    ):  # a code of -1, a group that is not known, becomes a missing value
+        names = dataset.group_names or dataset.label_names if key == "group" else dataset.label_names
+        frame[key] = pd.Categorical.from_codes(frame[key].astype("int64"), pd.Index(list(names)))
+    return bytes(frame.to_parquet(index=False, write_page_checksum=True))
+
+
+def _problem(frame: pd.DataFrame, file: str) -> str | None:
+    """What is wrong with the frame read from this file, such as "it has no rows"; None where it has the form."""
+    from pandas.api.types import is_integer_dtype, is_numeric_dtype
+
+    columns = [str(name) for name in frame.columns]
+    if lacking := [name for name in NEEDED.get(file, ()) if name not in columns]:
+        return f"it has no column {lacking[0]!r}"
+    if len(set(columns)) < len(columns):
+        return "it has a column twice"
+    if frame.empty:
+        return "it has no rows"
+    rows = frame["row"]
+    if not is_integer_dtype(rows) or rows.isna().any() or rows.duplicated().any() or (rows < 0).any():
+        return "its rows are not numbered once each"
+    for name in columns:
+        values: Any = frame[name]
+        if name not in NAMES and (not is_numeric_dtype(values) or values.abs().eq(float("inf")).any()):
+            return f"its column {name!r} holds no numbers, or one without end"
+        if name in NAMES and (values.dtype != "category" or not all(isinstance(n, str) for n in values.cat.categories)):
+            return f"its column {name!r} holds no names"
+        if name in ("label", "predicted") and values.isna().any():
+            return f"its column {name!r} has gaps"
+    return None

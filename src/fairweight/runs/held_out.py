@@ -59,6 +59,7 @@ def held_out_parts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, tuple
 def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:
     """Chances of every label for each row, by models that were not trained on the row."""  # [N, K]
     import numpy as np
+    from scipy.special import softmax
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
 
@@ -67,31 +68,21 @@ def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) 
     if len(np.unique(y)) < 2:
         alone: Array = np.eye(classes)[y]
         return alone
-    total = np.zeros((n, classes))
+    total = np.full((n, classes), np.log(0.003))  # no tree of so few is surer than that
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a row that every tree drew, a regression that stopped early: both are fine
         forest = RandomForestClassifier(
             TREES if n <= MANY else FEWER, min_samples_leaf=min(LEAF, max(1, n // 50)),
             max_samples=min(n, FITTED), oob_score=True, random_state=seed,
         ).fit(x, y)  # fmt: skip
-        found = np.full((n, classes), 0.0)
-        found[:, forest.classes_] = np.nan_to_num(forest.oob_decision_function_, nan=1 / len(forest.classes_))
-        total += np.log(np.maximum(found, 0.003))  # no tree of so few is surer than that
-        if x.shape[1] > WIDEST:
-            return _normalised(total)
+        found = np.nan_to_num(forest.oob_decision_function_, nan=1 / len(forest.classes_))
+        total[:, forest.classes_] = np.log(np.maximum(found, 0.003))
         fold = random.permutation(n) % FOLDS
-        for part in range(FOLDS):
-            rest = random.permutation(np.flatnonzero(fold != part))[:FITTED]
+        for part in range(FOLDS if x.shape[1] <= WIDEST else 0):
+            rest, there = random.permutation(np.flatnonzero(fold != part))[:FITTED], fold == part
             fitted = LogisticRegression(C=0.1, max_iter=200).fit(x[rest], y[rest])
-            found = np.zeros(((fold == part).sum(), classes))
-            found[:, fitted.classes_] = fitted.predict_proba(x[fold == part])
-            total[fold == part] += np.log(np.maximum(found, 1e-6))
-    return _normalised(total / 2)
-
-
-def _normalised(logs: Array) -> Array:
-    import numpy as np
-
-    chances: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
-    found: Array = chances / chances.sum(axis=1, keepdims=True)
-    return found
+            said = np.full((there.sum(), classes), 1e-6)
+            said[:, fitted.classes_] = np.maximum(fitted.predict_proba(x[there]), 1e-6)
+            total[there] += np.log(said)
+    chances: Array = softmax(total if x.shape[1] > WIDEST else total / 2, axis=1)
+    return chances

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,12 +17,13 @@ from fairweight.data.draw import by_stratum, proportional, stream
 from fairweight.methods import Reweighter
 from fairweight.methods.given import Given
 from fairweight.models.mlp import MLP
+from fairweight.models.trees import TreeEnsemble
 from fairweight.runs.build import build, method_from
 from fairweight.runs.defaults import with_defaults
-from fairweight.runs.run import one_thread, train_built
+from fairweight.runs.run import one_thread, probabilities, train_built
 from fairweight.runs.shift import ByGroup
 from fairweight.runs.spec import Spec
-from fairweight.runs.trees import ITERATIONS, columns_of, fit_trees
+from fairweight.runs.trees import ITERATIONS, NEVER, fit_trees, network_of
 from fairweight.training.history import Dynamics
 from fairweight.training.predict import logits
 from fairweight.types import Batch, Cells
@@ -29,8 +31,6 @@ from fairweight.types import Batch, Cells
 Floats = npt.NDArray[np.float64]
 LEARNERS = ("trees", "linear", "mlp")  # the cheapest first
 VALIDATION = 0.1  # of the rows, to choose a network's epoch
-PENALTY = 1.0  # half of it times the squared coefficients is added to the summed losses, as scikit-learn's default
-STEPS, SMALL = 25, 1e-8
 WIDEST = 600  # inputs that a Newton step is quick with
 
 
@@ -69,21 +69,10 @@ def usable(learner: str, dataset: Dataset) -> bool:
     return narrow or learner == "mlp"
 
 
-def weights_by(way: Way, train: Batch) -> Tensor | None:
-    """Weights of a method that knows them before training; None for all alike."""  # [N]
-    if way.cells is not None:
-        return cell_weights(way.cells, train.labels, train.groups)
-    method = method_from(way.method, way.options, nn.Linear(1, 1), len(train))
-    method.begin(replace(train, rows=None), None)
-    found = method.weights()
-    return None if found is None else found.detach()
-
-
 def cell_weights(cells: Floats, labels: Tensor, groups: Tensor | None) -> Tensor:
     """Each row's entry of a table by group and label, mean 1; a group that is not known has the label's mean."""  # [N]
     table = torch.from_numpy(np.concatenate([cells, cells.mean(axis=0, keepdims=True)]))  # [G + 1, K]
-    rows = torch.zeros_like(labels) if groups is None else groups
-    found = table[rows, labels]  # -1 is the last row
+    found = table[torch.zeros_like(labels) if groups is None else groups, labels]  # -1 is the last row
     return found / found.mean()
 
 
@@ -102,41 +91,41 @@ class Learner:
 
     def held_out(self, train: Batch, test: Batch, way: Way, epoch: int | None) -> tuple[Floats, Floats, int]:
         """Probabilities [M, K] on other rows, their losses after each epoch [E] where it is open, the kept epoch."""
-        classes = len(self.dataset.label_names)
-        if self.name == "mlp":
-            fitted = self._network(train, way, epoch)
-            return _chances(fitted.model, test), np.zeros(0), fitted.epoch
-        weights = weights_by(way, train)
-        if self.name == "linear":
-            return _chances(fit_linear(train.inputs, train.labels, weights), test), np.zeros(0), 1  # type: ignore[arg-type]
-        assert isinstance(train.inputs, Tensor)
+        fitted = self._fitted(train, way, epoch)
+        if not isinstance(fitted.model, TreeEnsemble):
+            said = logits(fitted.model, replace(test, rows=None)).cpu().double()
+            return probabilities(said).numpy(), np.zeros(0), fitted.epoch
         assert isinstance(test.inputs, Tensor)
-        columns = columns_of(self.dataset)
-        count = ITERATIONS if epoch is None else epoch
-        trees = fit_trees(train.inputs, train.labels, weights, columns, classes, count, self.seed)
+        with torch.no_grad():
+            found = (fitted.model.staged if epoch is None else fitted.model)(test.inputs)
+        chances: Floats = found.softmax(dim=-1).numpy()  # [M, K], or [E, M, K]
         if epoch is not None:
-            return trees.chances(test.inputs), np.zeros(0), epoch
-        staged = trees.staged(test.inputs)  # [I, M, K]
-        own = staged[:, np.arange(len(test)), test.labels.numpy()]
-        return staged, -np.log(np.maximum(own, 1e-12)).sum(axis=1), count
+            return chances, np.zeros(0), epoch
+        own = chances[:, np.arange(len(test)), test.labels.numpy()]
+        return chances, -np.log(np.maximum(own, 1e-12)).sum(axis=1), fitted.epoch
 
     def whole(self, way: Way, epoch: int) -> Fitted:
         """Train on all rows, for as many epochs as were found best."""
-        train = self.dataset.train
-        assert isinstance(train, Batch)
+        assert isinstance(self.dataset.train, Batch)
+        return self._fitted(self.dataset.train, way, epoch)
+
+    def _fitted(self, train: Batch, way: Way, epoch: int | None) -> Fitted:
         if self.name == "mlp":
             return self._network(train, way, epoch)
-        weights = weights_by(way, train)
-        assert isinstance(train.inputs, Tensor)
-        if self.name == "linear":
-            model: nn.Module = fit_linear(train.inputs, train.labels, weights)
-            network: Mapping[str, Any] = {"name": "mlp", "hidden": []}
-        else:
-            classes, columns = len(self.dataset.label_names), columns_of(self.dataset)
-            model, network = fit_trees(train.inputs, train.labels, weights, columns, classes, epoch, self.seed).module()
+        if way.cells is not None:
+            weights: Tensor | None = cell_weights(way.cells, train.labels, train.groups)
+        else:  # of a method that knows them before training; None: all alike
+            method = method_from(way.method, way.options, nn.Linear(1, 1), len(train))
+            method.begin(replace(train, rows=None), None)
+            weights = method.weights()
         given = Given(nn.Linear(1, 1), len(train), weights=torch.ones(len(train)) if weights is None else weights)
         given.begin(replace(train, rows=None), None)
-        return Fitted(model, network, given, Dynamics(len(train)), epoch)
+        if self.name == "linear":
+            line: nn.Module = fit_linear(train, weights)
+            return Fitted(line, {"name": "mlp", "hidden": []}, given, Dynamics(len(train)), epoch or 1)
+        epoch = ITERATIONS if epoch is None else epoch
+        model, _ = fit_trees(train, weights, self.dataset, epoch, self.seed)
+        return Fitted(model, network_of(model), given, Dynamics(len(train)), epoch)
 
     def spec(self, way: Way) -> Spec:
         """The Spec of a network's training with this way of weighing."""
@@ -154,14 +143,13 @@ class Learner:
             kept[drawn] = False
             validation = replace(train.take(drawn), rows=None)
             train = replace(train.take(kept), rows=None)
-        dataset = replace(self.dataset, train=train, validation=validation, exemplar=self._exemplars(train))
+        own = self.dataset.exemplar  # given on their own; else the training rows: clean data needs none held out
+        exemplar = own if isinstance(own, Batch) and own is not self.dataset.train else train
+        dataset = replace(self.dataset, train=train, validation=validation, exemplar=exemplar)
         fixed = None if way.cells is None else cell_weights(way.cells, train.labels, train.groups)
         spec = self.spec(way if fixed is None else Way("given"))
-        if epoch is None:
-            patience = max(5, spec.epochs // 5)
-            spec = spec.with_(early_stopping={"metric": "loss", "patience": patience})
-        else:
-            spec = spec.with_(epochs=epoch, early_stopping={})
+        early = {} if epoch else {"metric": "loss", "patience": max(5, spec.epochs // 5)}
+        spec = spec.with_(epochs=epoch or spec.epochs, early_stopping=early)
         with torch.random.fork_rng(devices=[]):
             built = build(spec, dataset, self.device, weights=fixed)
             with one_thread(built.parameters):
@@ -169,56 +157,22 @@ class Learner:
         found = epoch or record.best_epoch or record.epochs
         return Fitted(built.model.eval(), spec.network, built.reweighter, dynamics, found)
 
-    def _exemplars(self, train: Batch) -> Batch:
-        """Those that were given on their own, else the training rows themselves: clean data needs none held out."""
-        own = self.dataset.exemplar
-        return own if isinstance(own, Batch) and own is not self.dataset.train else train
 
+def fit_linear(train: Batch, weights: Tensor | None) -> MLP:
+    """Logistic regression of two classes, where each row counts its weight; kept as an MLP."""
+    from sklearn.linear_model import LogisticRegression
 
-def _chances(model: nn.Module, samples: Batch) -> Floats:
-    found = logits(model, replace(samples, rows=None)).cpu().double()
-    flat = found if found.shape[1] > 1 else torch.cat([torch.zeros_like(found), found], dim=1)
-    chances: Floats = flat.softmax(dim=1).numpy()
-    return chances
-
-
-def fit_linear(inputs: Tensor, labels: Tensor, weights: Tensor | None) -> MLP:
-    """Logistic regression of two classes by Newton's steps, where each row counts its weight; kept as an MLP."""
-    x = inputs.flatten(1).double().numpy()
-    x = np.concatenate([x, np.ones((len(x), 1))], axis=1)  # [N, F + 1]
-    y = labels.numpy().astype(np.float64)
-    w = np.ones(len(y)) if weights is None else weights.double().numpy()
-    ridge = np.full(x.shape[1], PENALTY)
-    ridge[-1] = 1e-6  # the intercept is free
-    beta = np.zeros(x.shape[1])
-    loss = np.inf
-    for _ in range(STEPS):
-        score = x @ beta
-        p = 1 / (1 + np.exp(-np.clip(score, -30, 30)))
-        gradient = x.T @ (w * (p - y)) + ridge * beta
-        curvature = (x * (w * np.maximum(p * (1 - p), 1e-6))[:, None]).T @ x + np.diag(ridge)
-        step = np.linalg.solve(curvature, gradient)
-        size, before = 1.0, loss
-        while True:  # a whole step overshoots where classes are almost separable
-            tried = beta - size * step
-            loss = _loss(x, y, w, ridge, tried)
-            if loss <= before or size < 1e-3:
-                break
-            size /= 2
-        beta = tried
-        if before - loss < SMALL * max(1.0, abs(loss)):
-            break
-    model = MLP(x.shape[1] - 1, 2, ())
-    layer = model.layers[-1]
-    assert isinstance(layer, torch.nn.Linear)
-    with torch.no_grad():
-        layer.weight.zero_()
-        layer.bias.zero_()
-        layer.weight[1] = torch.from_numpy(beta[:-1])
-        layer.bias[1] = float(beta[-1])
+    assert isinstance(train.inputs, Tensor)
+    x, y = train.inputs.flatten(1).double().numpy(), train.labels.numpy()
+    slopes, bias = np.zeros(x.shape[1]), NEVER * (1 - 2 * y[0])  # of rows that are all alike
+    if len(np.unique(y)) > 1:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # classes that are almost separable end early, which is fine
+            regression = LogisticRegression(solver="newton-cholesky", tol=1e-8)
+            regression.fit(x, y, sample_weight=None if weights is None else weights.double().numpy())
+        slopes, bias = regression.coef_[0], regression.intercept_[0]
+    model = MLP(x.shape[1], 2, ())
+    zeros = torch.zeros(x.shape[1])
+    layer = {"weight": torch.stack([zeros, torch.from_numpy(slopes).float()]), "bias": torch.tensor([0.0, float(bias)])}
+    model.layers[-1].load_state_dict(layer)
     return model
-
-
-def _loss(x: Floats, y: Floats, w: Floats, ridge: Floats, beta: Floats) -> float:
-    score = x @ beta
-    return float((w * (np.logaddexp(0, score) - y * score)).sum() + 0.5 * (ridge * beta * beta).sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -28,6 +29,16 @@ class Manifest:
 
     files: Mapping[str, Mapping[str, Any]]
 
+    @classmethod
+    def of(cls, folder: Path, names: Iterable[str]) -> Manifest:
+        """The files of these names that are there."""
+        found = {}
+        for name in sorted(set(names)):
+            if (folder / name).is_file():
+                with (folder / name).open("rb") as file:
+                    found[name] = _entry(file)
+        return cls(found)
+
     def with_(self, folder: Path, names: Iterable[str]) -> Manifest:
         """This one with the files of these names as they now are; those that are not there are left out."""
         kept = {name: entry for name, entry in self.files.items() if name not in set(names)}
@@ -38,19 +49,13 @@ class Manifest:
 
         Files that it does not know yet are not in it until they are there.
         """
-        new = {name: _entry(content) for name, content in contents.items() if name in self.files}
-        return Manifest({name: {**entry, **_becomes(new.get(name))} for name, entry in self.files.items()})
+        new = {name: {"becomes": _entry(io.BytesIO(content))} for name, content in contents.items()}
+        return Manifest({name: {**entry, **new.get(name, {})} for name, entry in self.files.items()})
 
     @property
     def unsettled(self) -> list[str]:
         """Files that somebody was killed over while replacing them."""
         return [name for name, entry in self.files.items() if "becomes" in entry]
-
-    @classmethod
-    def of(cls, folder: Path, names: Iterable[str]) -> Manifest:
-        """The files of these names that are there."""
-        there = [folder / name for name in sorted(set(names)) if (folder / name).is_file()]
-        return cls({path.name: {"sha256": digest(path), "bytes": path.stat().st_size} for path in there})
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -59,12 +64,9 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            if leads_out(path):
-                raise ValueError("it is a link that leads out of the folder")
-            if path.stat().st_size > _MOST:
-                raise ValueError("it is far too large")
-            values = json.loads(path.read_bytes())
-            found = problem(values, FORM)
+            found = odd(path) or ("it is far too large" if path.stat().st_size > _MOST else None)
+            values = json.loads("{}" if found else path.read_bytes())
+            found = found or problem(values, FORM)
         except (OSError, ValueError, RecursionError) as error:
             found = str(error)
         if found is None and not all(_NAME.fullmatch(name) for name in values["files"]):
@@ -85,18 +87,23 @@ class Manifest:
         entry = self.files.get(path.name)
         if entry is None:
             return "the manifest does not know it"
-        if not path.is_file():
-            return "it is not there"
-        if leads_out(path):
-            return "it is a link that leads out of the folder"
-        size = path.stat().st_size
-        allowed = [one["sha256"] for one in (entry, entry.get("becomes", entry)) if one["bytes"] == size]
-        return None if allowed and digest(path) in allowed else "it is not as it was written"
+        if found := odd(path):
+            return found
+        with path.open("rb") as file:
+            there = _entry(file)
+        as_written = there in ({key: one[key] for key in there} for one in (entry, entry.get("becomes", entry)))
+        return None if as_written else "it is not as it was written"
 
 
-def leads_out(path: Path) -> bool:
-    """True for a link to a file in another folder: a stranger's run may show nothing that is not its own."""
-    return path.is_symlink() and path.resolve().parent != path.parent.resolve()
+def odd(path: Path) -> str | None:
+    """Say what keeps a reader from a file: a stranger's run may show nothing that is not its own."""
+    if not path.exists():
+        return "it is not there"
+    if not path.is_file():
+        return "it is no regular file"
+    if path.is_symlink() and path.resolve().parent != path.parent.resolve():
+        return "it is a link that leads out of the folder"
+    return None
 
 
 def read_planned(path: Path, sha256: str, what: str) -> bytes:
@@ -112,18 +119,8 @@ def read_planned(path: Path, sha256: str, what: str) -> bytes:
     return content
 
 
-def digest(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _entry(content: bytes) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-
-
-def _becomes(entry: dict[str, Any] | None) -> dict[str, Any]:
-    return {} if entry is None else {"becomes": entry}
+def _entry(file: io.BufferedReader | io.BytesIO) -> dict[str, Any]:
+    return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": file.seek(0, io.SEEK_END)}
 
 
 def _sum(files: Mapping[str, Any]) -> str:

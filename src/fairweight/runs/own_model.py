@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,14 @@ from fairweight.runs.spec import Spec
 from fairweight.training.predict import evaluating
 from fairweight.types import Batch
 
+_INPUTS: dict[type[nn.Module], Callable[[Any], tuple[int, ...]]] = {  # by layer: the sizes of a sample
+    nn.Linear: lambda layer: (layer.in_features,),
+    nn.Conv2d: lambda layer: (layer.in_channels, 32, 32),
+    nn.Conv1d: lambda layer: (layer.in_channels, 64),
+    nn.RNNBase: lambda layer: (16, layer.input_size),
+    nn.TransformerEncoderLayer: lambda layer: (16, layer.linear1.in_features),
+}
+
 
 def named_object(words: str) -> Any:
     """Import what MODULE:NAME names; MODULE is importable from here, or a path to a .py file."""
@@ -28,33 +38,32 @@ def named_object(words: str) -> Any:
     if not colon or not module or not name:
         raise BadInput(f"{words!r} names no model; write MODULE:MODEL, such as my_package.models:Net or net.py:Net.")
     try:
-        found = _from_file(Path(module)) if module.endswith(".py") else _from_here(module)
+        found = _imported(module)
     except (Exception, SystemExit) as error:  # a module may do anything while it is imported
-        what = str(error).strip().split("\n")[0]
-        said = what if isinstance(error, ImportError | OSError | SyntaxError) else f"{type(error).__name__}: {what}"
-        raise BadInput(
-            f"{module} cannot be imported ({said}); run from its folder, or give the path of its file."
-        ) from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise BadInput(f"{module} has no {name!r}; give the name of a class, a function or a model in it.")
-        found = getattr(found, part)
-    return found
+        way_out = "run from its folder, or give the path of its file"
+        raise BadInput(f"{module} cannot be imported ({_said(error)}); {way_out}.") from error
+    try:
+        return attrgetter(name)(found)
+    except AttributeError:
+        raise BadInput(f"{module} has no {name!r}; name a class, a function or a model in it.") from None
 
 
-def _from_here(module: str) -> Any:
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    return importlib.import_module(module)
+def _said(error: BaseException) -> str:
+    first = str(error).strip().split("\n")[0]
+    return first if isinstance(error, ImportError | OSError | SyntaxError) else f"{type(error).__name__}: {first}"
 
 
-def _from_file(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise ImportError(f"there is no file {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _imported(module: str) -> Any:
+    if not module.endswith(".py"):
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.insert(0, here)
+        return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+    if spec is None or spec.loader is None or not Path(module).is_file():
+        raise ImportError(f"there is no file {module}")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
 
 
 def model_from(words: str) -> nn.Module:
@@ -69,8 +78,7 @@ def model_from(words: str) -> nn.Module:
     except TypeError as error:
         raise BadInput(f"{words} cannot be made without arguments ({error}); name a function that makes it.") from error
     except (Exception, SystemExit) as error:
-        what = str(error).strip().split("\n")[0]
-        raise BadInput(f"{words} cannot be made ({type(error).__name__}: {what}); mend it, or name another.") from error
+        raise BadInput(f"{words} cannot be made ({_said(error)}); mend it, or name another.") from error
     if not isinstance(made, nn.Module):
         kind = type(made).__name__
         raise BadInput(f"{words} gives a {kind}, not a torch.nn.Module; name a model, or what makes one.")
@@ -83,27 +91,21 @@ def with_trusted_network(folder: RunFolder, network: str | None, trust_code: boo
     A run folder may come from anywhere: what it names as MODULE:MODEL would be imported, and so run.
     """
     spec = folder.read_spec()
-    own = str(spec.network.get("name") or "")
-    for named in _named(spec)[1:]:  # of the runs that it builds on
+    own, *others = _named(spec)  # others: of the runs that it builds on
+    replaced = network is not None and ":" in network and ":" in own
+    for named in others if replaced else (*others, own):
         if ":" in named and named != network and not trust_code:
-            raise _untrusted(folder, named)
-    if network is not None and ":" in network and ":" in own:
+            raise UntrustedCode(
+                f"the run in {folder.path} names a model of its own, {named}: importing {named.rpartition(':')[0]} "
+                f"would run its code; if you trust it, repeat {option('network', named)}, or say "
+                f"{option('trust_code')}."
+            )
+    if replaced:
         return spec.with_(network={**spec.network, "name": network})
     if network is not None and network != own:
-        raise BadInput(
-            f"the run in {folder.path} has the network {own or 'of its data'}; leave {option('network')} out, or "
-            "repeat it."
-        )
-    if ":" in own and not trust_code:
-        raise _untrusted(folder, own)
+        named, way_out = own or "of its data", f"leave {option('network')} out, or repeat it"
+        raise BadInput(f"the run in {folder.path} has the network {named}; {way_out}.")
     return spec
-
-
-def _untrusted(folder: RunFolder, named: str) -> UntrustedCode:
-    return UntrustedCode(
-        f"the run in {folder.path} names a model of its own, {named}: importing {named.rpartition(':')[0]} would run "
-        f"its code; if you trust it, repeat {option('network', named)}, or say {option('trust_code')}."
-    )
 
 
 def _named(spec: Spec) -> list[str]:
@@ -136,18 +138,11 @@ def example_inputs(model: nn.Module, batch: int, shape: tuple[int, ...] | None, 
     if shape is not None:
         return torch.randn(batch, *shape)
     for module in model.modules():
-        if isinstance(module, nn.Linear):
-            return torch.randn(batch, module.in_features)
-        if isinstance(module, nn.Conv2d):
-            return torch.randn(batch, module.in_channels, 32, 32)
-        if isinstance(module, nn.Conv1d):
-            return torch.randn(batch, module.in_channels, 64)
         if isinstance(module, nn.Embedding):
             return torch.randint(0, module.num_embeddings, (batch, 16))
-        if isinstance(module, nn.RNNBase):
-            return torch.randn(batch, 16, module.input_size)
-        if isinstance(module, nn.TransformerEncoderLayer):
-            return torch.randn(batch, 16, int(module.linear1.in_features))
+        for kind, sizes in _INPUTS.items():
+            if isinstance(module, kind):
+                return torch.randn(batch, *sizes(module))
     how = f"{option('shape', '3,32,32')}, or {option('inputs', 'MODULE:FUNCTION')}"
     raise BadInput(f"No layer says what inputs the model takes; give {how}.")
 

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,8 @@ def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -34,17 +33,11 @@ def commit() -> str | None:
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str | None:
+        command = ["git", "-C", str(here), *words]
         try:
-            done = subprocess.run(  # noqa: S603
-                ["git", "-C", str(here), *words],  # noqa: S607
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()  # noqa: S603
+        except (OSError, subprocess.SubprocessError):
             return None
-        return done.stdout.strip() if done.returncode == 0 else None
 
     top = git("rev-parse", "--show-toplevel")
     if top is None or here.parents[2] != Path(top):  # somebody else's repository, with fairweight installed in it
@@ -53,23 +46,18 @@ def commit() -> str | None:
     return None if head is None else head + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
-def device_name(device: str) -> str:
-    """Name of the device."""
-    import torch
-
-    if device.startswith("cuda"):
-        return torch.cuda.get_device_name(device)
-    return f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
-
-
 def provenance(device: str = "cpu") -> dict[str, Any]:
     """Versions, commit, device, command and date, for a run.json or a record."""
+    import torch
+
+    cuda = device.startswith("cuda")
+    named = f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
     program = Path(sys.argv[0]).name
     program = "fairweight" if program == "__main__.py" else program
     return {
         "versions": versions(),
         "commit": commit(),
-        "device": device_name(device),
+        "device": torch.cuda.get_device_name(device) if cuda else named,
         "command": " ".join([program, *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
@@ -87,8 +75,7 @@ def of_runs(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def all_versions(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Versions of each package that were used, in their order: "2.11.0, 2.13.0"."""
-    found: dict[str, dict[str, None]] = {}
-    for one in several:
-        for name, version in one.items():
-            found.setdefault(name, {}).update(dict.fromkeys(version.split(", ")))
-    return {name: ", ".join(used) for name, used in found.items()}
+    found: dict[str, list[str]] = {}
+    for name, version in (pair for one in several for pair in one.items()):
+        found.setdefault(name, []).extend(version.split(", "))
+    return {name: ", ".join(dict.fromkeys(used)) for name, used in found.items()}

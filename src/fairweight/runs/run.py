@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,20 @@ from torch import Tensor, nn
 from fairweight.data import Dataset, Part
 from fairweight.data.augment import Chain, Flip, Shift
 from fairweight.metagradient.passes import predicted
-from fairweight.methods import Reweighter
 from fairweight.metrics import group_table
+from fairweight.models.trees import TreeEnsemble
 from fairweight.runs.build import TREES, Built, build, compiles
-from fairweight.runs.fixed_weights import learned_weights
-from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
+from fairweight.runs.fixed_weights import begin_from, learned_weights
+from fairweight.runs.folder import FILES, METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import held_out_parts
 from fairweight.runs.manifest import FILE as MANIFEST
-from fairweight.runs.plain_exemplars import begin_from
 from fairweight.runs.provenance import provenance
 from fairweight.runs.shift import ByGroup, shifted
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
-from fairweight.runs.trees import columns_of, fit_trees, network_of
+from fairweight.runs.trees import fit_trees, network_of
 from fairweight.training.callbacks import EarlyStopping, Observer
+from fairweight.training.checkpoint import FILE as CHECKPOINT
 from fairweight.training.fit import fit
 from fairweight.training.history import Dynamics
 from fairweight.training.options import FitOptions
@@ -55,8 +55,6 @@ def run(
     out: str | Path,
     *,
     device: str = "cpu",
-    data_dir: str | Path | None = None,
-    download: bool = False,
     observers: Sequence[Observer] = (),
     dataset: Dataset | None = None,
     built: Built | None = None,
@@ -66,90 +64,64 @@ def run(
     dataset, built: what the Spec names, where the caller has made it already.
     """
     with (folder := RunFolder(out)).claimed():
-        return _run(spec, folder, device, data_dir, download, observers, dataset, built)
+        same = folder.holds(spec, dataset)
+        if folder.finished and same:
+            folder.verify_all()
+            folder.drop(CHECKPOINT)  # a kill after the manifest has left it
+            return Result(spec, folder, folder.read(METRICS), reused=True)
+        folder.drop(*((MANIFEST, METRICS) if same else FILES))  # of another run that stood here: all
+        dataset = dataset_for(spec, beside=folder.beside) if dataset is None else dataset
+        folder.write_run(spec, dataset, provenance(device))
+        folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
+        if built is None or not built.ready(device):
+            weights = learned_weights(dataset, spec, folder.beside) if spec.weights else None
+            built = build(spec, dataset, device, weights=weights)
+            if spec.start:
+                begin_from(built.model, spec, folder.beside)
+        if spec.network.get("name") == TREES:
+            built, record, dynamics = grown(built, spec, dataset)
+            spec = spec.with_(network=network_of(built.model))
+            folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
+        else:
+            record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
+        _write_results(folder, dataset, built, record, dynamics)
+        folder.seal()
+        folder.drop(CHECKPOINT)
+        return Result(spec, folder, folder.read(METRICS), reused=False)
 
 
-def _run(
-    spec: Spec,
-    folder: RunFolder,
-    device: str,
-    data_dir: str | Path | None,
-    download: bool,
-    observers: Sequence[Observer],
-    dataset: Dataset | None,
-    built: Built | None,
-) -> Result:
-    same = folder.holds(spec, dataset)
-    if folder.finished and same:
-        folder.verify_all()
-        folder.drop_checkpoint()  # a kill after the manifest has left it
-        return Result(spec, folder, folder.read(METRICS), reused=True)
-    if not same:
-        folder.clear()  # of another run that stood here
-    for name in (MANIFEST, METRICS):
-        (folder.path / name).unlink(missing_ok=True)
-    dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
-    folder.write_run(spec, dataset, provenance(device))
-    folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
-    if built is None or not built.ready(device):
-        weights = learned_weights(dataset, spec, folder.beside) if spec.weights else None
-        built = build(spec, dataset, device, weights=weights)
-        if spec.start:
-            begin_from(built.model, spec, folder.beside)
-    model, reweighter = built.model, built.reweighter
-    if spec.network.get("name") == TREES:
-        model, record, dynamics = grown(reweighter, spec, dataset)
-        spec = spec.with_(network=network_of(model))
-        folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
-    else:
-        record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
+def _write_results(folder: RunFolder, dataset: Dataset, built: Built, record: RunRecord, dynamics: Dynamics) -> None:
+    """Write the model and what it says of every part of the data; its numbers last."""
+    model, scores = built.model, built.reweighter.scores
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    found = {}
-    for name, part in parts.items():
-        if part is not None:
-            samples = placed(part, device)
-            found[name] = (samples, logits(model, samples))
+    if len(dataset.train) * len(dataset.label_names) <= TRAIN_LOGITS:  # what wrong labels are found by
+        parts["train"] = dataset.train
+    there = {name: placed(part, built.device) for name, part in parts.items() if part is not None}
+    found = {name: (part, logits(model, part)) for name, part in there.items()}
     test, said = found["test"]
-    table = group_table(
-        test.labels,
-        predicted(said),
-        test.groups,
-        label_names=dataset.label_names,
-        group_names=dataset.group_names if test.groups is not None else None,
-        missing="ignore",
-    )
-    metrics = {**table.to_dict(), "run": record.to_dict()}
-    if reweighter.scores is not None:
-        metrics["scores"] = score_numbers(reweighter.scores, dataset)
-    train = placed(dataset.train, device)
-    if len(train) * len(dataset.label_names) <= TRAIN_LOGITS:
-        found["train"] = (train, logits(model, train))  # what wrong labels are found by
+    groups = None if test.groups is None else dataset.group_names
+    named: dict[str, Any] = {"label_names": dataset.label_names, "group_names": groups}
+    table = group_table(test.labels, predicted(said), test.groups, **named, missing="ignore")
     folder.write_model(model)
     folder.write_logits({**found, **held_out_parts(dataset, folder.read(RUN).get("data", {}))})
-    at_end = final_predictions(model, train)
-    if spec.network.get("name") == TREES:  # no history: the loss of the trained trees stands in
+    at_end = final_predictions(model, placed(dataset.train, built.device))
+    if isinstance(model, TreeEnsemble):  # no history: the loss of the trained trees stands in
         at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()
-    folder.write_weights(dataset, reweighter, dynamics, at_end)
+    folder.write_weights(dataset, built.reweighter, dynamics, at_end)
     folder.write_predictions(dataset, final_predictions(model, test))
-    folder.write(METRICS, metrics)
-    folder.seal()
-    folder.drop_checkpoint()
-    return Result(spec, folder, folder.read(METRICS), reused=False)
+    kept = {} if scores is None else {"scores": score_numbers(scores, dataset)}
+    folder.write(METRICS, {**table.to_dict(), "run": record.to_dict(), **kept})
 
 
-def grown(reweighter: Reweighter, spec: Spec, dataset: Dataset) -> tuple[nn.Module, RunRecord, Dynamics]:
+def grown(built: Built, spec: Spec, dataset: Dataset) -> tuple[Built, RunRecord, Dynamics]:
     """Grow trees with the weights that the method knows; as many as the Spec has epochs."""
-    start = time.monotonic()
-    train = dataset.train
+    start, train = time.monotonic(), dataset.train
     assert isinstance(train, Batch)
-    assert isinstance(train.inputs, Tensor)
-    reweighter.begin(train, dataset.exemplar)
-    classes, columns = len(dataset.label_names), columns_of(dataset)
-    found = reweighter.weights()
-    weights = None if found is None else found.detach().cpu()
-    model, _ = fit_trees(train.inputs, train.labels, weights, columns, classes, spec.epochs, spec.seed).module()
+    built.reweighter.begin(train, dataset.exemplar)
+    found = built.reweighter.weights()
+    model, _ = fit_trees(train, None if found is None else found.detach().cpu(), dataset, spec.epochs, spec.seed)
     record = RunRecord(spec.epochs, 0, "finished", spec.epochs, seconds=time.monotonic() - start)
-    return model, record, Dynamics(len(train))
+    return replace(built, model=model), record, Dynamics(len(train))
 
 
 def train_built(
@@ -225,16 +197,16 @@ def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
 
 def final_predictions(model: nn.Module, samples: Samples, shift: ByGroup | None = None) -> dict[str, Tensor]:
     """Predicted label, probability of the sample's own label, and best other label of every sample, in eval mode."""
-    columns: dict[str, list[Tensor]] = {"predicted": [], "probability": [], "suggested": []}
+    found = []
     for start in range(0, len(samples), _AT_ONCE):
         where = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
         batch = samples.take(where)
         chances = probabilities(shifted(logits(model, batch), batch.groups, shift))  # [B, K]
         labels = batch.labels.to(chances.device)[:, None]  # [B, 1]
-        columns["predicted"].append(chances.argmax(dim=1).cpu())
-        columns["probability"].append(chances.gather(1, labels).squeeze(1).cpu())
-        columns["suggested"].append(chances.scatter(1, labels, -1.0).argmax(dim=1).cpu())
-    return {name: torch.cat(parts) for name, parts in columns.items()}
+        others = chances.scatter(1, labels, -1.0)
+        found.append((chances.argmax(dim=1), chances.gather(1, labels).squeeze(1), others.argmax(dim=1)))
+    names = ("predicted", "probability", "suggested")
+    return {name: torch.cat(parts).cpu() for name, parts in zip(names, zip(*found, strict=True), strict=True)}
 
 
 def probabilities(found: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, FairweightError, NoSpace, option
 from fairweight.runs.build import Built
-from fairweight.runs.folder import RunFolder
+from fairweight.runs.folder import FILES, RunFolder
 from fairweight.runs.run import Result, run
 from fairweight.runs.run_search import CANDIDATES, STATE, searched
 from fairweight.runs.spec import Spec
@@ -46,11 +46,9 @@ def remove(path: Path, existed: Path) -> None:
     """Delete the folder of a run that never got going, and those above it that were made for it."""
     if path == existed:
         _clear(path)
-        return
-    top = path
-    while top.parent != existed:
-        top = top.parent
-    shutil.rmtree(top, ignore_errors=True)
+    else:
+        made = (path, *path.parents)
+        shutil.rmtree(made[made.index(existed) - 1], ignore_errors=True)
 
 
 def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False, fresh: bool = False) -> None:
@@ -61,60 +59,50 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
     check_place(out)
     if not out.exists():
         return
-    folder = RunFolder(out)
-    for path in (out / BASELINE, out / FORML, out / REFIT, out / CANDIDATES, *out.glob("strength_*")):
+    for path in (*_named(out), out / CANDIDATES):
         if path.is_symlink():  # what is written or cleared there would lie elsewhere
             raise BadInput(f"{path} is a link; delete it, or give another {option('out')}.")
-    for inside in (folder, *(RunFolder(path) for path in _inner(out))):
-        inside.tidy(SWEEP, PICTURE, STATE)  # what a kill in the first write of all has left
-    swept = (out / SWEEP).is_file()
+    folder, swept = RunFolder(out), (out / SWEEP).is_file()
+    for inside in (out, *_inner(out)):
+        RunFolder(inside).tidy(SWEEP, PICTURE, STATE)  # what a kill in the first write of all has left
     if not folder.started and not swept:
         _drop_empty(out)  # what an earlier sweep has left
         if any(path.name != LOCK for path in out.iterdir()):
             raise BadInput(f"{option('out', out)} holds files that are no run; give a new or an empty folder.")
-        return
-    _check_run(out, folder, spec, dataset, sweep, fresh)
+    elif fresh:
+        _clear(out)
+    else:
+        same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
+        if swept != sweep or not same:
+            how = f"give another folder, or start over with {option('fresh')}"
+            raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
 
 
 def check_place(out: Path, flag: str = "out") -> None:
     """Refuse a place where no folder can be written; flag: the option that names it."""
     nearest = next(path for path in [out, *out.absolute().parents] if path.exists())
     if not nearest.is_dir():
-        raise BadInput(
-            f"{option(flag, out)}: {nearest.name} is a file; give the folder that the run is to be written into."
-        )
+        way_out = "give the folder that the run is to be written into"
+        raise BadInput(f"{option(flag, out)}: {nearest.name} is a file; {way_out}.")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise NoSpace(f"{option(flag, out)}: {nearest} may not be written to; give another folder.")
 
 
-def _check_run(out: Path, folder: RunFolder, spec: Spec, dataset: Dataset, sweep: bool, fresh: bool) -> None:
-    swept = (out / SWEEP).is_file()
-    if fresh:
-        _clear(out)
-        return
-    same = folder.read(SWEEP).get("of") == spec.fingerprint if swept else folder.holds(spec, dataset)
-    if swept != sweep or not same:
-        how = f"give another folder, or start over with {option('fresh')}"
-        raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
-
-
 def _clear(out: Path) -> None:
     """Delete what runs have written here and inside, and nothing else; last what says that there is one."""
-    for inner in (RunFolder(path) for path in _inner(out)):
-        inner.clear()
-    for candidate in (out / CANDIDATES).glob("[0-9][0-9][0-9]"):  # of a search that was stopped
-        RunFolder(candidate).clear()
+    for inner in (*_inner(out), *(out / CANDIDATES).glob("[0-9][0-9][0-9]")):  # of a search that was stopped
+        RunFolder(inner).clear()
     _drop_empty(out)
-    for name in (PICTURE, STATE):
-        (out / name).unlink(missing_ok=True)
-    RunFolder(out).clear()
-    (out / SWEEP).unlink(missing_ok=True)
+    RunFolder(out).drop(PICTURE, STATE, *FILES, SWEEP)
+
+
+def _named(out: Path) -> list[Path]:
+    return [out / BASELINE, out / FORML, out / REFIT, *out.glob("strength_*")]
 
 
 def _inner(out: Path) -> list[Path]:
     """Folders of the runs inside a run's, the innermost first: plain and second trainings, those of a sweep."""
-    named = [path for path in (out / BASELINE, out / FORML, out / REFIT, *out.glob("strength_*")) if path.is_dir()]
-    return [inner for path in named for inner in (*_inner(path), path)]
+    return [inner for path in _named(out) if path.is_dir() for inner in (*_inner(path), path)]
 
 
 def _drop_empty(out: Path) -> None:

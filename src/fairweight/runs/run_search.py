@@ -51,65 +51,60 @@ def searched(
     out: str | Path,
     *,
     device: str = "cpu",
-    data_dir: str | Path | None = None,
-    download: bool = False,
     observers: Sequence[Observer] = (),
     dataset: Dataset | None = None,
     report: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Train every candidate of the Spec's search; the folder becomes that of the one that the search chose."""
     with (folder := RunFolder(out)).claimed():
-        return _searched(spec, folder, device, data_dir, download, observers, dataset, report)
+        state.clear(folder.path / STATE)
+        candidates = folder.path / CANDIDATES
+        same = folder.holds(spec, dataset)
+        if folder.finished and same:
+            folder.verify_all()
+            shutil.rmtree(candidates, ignore_errors=True)  # a kill after the manifest has left them
+            return Result(spec, folder, folder.read(METRICS), reused=True)
+        dataset = dataset_for(spec, beside=folder.beside) if dataset is None else dataset
+        search = search_for(spec, dataset)
+        if folder.finished or not same:  # of another search, or other data, that stood here
+            folder.drop(MANIFEST, METRICS, STATE)
+            shutil.rmtree(candidates, ignore_errors=True)
 
+        def place(candidate: Candidate) -> Path:
+            return candidates / f"{candidate.number:03d}"
 
-def _searched(
-    spec: Spec,
-    folder: RunFolder,
-    device: str,
-    data_dir: str | Path | None,
-    download: bool,
-    observers: Sequence[Observer],
-    dataset: Dataset | None,
-    report: Callable[[int, int], None] | None,
-) -> Result:
-    state.clear(folder.path / STATE)
-    if folder.finished and folder.holds(spec, dataset):
-        folder.verify_all()
-        shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)  # a kill after the manifest has left them
-        return Result(spec, folder, folder.read(METRICS), reused=True)
-    dataset = dataset_for(spec, data_dir, download, beside=folder.beside) if dataset is None else dataset
-    search = search_for(spec, dataset)
-    if folder.finished or not folder.holds(spec, dataset):  # of another search, or other data, that stood here
-        for name in (MANIFEST, METRICS, STATE):
-            (folder.path / name).unlink(missing_ok=True)
-        shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
+        def trained(candidate: Candidate, watching: Sequence[Observer] = ()) -> Result:
+            options = {**search.holds, **spec.method_options, **candidate.options}
+            short = {} if candidate.full else dict(spec.search.get("short", {}))
+            one = spec.with_(search={}, method_options=options, **short)
+            return run(one, place(candidate), device=device, observers=watching, dataset=dataset)
 
-    def trained(candidate: Candidate, observers: Sequence[Observer] = ()) -> Result:
-        options = {**search.holds, **spec.method_options, **candidate.options}
-        short = {} if candidate.full else dict(spec.search.get("short", {}))
-        one = spec.with_(search={}, method_options=options, **short)
-        return run(one, place(candidate), device=device, observers=observers, dataset=dataset)
+        def after(finished: Finished, done: int, total: int) -> None:
+            for other in search.finished:
+                if other is not search.outcome:
+                    shutil.rmtree(place(other.candidate), ignore_errors=True)
+            _log.info("%s: training %d of %d is done", spec.method, done, total)
+            if report is not None:
+                report(done, total)
 
-    def place(candidate: Candidate) -> Path:
-        return folder.path / CANDIDATES / f"{candidate.number:03d}"
-
-    def train(candidate: Candidate) -> dict[str, Any]:
-        done = trained(candidate, observers)
-        told = _told(done, dataset, search.wanted(candidate), spec.search.get("metric", LOSSES[0]))
-        return {**told, "seconds": done.metrics["run"]["seconds"]}
-
-    def after(finished: Finished, done: int, total: int) -> None:
-        for other in search.finished:
-            if search.outcome is None or other.candidate.number != search.outcome.candidate.number:
-                shutil.rmtree(place(other.candidate), ignore_errors=True)
-        _log.info("%s: training %d of %d is done", spec.method, done, total)
-        if report is not None:
-            report(done, total)
-
-    folder.write_run(spec, dataset, {})
-    outcome = drive(search, train, folder.path / STATE, report=after)
-    # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
-    return _adopted(spec, folder, trained(outcome.candidate), search)
+        folder.write_run(spec, dataset, {})
+        metric = spec.search.get("metric", LOSSES[0])
+        outcome = drive(
+            search, lambda c: _told(trained(c, observers), dataset, search.wanted(c), metric), folder.path / STATE,
+            report=after,
+        )  # fmt: skip
+        # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
+        best = trained(outcome.candidate)
+        folder.copy(best.folder, [name for name in SEALED if name not in (METRICS, RUN)])
+        folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
+        seconds = sum(float(f.result["seconds"]) for f in search.finished)
+        about = {"trainings": len(search.finished), "chosen": best.folder.path.name}
+        folder.write(
+            METRICS, {**best.metrics, "run": {**best.metrics["run"], "seconds": seconds}, "search": about}
+        )  # fmt: skip
+        folder.seal(STATE)
+        shutil.rmtree(candidates, ignore_errors=True)
+        return Result(spec, folder, folder.read(METRICS), reused=False)
 
 
 def search_for(spec: Spec, dataset: Dataset) -> Search:
@@ -127,7 +122,11 @@ def search_for(spec: Spec, dataset: Dataset) -> Search:
         )
     known = list(inspect.signature(kind).parameters)
     if "dimension" in known:
-        options.setdefault("dimension", _dimension(spec, dataset))
+        # of α: one number a label, or one for each number of the embedding
+        by_label = spec.method_options.get("embedding", "label") == "label"
+        usual = inspect.signature(MOEW).parameters["dimension"].default
+        size = len(dataset.label_names) if by_label else int(spec.method_options.get("dimension", usual))
+        options.setdefault("dimension", size)
     if "seed" in known:
         options.setdefault("seed", spec.seed)
     if strange := sorted(set(options) - set(known)):
@@ -137,37 +136,26 @@ def search_for(spec: Spec, dataset: Dataset) -> Search:
 
 def search_of(method: str, options: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A Spec's search for a method: what was asked over the method's own; none where its answer is given."""
-    own = cast(type[Reweighter], catalog.load("methods", method)).search
-    whole = {**own, **(asked or {})}
+    whole = {**cast(type[Reweighter], catalog.load("methods", method)).search, **(asked or {})}
     if not whole:
         return {}
     if "name" not in whole:
-        names = ", ".join(catalog.names("runs.search"))
-        such = option("search", "name=multiplier")
+        names, such = ", ".join(catalog.names("runs.search")), option("search", "name=multiplier")
         raise BadInput(f"{method} has no search of its own; say which, such as {such}: {names}.")
     gives = cast(type[Search], catalog.load("runs.search", str(whole["name"]))).gives
-    if gives not in options:
-        return whole
-    if asked:
+    if gives in options and asked:
         raise BadInput(f"{gives} is given, and the search {whole['name']} would find it; leave one of them out.")
-    return {}
+    return {} if gives in options else whole
 
 
 def _takes(method: str, option: str) -> bool:
     return option in inspect.signature(catalog.load("methods", method)).parameters
 
 
-def _dimension(spec: Spec, dataset: Dataset) -> int:
-    """Length of α: one number a label, or one for each number of the embedding."""
-    if spec.method_options.get("embedding", "label") == "label":
-        return len(dataset.label_names)
-    return int(spec.method_options.get("dimension", inspect.signature(MOEW).parameters["dimension"].default))
-
-
 def _told(done: Result, dataset: Dataset, wanted: Sequence[str], metric: str) -> dict[str, Any]:
     """What the search asks of a training: loss on the exemplar set, LB's violation, the rows that it got wrong."""
     found, labels, groups = done.folder.read_logits("exemplar")
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"seconds": done.metrics["run"]["seconds"]}
     if "loss" in wanted:
         loss = group_table(labels, predicted(found), groups, missing="ignore").value(metric)
         told["loss"] = None if math.isnan(loss) else loss
@@ -176,32 +164,13 @@ def _told(done: Result, dataset: Dataset, wanted: Sequence[str], metric: str) ->
         told["errors"] = torch.nonzero(wrong).flatten().tolist()
     if "violation" in wanted:
         method = method_from(done.spec.method, done.spec.method_options, nn.Linear(1, 1), len(dataset.train))
-        if not isinstance(method, LabelBias):
-            raise BadInput(f"{done.spec.method} has no multipliers to search for; use label-bias.")
+        assert isinstance(method, LabelBias)  # the one method with multipliers
         method.begin(dataset.train, dataset.exemplar)
-        if method.measured_on == "train":
-            violation = method.violation(dataset.train, _train_predictions(done.folder))
-        else:
-            violation = method.violation(dataset.exemplar, predicted(found))
-        told["violation"] = violation.tolist()
+        on_train = method.measured_on == "train"
+        said = _train_predictions(done.folder) if on_train else predicted(found)
+        told["violation"] = method.violation(dataset.train if on_train else dataset.exemplar, said).tolist()
     return told
 
 
 def _train_predictions(folder: RunFolder) -> Tensor:
     return torch.tensor(folder.read_weights()["predicted"].cat.codes.to_numpy(dtype="int64"))  # [N]
-
-
-def _adopted(spec: Spec, folder: RunFolder, best: Result, search: Search) -> Result:
-    """Copy the chosen training's files into the folder of the whole run; its numbers last, with the search's costs."""
-    folder.copy(best.folder, [name for name in SEALED if name not in (METRICS, RUN)])
-    seconds = sum(float(f.result["seconds"]) for f in search.finished)
-    folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
-    metrics = {
-        **best.metrics,
-        "run": {**best.metrics["run"], "seconds": seconds},
-        "search": {"trainings": len(search.finished), "chosen": best.folder.path.name},
-    }
-    folder.write(METRICS, metrics)
-    folder.seal(STATE)
-    shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
-    return Result(spec, folder, folder.read(METRICS), reused=False)

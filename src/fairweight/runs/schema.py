@@ -1,113 +1,69 @@
 """The form of each JSON file in a run's folder: checked on reading, so that a strange one is refused in a sentence.
 
-Keys that a form does not name are let through: another version may have written them.
+A form is a type; a range of whole numbers; a set of values; None; a tuple of forms that a value may have one of; a list
+of one form for every entry, or of one for each; {str: form} for any names; or forms by name, where one that ends in "?"
+may be absent. Names that a form does not have are let through: another version may have written them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
+from fairweight.constraints import between, whole
 from fairweight.runs.spec import Spec
 
-
-@dataclass(frozen=True)
-class Maybe:
-    """The form, or nothing."""
-
-    form: Any
-
-
-@dataclass(frozen=True)
-class Each:
-    """A list, every entry of the form; length: how many, where that is fixed."""
-
-    form: Any
-    length: int | None = None
-
-
-@dataclass(frozen=True)
-class By:
-    """Names with a value of the form each."""
-
-    form: Any
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """One of these values."""
-
-    values: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Either:
-    """One of two forms."""
-
-    first: Any
-    second: Any
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A whole number from the least to the most."""
-
-    least: int = 0
-    most: int = 2**53
-
-
-ANYTHING = object()
-NUMBER = Maybe(float)
-SCALAR = Either(str, Either(float, bool))
+ANYTHING = object
+WHOLE, SOME = range(2**53), range(1, 2**53)
+NUMBER = (float, None)
+OBJECT = {str: ANYTHING}
+SCALAR = (str, float, bool)
+_NUMBERS = {float: between(-math.inf), int: whole()}
 _IN_WORDS = {str: "a text", int: "a whole number", float: "a finite number", bool: "true or false"}
 
 
 def problem(value: Any, form: Any, where: str = "") -> str | None:
-    """What is wrong with the value, such as "spec.epochs is no whole number"; None where it has the form."""
+    """What is wrong with the value, such as "spec.epochs is not a whole number"; None where it has the form."""
+    return next(_problems(value, form, where), None)
+
+
+def _problems(value: Any, form: Any, where: str) -> Iterator[str]:
     at = where or "it"
-    if form is ANYTHING:
-        return None
-    if isinstance(form, Maybe):
-        return None if value is None else problem(value, form.form, where)
-    if isinstance(form, Either):
-        return None if problem(value, form.first, where) is None else problem(value, form.second, where)
-    if isinstance(form, OneOf):
-        return None if value in form.values else f"{at} is none of: {', '.join(map(str, form.values))}"
-    if isinstance(form, Whole):
-        fits = isinstance(value, int) and not isinstance(value, bool) and form.least <= value <= form.most
-        return None if fits else f"{at} is no whole number from {form.least}"
-    if isinstance(form, type):
-        return None if _is(value, form) else f"{at} is not {_IN_WORDS[form]}"
-    if isinstance(form, Each):
-        if not isinstance(value, list) or (form.length is not None and len(value) != form.length):
-            return f"{at} is no list" + ("" if form.length is None else f" of {form.length}")
-        return _first(problem(entry, form.form, f"{where}[{place}]") for place, entry in enumerate(value))
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        return f"{at} holds no names with values"
-    if isinstance(form, By):
-        return _first(problem(entry, form.form, f"{where}.{key}".lstrip(".")) for key, entry in value.items())
-    for key, inner in form.items():
-        name = key.removesuffix("?")
-        if name not in value:
-            if key == name:
-                return f"{where}.{name} is not there".lstrip(".")
-        elif found := problem(value[name], inner, f"{where}.{name}".lstrip(".")):
-            return found
-    return None
-
-
-def _is(value: Any, kind: type) -> bool:
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, kind)
-
-
-def _first(problems: Any) -> str | None:
-    return next((found for found in problems if found is not None), None)
+    if isinstance(form, tuple):
+        several = [problem(value, one, where) for one in form if one is not None or value is None]
+        if None not in several:
+            yield several[-1] or ""
+    elif form is None:
+        if value is not None:
+            yield f"{at} is not null"
+    elif isinstance(form, frozenset):
+        if not isinstance(value, str | int) or value not in form:
+            yield f"{at} is none of: {', '.join(sorted(map(str, form)))}"
+    elif isinstance(form, range):
+        if not isinstance(value, int) or isinstance(value, bool) or value not in form:
+            yield f"{at} is no whole number from {form.start}"
+    elif isinstance(form, type):
+        if not (_NUMBERS[form].allows(value) if form in _NUMBERS else isinstance(value, form)):
+            yield f"{at} is not {_IN_WORDS[form]}"
+    elif isinstance(form, list):
+        if not isinstance(value, list) or len(form) not in (1, len(value)):
+            yield f"{at} is no list" + ("" if len(form) == 1 else f" of {len(form)}")
+        else:
+            for place, entry in enumerate(value):
+                yield from _problems(entry, form[place % len(form)], f"{where}[{place}]")
+    elif not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        yield f"{at} holds no names with values"
+    elif str in form:
+        for name, entry in value.items():
+            yield from _problems(entry, form[str], f"{where}.{name}".lstrip("."))
+    else:
+        for key, inner in form.items():
+            name, there = key.removesuffix("?"), f"{where}.{key.removesuffix('?')}".lstrip(".")
+            if name in value:
+                yield from _problems(value[name], inner, there)
+            elif key == name:
+                yield f"{there} is not there"
 
 
 def _spec_form() -> dict[str, Any]:
@@ -115,40 +71,37 @@ def _spec_form() -> dict[str, Any]:
     forms: dict[str, Any] = {}
     for name, hint in get_type_hints(Spec).items():
         parts = (hint,) if get_origin(hint) is Mapping else get_args(hint) or (hint,)
-        kind = next(part for part in parts if part is not type(None))
-        form = By(ANYTHING) if get_origin(kind) is Mapping else kind if kind in _IN_WORDS else ANYTHING
-        forms[name if name == "source" else f"{name}?"] = Maybe(form) if type(None) in parts else form
+        form = tuple(OBJECT if get_origin(part) is Mapping else None if part is type(None) else part for part in parts)
+        forms[name if name == "source" else f"{name}?"] = form[0] if len(form) == 1 else form
     return forms
 
 
 _PARTS = ("labels", "groups", "table", "image", "split", "exemplar")  # of the options of data
-_DATA = {f"{part}?": Maybe(By(ANYTHING)) for part in _PARTS}
+_DATA = {f"{part}?": (OBJECT, None) for part in _PARTS}
 SPEC = {
     **_spec_form(),
     "data?": _DATA,
-    "network?": {"name?": Maybe(str), "hidden?": Each(Whole(1)), "dropout?": float, "stem?": str, "width?": Whole(1)},
-    "schedule?": {"name?": str, "at?": Each(Whole()), "factor?": float, "warm_up?": Whole()},
-    "early_stopping?": {"metric?": str, "patience?": Whole()},
-    "rows?": By(By(ANYTHING)),
-    "weights?": {"file?": str, "sha256?": str, "runs?": Each(By(ANYTHING))},
+    "network?": {"name?": (str, None), "hidden?": [SOME], "dropout?": float, "stem?": str, "width?": SOME},
+    "schedule?": {"name?": str, "at?": [WHOLE], "factor?": float, "warm_up?": WHOLE},
+    "early_stopping?": {"metric?": str, "patience?": WHOLE},
+    "rows?": {str: OBJECT},
+    "weights?": {"file?": str, "sha256?": str, "runs?": [OBJECT]},
 }
 RUN = {
     "spec": SPEC,
     "fingerprint?": str,
     "data?": {
         "fingerprint?": str,
-        "notes?": Each(str),
-        "label?": Maybe(str),
-        "group?": Maybe(Each(str)),
+        "notes?": [str],
+        "label?": (str, None),
+        "group?": ([str], None),
         "content?": ANYTHING,
-        "options?": {**_DATA, "exemplar?": Maybe({"source?": str})},
+        "options?": {**_DATA, "exemplar?": ({"source?": str}, None)},
     },
-    "versions?": By(Maybe(str)),
-    "commit?": Maybe(str),
-    "device?": str,
-    "command?": str,
-    "date?": str,
-    "manifest?": Whole(),
+    "versions?": {str: (str, None)},
+    "commit?": (str, None),
+    **dict.fromkeys(("device?", "command?", "date?"), str),
+    "manifest?": WHOLE,
 }
 _LIMITS = {"mean": NUMBER, "low": NUMBER, "high": NUMBER}
 _LIMIT_NAMES = ("", "_low", "_high")
@@ -157,68 +110,66 @@ _RATES = {f"{name}{limit}?": NUMBER for name in _RATE_NAMES for limit in _LIMIT_
 _CELL = {f"tpr{limit}": NUMBER for limit in _LIMIT_NAMES}
 _ALWAYS = {f"{name}{limit}": NUMBER for name in ("accuracy", "tpr") for limit in _LIMIT_NAMES}
 _SCALARS = ("balanced_accuracy", "fpr_gap", "equalised_odds_gap", "selection_rate_gap", "tpr_std", "tpr_worst_tenth")
+_CHANGE = {"value": NUMBER, "low": NUMBER, "high": NUMBER, "n?": WHOLE}
+_JUDGED = ("accuracy", "balanced_accuracy", "gap", "gap_change", "low", "high")
+_CANDIDATE = {"name": str, "learner": str, **dict.fromkeys(_JUDGED, NUMBER)}
 METRICS = {
-    "n": Whole(),
-    "n_missing": Whole(),
+    **dict.fromkeys(("n", "n_missing"), WHOLE),
     "accuracy": float,
-    "tprd": NUMBER,
-    "max_fnr": NUMBER,
-    "worst_group_accuracy": NUMBER,
+    **dict.fromkeys(("tprd", "max_fnr", "worst_group_accuracy"), NUMBER),
     **{f"{name}?": NUMBER for name in _SCALARS},
-    "intervals": By(Each(NUMBER, 2)),
-    "interval": {"level": float, "method": str, "draws?": Whole(), "seed?": int},
-    "by": Either(OneOf(("label",)), Each(str)),
-    "labels": Each(SCALAR),
-    "positive": Maybe(SCALAR),
-    "groups": Each({"group": str, "n": Whole(), "n_positive": Whole(), **_RATES, **_ALWAYS}),
+    "intervals": {str: [NUMBER, NUMBER]},
+    "interval": {"level": float, "method": str, "draws?": WHOLE, "seed?": int},
+    "by": (frozenset({"label"}), [str]),
+    "labels": [SCALAR],
+    "positive": (*SCALAR, None),
+    "groups": [{"group": str, "n": WHOLE, "n_positive": WHOLE, **_RATES, **_ALWAYS}],
     "noise_floor": {"tprd": _LIMITS, "max_fnr?": _LIMITS, "tpr_std?": _LIMITS},
-    "cells?": Each({"label": str, "group": str, "n": Whole(), **_RATES, **_CELL}),
+    "cells?": [{"label": str, "group": str, "n": WHOLE, **_RATES, **_CELL}],
     "run?": {
-        "epochs": Whole(),
-        "steps": Whole(),
+        "epochs": WHOLE,
+        "steps": WHOLE,
         "stopped": str,
-        "best_epoch?": Maybe(Whole()),
-        "history": Each({"epoch": Whole(1), "validation?": By(NUMBER), "group_losses?": By(NUMBER)}),
-        "warnings": Each(str),
+        "best_epoch?": (WHOLE, None),
+        "history": [{"epoch": SOME, "validation?": {str: NUMBER}, "group_losses?": {str: NUMBER}}],
+        "warnings": [str],
         "seconds": float,
     },
-    "scores?": By(NUMBER),
-    "search?": {"trainings": Whole(), "chosen": str},
-    **{f"{name}?": str for name in ("verdict", "chosen", "criterion", "sentence")},
-    "kept_epoch?": Maybe(Whole()),
-    "judged?": {"reference": str, "chosen": str, "rows": Whole(), "candidates": Each(By(ANYTHING)), "notes": Each(str)},
+    "scores?": {str: NUMBER},
+    "search?": {"trainings": WHOLE, "chosen": str},
+    **{f"{name}?": str for name in ("verdict", "chosen", "criterion", "sentence", "all_rates_move_together")},
+    "kept_epoch?": (WHOLE, None),
+    **{f"{name}?": _CHANGE for name in ("gap_before", "gap_after", "gap_change", "accuracy_change")},
+    **{f"{name}?": NUMBER for name in ("accuracy_before", "accuracy_after")},
+    "columns?": {str: {str: NUMBER}},
+    "calibration?": {str: ({str: ANYTHING}, None)},
+    "notes?": [str],
+    "judged?": {"reference": str, "chosen": str, "rows?": WHOLE, "candidates": [_CANDIDATE], "notes": [str]},
 }
-_MEANING = {"label": str, "label_names": Each(str), "group": Each(str), "group_names": Each(str)}
+_MEANING = {"label": str, "label_names": [str], "group": [str], "group_names": [str]}
 _COLUMN = {
     "name": str,
-    "kind": OneOf(("number", "date", "category")),
+    "kind": frozenset({"number", "date", "category"}),
     "form": str,
-    "fill": float,
-    "mean": float,
-    "std": float,
-    "categories": Each(str),
-    "other": bool,
-    "missing": bool,
+    **dict.fromkeys(("fill", "mean", "std"), float),
+    "categories": [str],
+    **dict.fromkeys(("other", "missing"), bool),
 }
-_SIDE = Maybe(Whole(1, 2**16))
-_TABLE = {"columns": Each(_COLUMN), "meaning": _MEANING, "delimiter": Maybe(str), "encoding": str}
+_SIDE = (range(1, 2**16 + 1), None)
+_TABLE = {"columns": [_COLUMN], "meaning": _MEANING, "delimiter": (str, None), "encoding": str}
 _IMAGE = {
-    "form": {"height": _SIDE, "width": _SIDE, "crop": _SIDE, "channels": Maybe(OneOf((1, 3)))},
-    "mean": Each(float),
-    "std": Each(float),
+    "form": {"height": _SIDE, "width": _SIDE, "crop": _SIDE, "channels": (frozenset({1, 3}), None)},
+    "mean": [float],
+    "std": [float],
     "meaning": _MEANING,
     "resized": bool,
 }
-PREPROCESSING = Either({"kind": OneOf(("table",)), **_TABLE}, {"kind": OneOf(("image",)), **_IMAGE})
-SEARCH = {
-    "search": str,
-    "settings": By(ANYTHING),
-    "asked": Each({"number": Whole(), "options": By(ANYTHING), "full": bool}),
-    "results": Each(Each(ANYTHING, 2)),
-}
+PREPROCESSING = ({"kind": frozenset({"table"}), **_TABLE}, {"kind": frozenset({"image"}), **_IMAGE})
+_ASKED = {"number": WHOLE, "options": OBJECT, "full": bool}
+SEARCH = {"search": str, "settings": OBJECT, "asked": [_ASKED], "results": [[WHOLE, OBJECT]]}
 SWEEP = {"of": str}
-_FILE = {"sha256": str, "bytes": Whole()}
-MANIFEST = {"version": Whole(1), "files": By({**_FILE, "becomes?": _FILE}), "sha256": str}
+_FILE = {"sha256": str, "bytes": WHOLE}
+MANIFEST = {"version": SOME, "files": {str: {**_FILE, "becomes?": _FILE}}, "sha256": str}
 FORMS: dict[str, Any] = {
     "run.json": RUN,
     "metrics.json": METRICS,

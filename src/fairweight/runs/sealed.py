@@ -5,29 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fairweight.errors import BadInput, Damaged, FolderRefused, MissingData, option
 from fairweight.runs import schema
-from fairweight.runs.manifest import AGAIN, Manifest, leads_out
+from fairweight.runs.manifest import AGAIN, Manifest, odd
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
 from fairweight.training.lock import claimed
 from fairweight.training.log import FILE as LOG
 
-RUN, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING = (
-    "run.json",
-    "metrics.json",
-    "weights.parquet",
-    "model.safetensors",
-    "paths.safetensors",
-    "logits.safetensors",
-    "predictions.parquet",
-    "preprocessing.json",
-)
+RUN, METRICS, WEIGHTS, MODEL = "run.json", "metrics.json", "weights.parquet", "model.safetensors"
+PATHS, LOGITS = "paths.safetensors", "logits.safetensors"
+PREDICTIONS, PREPROCESSING = "predictions.parquet", "preprocessing.json"
 AUDIT = ("report.html", "MODEL_CARD.md")
 SUSPECTS = "suspects.csv"
 # In the order in which they are deleted: what says that the run is finished first, what says that it is one last.
@@ -76,16 +69,18 @@ class SealedFolder:
 
     def _promised(self) -> bool:
         """Whether run.json says that a manifest belongs to the run."""
-        try:
-            about = json.loads((self.path / RUN).read_bytes()) if self.started else None
-        except (OSError, ValueError, RecursionError):
-            return False
-        return isinstance(about, dict) and bool(about.get("manifest"))
+        with suppress(OSError, ValueError, RecursionError, AttributeError):
+            return bool(json.loads((self.path / RUN).read_bytes()).get("manifest"))
+        return False
+
+    def drop(self, *names: str) -> None:
+        """Delete these files, where they are there."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Delete what a run writes, and nothing else."""
-        for name in FILES:
-            (self.path / name).unlink(missing_ok=True)
+        self.drop(*FILES)
 
     def tidy(self, *names: str) -> None:
         """Delete what killed writers left half-written of the run's files, and of these."""
@@ -113,17 +108,13 @@ class SealedFolder:
             if (other.path / name).is_file():
                 state.write_atomically(self.path / name, other.checked(name).read_bytes())
             else:
-                (self.path / name).unlink(missing_ok=True)
+                self.drop(name)
 
     def checked(self, name: str) -> Path:
         """Where a file of the run is, once it has been seen to be a regular file and as the manifest has it."""
         path = self.path / name
         try:
             about = path.stat()
-            if not path.is_file():
-                raise Damaged(f"{path} is no regular file; {AGAIN}.")
-            if leads_out(path):
-                raise Damaged(f"{path} is a link that leads out of the run's folder; put the file itself there.")
             looks = (about.st_mtime_ns, about.st_size, about.st_ino)
             if self._whole.get(name) != looks:
                 self._verify(path)
@@ -135,15 +126,17 @@ class SealedFolder:
         return path
 
     def _verify(self, path: Path) -> None:
-        manifest = Manifest.read(self.path)
-        if manifest is None:
-            if path.name in SEALED and path.name != RUN and (self.path / METRICS).is_file() and self._promised():
-                raise Damaged(
-                    f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
-                    "start the same training again."
-                )
-        elif (path.name in manifest.files or path.name in SEALED) and (found := manifest.problem(path)):
+        manifest, found = Manifest.read(self.path), odd(path)
+        if manifest is not None and (path.name in manifest.files or path.name in SEALED):
+            found = found or manifest.problem(path)
+        if found is not None:
             raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
+        about = path.name in SEALED and path.name != RUN and (self.path / METRICS).is_file()
+        if manifest is None and about and self._promised():
+            raise Damaged(
+                f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
+                "start the same training again."
+            )
 
     def verify_all(self) -> None:
         """Refuse a finished run of which any file is not as it was written; end what a kill left between two."""

@@ -55,12 +55,12 @@ class Spec:
     rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay: chosen_rows.py
     weights: Mapping[str, Any] = field(default_factory=dict)  # of other runs: fixed_weights.py
     judge: Mapping[str, Any] = field(default_factory=dict)  # criterion, bound, budget ...: the best of many is kept
-    start: Mapping[str, Any] = field(default_factory=dict)  # the run to begin from: plain_exemplars.py
+    start: Mapping[str, Any] = field(default_factory=dict)  # the run to begin from: fixed_weights.py
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
-            said = (option(name, getattr(self, name)) for name in ("epochs", "batch_size", "lr"))
-            raise BadInput(f"{', '.join(said)}: each must be positive.")
+            said = ", ".join(option(name, getattr(self, name)) for name in ("epochs", "batch_size", "lr"))
+            raise BadInput(f"{said}: each must be positive.")
         if not 0 <= self.weight_decay < math.inf:
             raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
         for name in ("seed", "data_seed"):
@@ -80,9 +80,7 @@ class Spec:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Spec:
-        known = {f.name for f in fields(cls)}
-        strange = sorted(set(values) - known)
-        if strange:
+        if strange := sorted(set(values) - {f.name for f in fields(cls)}):
             raise BadInput(f"{strange[0]!r} is no field of a run; it was written by another version of fairweight.")
         from fairweight.runs.schema import SPEC, problem
 

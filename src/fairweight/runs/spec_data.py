@@ -21,17 +21,15 @@ def options_from(values: Mapping[str, Any]) -> Options:
     return replace(made, corruptions=corruptions)
 
 
-def _filled(kind: type, values: Mapping[str, Any], where: str) -> Any:
-    hints = get_type_hints(kind)
-    given = {}
+def _filled(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    hints, given = get_type_hints(kind), {}
     for key, value in values.items():
         if key not in hints:
             raise BadInput(f"{where} has no option {key!r}; it has: {', '.join(hints)}.")
         inner = next((t for t in (hints[key], *get_args(hints[key])) if is_dataclass(t)), None)
-        if inner is not None and value is not None and not isinstance(value, Mapping):
-            raise BadInput(f"{where}.{key} is {value!r}; give its options by name.")
-        if inner is not None and isinstance(value, Mapping):
-            assert isinstance(inner, type)
+        if inner is not None and value is not None:
+            if not isinstance(value, Mapping):
+                raise BadInput(f"{where}.{key} is {value!r}; give its options by name.")
             value = _filled(inner, value, f"{where}.{key}")
         given[key] = tuple(value) if isinstance(value, list) else value
     try:
@@ -52,13 +50,7 @@ def dataset_for(
     spec: Spec, data_dir: str | Path | None = None, download: bool = False, *, beside: Path | None = None
 ) -> Dataset:
     """Read and split the Spec's data; beside: where the runs lie that its rows are chosen from, if any are."""
-    dataset = load(
-        spec.source,
-        label=spec.label,
-        group=spec.group,
-        data_dir=data_dir,
-        download=download,
-        seed=spec.seed if spec.data_seed is None else spec.data_seed,
-        options=options_from(spec.data),
-    )
+    seed = spec.seed if spec.data_seed is None else spec.data_seed
+    asked: dict[str, Any] = {"label": spec.label, "group": spec.group, "options": options_from(spec.data), "seed": seed}
+    dataset = load(spec.source, data_dir=data_dir, download=download, **asked)
     return chosen(dataset, spec, beside) if spec.rows else dataset

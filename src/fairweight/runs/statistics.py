@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 from fairweight.runs.folder import METRICS, RunFolder
@@ -49,13 +50,10 @@ _OF_SCORES = {"std": "score_std", "effective_size": "effective_size", "auc_wrong
 def numbers_of(folder: RunFolder) -> dict[str, float]:
     """The numbers of a finished run."""
     metrics = folder.read(METRICS)
-    scores: Mapping[str, float] = metrics.get("scores", {})
-    numbers = numbers_in(metrics)
-    numbers |= {ours: float(scores[theirs]) for theirs, ours in _OF_SCORES.items() if theirs in scores}
-    numbers["seconds"] = float(metrics["run"]["seconds"])
-    if "search" in metrics:
-        numbers["trainings"] = float(metrics["search"]["trainings"])
-    return numbers
+    scores = metrics.get("scores", {})
+    named = {ours: float(scores[theirs]) for theirs, ours in _OF_SCORES.items() if theirs in scores}
+    trainings = {"trainings": float(metrics["search"]["trainings"])} if "search" in metrics else {}
+    return {**numbers_in(metrics), **named, "seconds": float(metrics["run"]["seconds"]), **trainings}
 
 
 def numbers_in(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -96,8 +94,8 @@ class Mean:
 
     def to_dict(self) -> dict[str, float | int | None]:
         """Plain values, None for what cannot be said."""
-        plain = {"mean": self.value, "standard_error": self.error}
-        return {**{key: None if math.isnan(v) else v for key, v in plain.items()}, "n": self.n}
+        value, error = (None if math.isnan(number) else number for number in (self.value, self.error))
+        return {"mean": value, "standard_error": error, "n": self.n}
 
     def text(self, digits: int = 2) -> str:
         """For people: "8.79 ± 0.14"."""
@@ -117,31 +115,26 @@ def paired(row: Mapping[str, float], other: Mapping[str, float]) -> dict[str, fl
 
     From 10 seeds, with that of Wilcoxon's signed-rank test.
     """
+    from scipy import stats
+
     apart = [row[seed] - other[seed] for seed in sorted(row.keys() & other.keys(), key=int)]
     mean, p = Mean.of(apart), None
     if mean.n > 1 and mean.alike:
         p = 1.0 if mean.value == 0 else None
     elif mean.n > 1:
-        from scipy import stats
-
         p = float(stats.ttest_1samp(apart, 0.0).pvalue)
     found = {**mean.to_dict(), "p": p}
     if mean.n >= WILCOXON_FROM:
-        from scipy import stats
-
         found["wilcoxon"] = float(stats.wilcoxon(apart).pvalue) if any(apart) else 1.0
     return found
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down correction; None stays None."""
-    order = sorted((k for k, p in enumerate(ps) if p is not None), key=lambda k: ps[k] or 0.0)
-    corrected: list[float | None] = [None] * len(ps)
-    largest = 0.0
-    for place, k in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - place) * (ps[k] or 0.0)))
-        corrected[k] = largest
-    return corrected
+    known = sorted(p for p in ps if p is not None)
+    steps = accumulate((min(1.0, (len(known) - place) * p) for place, p in enumerate(known)), max)
+    corrected = dict(zip(known, steps, strict=True))
+    return [None if p is None else corrected[p] for p in ps]
 
 
 def by_seed(row: Mapping[str, Any], key: str) -> dict[str, float]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from fairweight.data import Dataset, TablePreprocessing
 from fairweight.models.trees import TreeEnsemble
+from fairweight.types import Batch
 
 ITERATIONS = 100
 LEAVES, LEAST, RATE = 15, 20, 0.1  # leaves of a tree, rows of a leaf, learning rate
@@ -31,16 +31,12 @@ Grown = tuple[Any, Floats, list[tuple[int, dict[str, npt.NDArray[Any]]]]]
 def columns_of(dataset: Dataset) -> list[tuple[int, int]]:
     """First and last-but-one place of each column among the inputs; categories have one place per value."""
     plan = dataset.preprocessing
-    if not isinstance(plan, TablePreprocessing):
-        return [(place, place + 1) for place in range(dataset.input_shape[0])]
-    found, place = [], 0
-    for column in plan.columns:
-        width = len(column.features())
-        parts = [width] if column.kind == "category" else [1] * width
-        for part in parts:
-            found.append((place, place + part))
-            place += part
-    return found
+    widths = [1] * dataset.input_shape[0]
+    if isinstance(plan, TablePreprocessing):
+        sizes = [(column.kind == "category", len(column.features())) for column in plan.columns]
+        widths = [width for whole, size in sizes for width in ([size] if whole else [1] * size)]
+    ends = np.cumsum(widths).tolist()
+    return list(zip([0, *ends], ends, strict=False))
 
 
 def mix_for(inputs: Floats, labels: npt.NDArray[Any], columns: list[tuple[int, int]], classes: int) -> Floats:
@@ -53,35 +49,10 @@ def mix_for(inputs: Floats, labels: npt.NDArray[Any], columns: list[tuple[int, i
         return np.eye(inputs.shape[1])
     mix = np.zeros((inputs.shape[1], len(columns)))
     for place, (first, end) in enumerate(columns):
-        if end - first == 1:
-            mix[first, place] = 1.0
-            continue
         block = inputs[:, first:end]
         share = (block.T @ labels + 10 * labels.mean()) / (block.sum(axis=0) + 10)  # of rare values: near the mean
-        mix[first:end, place] = 1 + np.argsort(np.argsort(share, kind="stable"), kind="stable")
+        mix[first:end, place] = 1 + share.argsort(kind="stable").argsort(kind="stable") if end - first > 1 else 1.0
     return mix
-
-
-@dataclass(frozen=True)
-class FittedTrees:
-    """Trained trees: the model of the library that grew them, and the same as a module that can be stored."""
-
-    boosted: Any
-    model: TreeEnsemble
-
-    def chances(self, inputs: Tensor) -> Floats:
-        """Probabilities."""  # [N, K]
-        with torch.no_grad():
-            return np.asarray(self.model(inputs).softmax(dim=-1).numpy())
-
-    def staged(self, inputs: Tensor) -> Floats:
-        """Probabilities after every iteration."""  # [I, N, K]
-        with torch.no_grad():
-            return np.asarray(self.model.staged(inputs).softmax(dim=-1).numpy())
-
-    def module(self) -> tuple[TreeEnsemble, dict[str, Any]]:
-        """The trees as a module, and the options of the network that make one of the same sizes."""
-        return self.model, network_of(self.model)
 
 
 def network_of(model: nn.Module) -> dict[str, Any]:
@@ -97,29 +68,23 @@ def installed_library() -> str:
 
 
 def fit_trees(
-    inputs: Tensor,
-    labels: Tensor,
-    weights: Tensor | None,
-    columns: list[tuple[int, int]],
-    classes: int,
-    iterations: int = ITERATIONS,
-    seed: int = 0,
-) -> FittedTrees:
-    """Train on rows that each count their weight."""
-    x, y = inputs.flatten(1).double().numpy(), labels.numpy()
-    mix = mix_for(x, y, columns, classes)
+    train: Batch, weights: Tensor | None, dataset: Dataset, iterations: int = ITERATIONS, seed: int = 0
+) -> tuple[TreeEnsemble, Any]:
+    """Train on rows of the data that each count their weight: the trees as a module, and as their library has them."""
+    assert isinstance(train.inputs, Tensor)
+    classes = len(dataset.label_names)
+    x, y = train.inputs.flatten(1).double().numpy(), train.labels.numpy()
+    mix = mix_for(x, y, columns_of(dataset), classes)
     there = np.unique(y)  # a fold may lack a class
     heavy = None if weights is None else weights.double().numpy()
     grow = _lightgbm if installed_library() == "lightgbm" else _scikit_learn
-    boosted, start, trees = grow(x @ mix, np.searchsorted(there, y), heavy, len(there), iterations, seed)
+    boosted, base, trees = grow(x @ mix, np.searchsorted(there, y), heavy, len(there), iterations, seed)
     # Two classes have one output, that of the second; a class that no row has is never predicted.
     own = there if len(there) > 2 else there[1:]
-    output = np.array([0 if classes == 2 else own[k] for k, _ in trees], dtype=np.int64)
-    whole_start = np.full(1 if classes == 2 else classes, 0.0)
+    start = np.full(1 if classes == 2 else classes, NEVER if classes > 2 else 0.0)
     if classes > 2:
-        whole_start[:] = NEVER
-        whole_start[there] = 0.0
-    whole_start[[0] if classes == 2 else own] = start
+        start[there] = 0.0
+    start[[0] if classes == 2 else own] = base
     sizes = [len(nodes["value"]) for _, nodes in trees]
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     offset, place = np.repeat(roots, sizes), np.arange(sum(sizes))
@@ -127,9 +92,9 @@ def fit_trees(
     leaf = whole["leaf"].astype(bool)
     arrays = {
         "mix": mix,
-        "start": whole_start,
+        "start": start,
         "roots": roots,
-        "output": output,
+        "output": np.array([0 if classes == 2 else own[k] for k, _ in trees], dtype=np.int64),
         "feature": np.where(leaf, 0, whole["feature"]).astype(np.int64),
         "threshold": np.where(leaf, 0.0, whole["threshold"]),
         "left": np.where(leaf, place, offset + whole["left"]),
@@ -137,11 +102,10 @@ def fit_trees(
         "value": np.where(leaf, whole["value"], 0.0),
     }
     depth = int(whole["depth"].max(initial=0))
-    made = TreeEnsemble(
-        x.shape[1], classes, features=mix.shape[1], trees=len(trees), nodes=len(place), depth=depth
-    )  # fmt: skip
+    sized = {"features": mix.shape[1], "trees": len(trees), "nodes": len(place), "depth": depth}
+    made = TreeEnsemble(x.shape[1], classes, **sized)
     made.load_state_dict({key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in arrays.items()})
-    return FittedTrees(boosted, made)
+    return made, boosted
 
 
 def _scikit_learn(x: Floats, y: Ints, weights: Floats | None, classes: int, iterations: int, seed: int) -> Grown:
@@ -161,11 +125,10 @@ def _scikit_learn(x: Floats, y: Ints, weights: Floats | None, classes: int, iter
     trees = []
     for k, one in ((k, one) for step in boosted._predictors for k, one in enumerate(step)):
         nodes = {key: one.nodes[name] for key, name in names.items()}
-        within = [edges[column] for column in nodes["feature"]]  # from the number of a bin to where it ends
-        ends = [
-            e[int(t)] if not end else 0.0 for e, t, end in zip(within, nodes["threshold"], nodes["leaf"], strict=True)
-        ]
-        trees.append((k, {**nodes, "threshold": np.array(ends)}))
+        # from the number of a bin to where it ends
+        parts = zip(nodes["feature"], nodes["threshold"], nodes["leaf"], strict=True)
+        nodes["threshold"] = np.array([0.0 if leaf else edges[column][int(bin_)] for column, bin_, leaf in parts])
+        trees.append((k, nodes))
     return boosted, np.asarray(boosted._baseline_prediction, dtype=np.float64).ravel(), trees
 
 

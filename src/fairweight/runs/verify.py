@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import Damaged, FairweightError, MissingData
-from fairweight.runs.folder import METRICS, MODEL, PREPROCESSING, READ, RUN, RunFolder
+from fairweight.errors import Damaged, MissingData
+from fairweight.runs.folder import METRICS, READ, RUN, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
 from fairweight.training.lock import FILE as LOCK
@@ -31,13 +31,9 @@ class Verified:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "folder": str(self.folder),
-            "verified": not self.unverified,
-            "whole": list(self.whole),
-            "problems": dict(self.problems),
-            "others": list(self.others),
-        }
+        values = {**asdict(self), "folder": str(self.folder), "verified": not self.unverified}
+        del values["unverified"]
+        return values
 
     def text(self) -> str:
         """One line for each thing to know."""
@@ -61,32 +57,16 @@ def verify(run: str | Path) -> list[Verified]:
 
 
 def _verified(place: Path) -> Verified:
-    folder = RunFolder(place)
     there = sorted(path.name for path in place.iterdir() if not path.is_dir() and path.name not in (LOCK, MANIFEST))
-    if not (place / MANIFEST).is_file():
-        if not folder.finished:
-            return Verified(place, (), {MANIFEST: "it is not there: the run has not come to its end"}, ())
-        return Verified(place, (), _unreadable(folder, there), (), unverified=True)
     try:
         manifest = Manifest.read(place)
     except Damaged as error:
         return Verified(place, (), {MANIFEST: str(error)}, tuple(there))
-    assert manifest is not None
+    if manifest is None:
+        unfinished = {MANIFEST: "it is not there: the run has not come to its end"}
+        finished = RunFolder(place).finished
+        return Verified(place, (), {} if finished else unfinished, (), unverified=finished)
     names = {**manifest.files, **dict.fromkeys(name for name in there if name in READ)}
-    found = {name: manifest.problem(place / name) for name in names}
-    problems = {name: what for name, what in found.items() if what is not None}
-    whole = tuple(name for name in found if name not in problems)
-    return Verified(place, whole, problems, tuple(name for name in there if name not in found))
-
-
-def _unreadable(folder: RunFolder, there: list[str]) -> dict[str, str]:
-    """Of a run without a manifest: what cannot even be read."""
-    problems = {}
-    for name in (RUN, METRICS, PREPROCESSING):
-        try:
-            folder.read(name)
-        except FairweightError as error:
-            problems[name] = str(error)
-    if MODEL not in there:
-        problems[MODEL] = "it is not there"
-    return problems
+    problems = {name: what for name in names if (what := manifest.problem(place / name)) is not None}
+    whole = tuple(name for name in names if name not in problems)
+    return Verified(place, whole, problems, tuple(name for name in there if name not in names))

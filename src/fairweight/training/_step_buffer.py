@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -13,14 +12,8 @@ from fairweight.types import StepRecord
 SAMPLES = 65_536  # held at most
 LOGITS = 200_000  # held at most: what stays in a cache is worked on in half the time
 LOGITS_GPU = 8_000_000  # more, because reading may wait for the device
-
-
-class Steps(NamedTuple):
-    """Steps in their order, one entry of each part per step."""
-
-    indices: tuple[Tensor, ...]  # [B] what was given with each record: rows, or groups
-    numbers: tuple[int, ...]  # of the steps
-    records: tuple[StepRecord, ...]
+# Of steps in their order: what was given with each record (rows, or groups) [B], their numbers, their records.
+Read = Callable[[Sequence[Tensor], Sequence[int], Sequence[StepRecord]], None]
 
 
 class StepBuffer:
@@ -29,7 +22,7 @@ class StepBuffer:
     fields: what `read` looks at in a record. On a GPU they are copied, because a replayed step overwrites its record.
     """
 
-    def __init__(self, read: Callable[[Steps], None], fields: tuple[str, ...]) -> None:
+    def __init__(self, read: Read, fields: tuple[str, ...]) -> None:
         self._read, self._fields = read, fields
         self._held: list[tuple[Tensor, int, StepRecord, int]] = []
         self._room = 1  # steps
@@ -39,15 +32,17 @@ class StepBuffer:
 
     def add(self, index: Tensor, record: StepRecord, number: int = 0) -> None:
         """Hold one step; nothing is read back from the device unless the buffer is full."""
-        if record.losses.device.type != "cpu":
+        cpu = record.losses.device.type == "cpu"
+        if not cpu:
             values = {name: getattr(record, name) for name in self._fields}
             copies = {name: value.clone() for name, value in values.items() if value is not None}
             record = StepRecord(**{"loss": record.loss, **copies})
-        held = self._held
-        if not held:
-            self._room = _steps_at_once(record)
-        held.append((index, number, record, index._version))
-        if len(held) >= self._room:
+        if not self._held:
+            samples = max(1, len(record.losses))
+            logits = samples if record.logits is None else max(1, record.logits.numel())
+            self._room = min(SAMPLES // samples, (LOGITS if cpu else LOGITS_GPU) // logits)
+        self._held.append((index, number, record, index._version))
+        if len(self._held) >= self._room:
             self.flush()
 
     def flush(self) -> None:
@@ -58,14 +53,8 @@ class StepBuffer:
         self._held = []
         if versions != tuple([index._version for index in indices]):
             raise BadInput("the rows of a step were overwritten before its epoch ended; give on_step a copy of them.")
-        self._read(Steps(indices, numbers, records))
+        self._read(indices, numbers, records)
 
     def clear(self) -> None:
         """Drop whatever is held."""
         self._held = []
-
-
-def _steps_at_once(record: StepRecord) -> int:
-    samples = max(1, len(record.losses))
-    logits = samples if record.logits is None else max(1, record.logits.numel())
-    return max(1, min(SAMPLES // samples, (LOGITS_GPU if record.losses.is_cuda else LOGITS) // logits))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 import sys
 import time
 from typing import Any, Literal, TextIO
@@ -79,23 +80,25 @@ class Progress(Observer):
 
     def on_step(self, step: int, record: StepRecord) -> None:
         now = time.monotonic()
-        if self._bar is not None and now - self._last > 0.1:
-            self._last = now
-            self._bar.update(self._task, completed=step + 1)
-        elif self._bar is None and now - self._last > LONG:
+        if now - self._last > (LONG if self._bar is None else 0.1):
             self._last = now
             epoch, place = divmod(step, self._steps)
-            where = f"epoch {epoch + 1}/{self._epochs}, step {place + 1:,}/{self._steps:,}"
-            print(f"{self.title}: {where}{self._left(step + 1)}", file=self.stream, flush=True)
+            if self._bar is not None:
+                self._bar.update(self._task, completed=step + 1)
+            else:
+                self._say(f"epoch {epoch + 1}/{self._epochs}, step {place + 1:,}/{self._steps:,}", step + 1)
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
+        told = _told(epoch, self._epochs, summary, short=self._bar is not None)
         if self._bar is not None:
-            self._bar.update(self._task, note=_beside_a_bar(epoch, self._epochs, summary))
+            self._bar.update(self._task, note=told)
         else:
             self._last = time.monotonic()
-            line = f"{_line(epoch, self._epochs, summary)}{self._left(epoch * self._steps)}"
-            print(f"{self.title}: {line}", file=self.stream, flush=True)
+            self._say(told, epoch * self._steps)
         return None
+
+    def _say(self, what: str, done: int) -> None:
+        print(f"{self.title}: {what}{self._left(done)}", file=self.stream, flush=True)
 
     def _left(self, done: int) -> str:
         """How long the remaining steps take at the pace so far; nothing where that is soon."""
@@ -109,24 +112,17 @@ class Progress(Observer):
             self._bar = None
 
 
-def _beside_a_bar(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
-    """What fits beside a bar in a terminal of 80 columns."""
-    validation = summary.get("validation") or {}
-    quality = f"loss {summary['loss']:.3f}"
+def _told(epoch: int, epochs: int, summary: dict[str, Any], *, short: bool) -> str:
+    """The numbers of an epoch; short: what fits beside a bar in a terminal of 80 columns."""
+    validation, digits = summary.get("validation") or {}, 1 if short else 2
+    parts = [f"epoch {epoch}/{epochs}"]
+    if not short or "accuracy" not in validation:
+        parts.append(f"loss {summary['loss']:.{digits + 2}f}")
     if "accuracy" in validation:
-        quality = f"accuracy {100 * validation['accuracy']:.1f}"
-    gap = f", TPRD {100 * validation['tprd']:.1f}" if "tprd" in validation else ""
-    return f"epoch {epoch}/{epochs}, {quality}{gap}"
-
-
-def _line(epoch: int, epochs: int, summary: dict[str, Any]) -> str:
-    parts = [f"epoch {epoch}/{epochs}", f"loss {summary['loss']:.4f}"]
-    validation = summary.get("validation") or {}
-    if "accuracy" in validation:
-        parts.append(f"validation accuracy {100 * validation['accuracy']:.2f}")
+        parts.append(f"{'' if short else 'validation '}accuracy {100 * validation['accuracy']:.{digits}f}")
     if "tprd" in validation:
-        parts.append(f"TPRD {100 * validation['tprd']:.2f}")
-    if "score_std" in summary:
+        parts.append(f"TPRD {100 * validation['tprd']:.{digits}f}")
+    if "score_std" in summary and not short:
         parts.append(f"score std {summary['score_std']:.3f}, effective size {summary['effective_size']:.2f}")
     return ", ".join(parts)
 
@@ -198,27 +194,16 @@ class Watch(Observer):
                     f"no effect: the scores ended at a standard deviation of {summary['score_std']:.2g}, so every "
                     "sample counted almost alike; use AdaptiveStep(), or raise PlainStep's scale.",
                 )
-        self._check_agreement()
+        looks = self.state_dict()["agreements"]
+        if len(looks) >= 8:
+            mean, error = statistics.fmean(looks), statistics.stdev(looks) / math.sqrt(len(looks))
+            if mean + 2 * error < 0.1:  # significantly small, not merely uncertain
+                self.warn(
+                    f"weak signal: two halves of the exemplar batch pull in unrelated directions (cosine {mean:.3f} ± "
+                    f"{error:.3f} over {len(looks)} looks), so it is too small to learn from; raise per_cell, give "
+                    "more exemplars, or have scores move the less for it (AdaptiveStep(heed=1)).",
+                )
         return None
-
-    def _read(self) -> None:
-        if self._unread:
-            self._agreements += torch.stack(self._unread).tolist()
-            self._unread = []
-
-    def _check_agreement(self) -> None:
-        self._read()
-        n = len(self._agreements)
-        if n < 8:
-            return
-        mean = sum(self._agreements) / n
-        error = math.sqrt(sum((a - mean) ** 2 for a in self._agreements) / (n - 1) / n)
-        if mean + 2 * error < 0.1:  # significantly small, not merely uncertain
-            self.warn(
-                f"weak signal: two halves of the exemplar batch pull in unrelated directions (cosine {mean:.3f} ± "
-                f"{error:.3f} over {n} looks), so it is too small to learn from; raise per_cell, give more "
-                "exemplars, or have scores move the less for it (AdaptiveStep(heed=1)).",
-            )
 
     def warn(self, sentence: str) -> None:
         """Log a warning, once for each kind: what stands before the colon."""
@@ -227,7 +212,9 @@ class Watch(Observer):
             _log.warning(sentence)
 
     def state_dict(self) -> dict[str, Any]:
-        self._read()
+        if self._unread:
+            self._agreements += torch.stack(self._unread).tolist()
+            self._unread = []
         return {"warnings": list(self.warnings), "agreements": list(self._agreements)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -5,17 +5,24 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from fairweight.errors import BadCheckpoint
+from fairweight.metagradient.model import RandomState, unwrap
 from fairweight.training import state
+
+if TYPE_CHECKING:
+    from fairweight.training.loop import Training
 
 FILE = "checkpoint.safetensors"
 VERSION = 2  # of what a run keeps
 AT_ONCE = 8 * 2**20  # bytes: so much is written before the training goes on
+# What a run keeps: the state of its parts, and values.
+_PARTS = ("optimizer", "scheduler", "reweighter", "sums", "dynamics", "batches")
+_VALUES = ("step", "best", "best_method", "history", "stopped", "seconds")
 
 
 class Checkpoint:
@@ -88,9 +95,55 @@ class Checkpoint:
         return f"the last good checkpoint is {self.path} at step {self.step}"
 
 
-def match_strides(optimizer: torch.optim.Optimizer) -> None:
-    """Lay out an optimizer's state as its parameters: a file keeps no memory order, and two orders are slow."""
-    for parameter, held in optimizer.state.items():
-        for name, value in held.items():
+def standing(training: Training) -> dict[str, Any]:
+    """Everything that the rest of the run depends on, not copied."""
+    random, ranks = RandomState.now(training.device), training.ranks
+    assert random is not None
+    drawn = [random.cpu, *([] if random.cuda is None else [random.cuda])]
+    model = unwrap(training.model)
+    mid_update = training.options.accumulate > 1 and training.step % len(training.batches) > 0
+    parts = {name: getattr(training, name) for name in _PARTS}
+    return {
+        **{name: getattr(training, name) for name in _VALUES},
+        **{name: None if part is None else part.state_dict() for name, part in parts.items()},
+        "model": model.state_dict(),
+        "gradients": {n: p.grad for n, p in model.named_parameters() if p.grad is not None} if mid_update else {},
+        "random": [random.cpu, random.cuda],
+        **({} if ranks is None else {"random_of_ranks": ranks.gather(drawn)}),
+        "observers": [observer.state_dict() for observer in training.observers],
+    }
+
+
+def put_back(training: Training, saved: dict[str, Any]) -> None:
+    """Put the run back where it stood; refuse what is not of its shape."""
+    try:
+        _put_back(training, saved)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        what = str(error).strip().split("\n")[0]
+        raise BadCheckpoint(f"the checkpoint does not fit this run ({what}); delete it and start again.") from error
+
+
+def _put_back(training: Training, saved: dict[str, Any]) -> None:
+    (cpu, cuda), ranks = saved["random"], training.ranks
+    others = saved.get("random_of_ranks", [])
+    if ranks is not None and len(others) == ranks.size:
+        cpu, cuda = (*others[ranks.rank], None)[:2]
+    saved = state.move({key: value for key, value in saved.items() if not key.startswith("random")}, training.device)
+    model = unwrap(training.model)
+    model.load_state_dict(saved["model"])
+    for name, p in model.named_parameters():
+        p.grad = saved["gradients"].get(name)
+    for name in _PARTS:
+        part = getattr(training, name)
+        if part is not None and saved[name] is not None:
+            part.load_state_dict(saved[name])
+    for parameter, held in training.optimizer.state.items():
+        for name, value in held.items():  # a file keeps no memory order, and two orders are slow
             if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
                 held[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+    if len(saved["observers"]) == len(training.observers):
+        for observer, kept in zip(training.observers, saved["observers"], strict=True):
+            observer.load_state_dict(kept)
+    for name in _VALUES:
+        setattr(training, name, saved[name])
+    RandomState(cpu, cuda, training.device).restore()

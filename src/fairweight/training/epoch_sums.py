@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairweight.metagradient.model import unwrap
-from fairweight.training._step_buffer import StepBuffer, Steps
+from fairweight.training._step_buffer import StepBuffer
 from fairweight.types import Batch, StepRecord, sent
 
 _COUNTS = ("samples", "steps", "steps_with_objective", "steps_with_agreement")
@@ -27,56 +26,50 @@ class EpochSums:
         self._sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=device)
         self._by_group = torch.zeros(2, max(groups, 1), dtype=torch.float64, device=device)  # loss, samples
         self._bad = torch.full((), _NEVER, device=device)  # first step whose loss is not finite
-        fields = ("loss", "losses", "weights", "correct", "objective", "agreement")
-        self._steps = StepBuffer(self._add_up, fields)
+        self._steps = StepBuffer(self._add_up, ("loss", "losses", "weights", "correct", "objective", "agreement"))
 
     def clear(self) -> None:
         """Begin another epoch."""
         self._steps.clear()
-        self._sums = torch.zeros_like(self._sums)
+        self._sums, self._bad = torch.zeros_like(self._sums), torch.full_like(self._bad, _NEVER)
         self._by_group.zero_()
-        self._bad = torch.full_like(self._bad, _NEVER)
 
     def add(self, step: int, batch: Batch, record: StepRecord) -> None:
         """One more step; nothing is read back."""
         self._steps.add(batch.compared(), record, step)
 
-    def _add_up(self, steps: Steps) -> None:
-        records, device = steps.records, self._sums.device
+    def _add_up(self, indices: Sequence[Tensor], steps: Sequence[int], records: Sequence[StepRecord]) -> None:
+        device = self._sums.device
         known = [[len(r.losses), 1, r.objective is not None, r.agreement is not None] for r in records]
-        sizes = torch.tensor([len(r.losses) for r in records])
         counts = sent(torch.tensor(known, dtype=torch.float64), device)  # [S, 4]
-        step_of = sent(torch.arange(len(records)).repeat_interleave(sizes), device)  # [M]
+        step_of = sent(torch.arange(len(records)).repeat_interleave(torch.tensor([k[0] for k in known])), device)  # [M]
+        nil = records[0].loss.new_zeros(())
 
-        def by_step(values: Tensor) -> Tensor:  # [M] -> [S]
-            return values.new_zeros(len(records)).index_add_(0, step_of, values)
+        def by_step(values: Sequence[Tensor]) -> Tensor:  # [B] each -> [S]
+            return counts.new_zeros(len(records)).index_add_(0, step_of, torch.cat(tuple(values)).double())
 
         def of_steps(values: Sequence[Tensor | None]) -> Tensor:  # [S]
-            nil = records[0].loss.new_zeros(())
             return torch.stack([nil if value is None else value for value in values]).double()
 
-        losses = torch.cat([r.losses for r in records]).double()  # [M]
-        squares = by_step(torch.cat([r.weights for r in records]).double().square())
-        right = torch.cat([torch.zeros_like(r.losses) if r.correct is None else r.correct for r in records]).double()
         loss, objective = of_steps([r.loss for r in records]), of_steps([r.objective for r in records])
+        squares = by_step([torch.cat([r.weights for r in records]).double().square()])
         columns = [
             loss,
             objective,
             of_steps([r.agreement for r in records]),
-            by_step(losses),
-            by_step(right),
+            by_step([r.losses for r in records]),
+            by_step([torch.zeros_like(r.losses) if r.correct is None else r.correct for r in records]),
             torch.where(squares > 0, 1 / (counts[:, 0] * squares), 0.0),
         ]
         numbers = torch.cat([counts, torch.stack(columns, dim=1)], dim=1)  # [S, sums]
         self._sums = torch.cat([self._sums[None], numbers]).cumsum(0)[-1]
-        groups = torch.cat(steps.indices)  # [M]
-        has_group = (groups >= 0).double()
+        groups = torch.cat(tuple(indices))  # [M]
+        known_group = (groups >= 0).double()
         groups = groups.clamp(0, self._by_group.shape[1] - 1)
-        self._by_group[0].index_add_(0, groups, losses * has_group)
-        self._by_group[1].index_add_(0, groups, has_group)
-        step_numbers = sent(torch.tensor(steps.numbers), device)
+        self._by_group[0].index_add_(0, groups, torch.cat([r.losses for r in records]).double() * known_group)
+        self._by_group[1].index_add_(0, groups, known_group)
         finite = loss.isfinite() & objective.isfinite()
-        self._bad = torch.minimum(self._bad, torch.where(finite, _NEVER, step_numbers).min())
+        self._bad = torch.minimum(self._bad, torch.where(finite, _NEVER, sent(torch.tensor(steps), device)).min())
 
     def bad_step(self) -> int | None:
         """The first step whose loss was not finite (waits for the device)."""
@@ -109,9 +102,3 @@ class EpochSums:
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         self._steps.clear()
         self._sums, self._by_group, self._bad = saved["sums"], saved["by_group"].clone(), saved["bad_step"]
-
-
-def finite(model: nn.Module) -> bool:
-    """True if every parameter is a number: the update of an epoch's last step shows in no loss of it."""
-    learned = [p.detach() for p in unwrap(model).parameters() if p.requires_grad and p.is_floating_point()]
-    return not learned or bool(torch.stack([p.isfinite().all() for p in learned]).all())

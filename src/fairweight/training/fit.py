@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,13 +25,7 @@ from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.types import RunRecord, Samples
 
 
-@constrained(
-    epochs=whole(1),
-    resume=FLAG,
-    batch_size=either(whole(1)),
-    per_cell=either(whole(1)),
-    seed=either(SEED),
-)
+@constrained(epochs=whole(1), resume=FLAG, batch_size=either(whole(1)), per_cell=either(whole(1)), seed=either(SEED))
 def fit(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -82,25 +76,12 @@ def fit(
             )
     given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
     chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
-    ranks = reweighter.ranks
-    alone = out is None or (ranks is not None and not ranks.first)  # the first rank alone writes
-    with nullcontext() if alone else claimed(cast(str, out)):
-        training = Training(
-            model,
-            optimizer,
-            reweighter,
-            as_samples(train, reweighter),
-            as_samples(exemplar, reweighter),
-            epochs,
-            tuple(observers),
-            validation,
-            scheduler,
-            augment,
-            dynamics,
-            None if out is None else Path(out),
-            resume,
-            chosen,
-        )
+    writes = reweighter.ranks is None or reweighter.ranks.first  # the first rank alone
+    with claimed(out) if out is not None and writes else nullcontext():
+        sets = as_samples(train, reweighter), as_samples(exemplar, reweighter)
+        folder = None if out is None else Path(out)
+        more: Any = (validation, scheduler, augment, dynamics, folder, resume, chosen)
+        training = Training(model, optimizer, reweighter, *sets, epochs, tuple(observers), *more)
         random = RandomState.now(training.device)
         try:
             return training.go()

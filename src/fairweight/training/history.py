@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairweight.errors import BadInput, ScoresMismatch
-from fairweight.training._step_buffer import StepBuffer, Steps
-from fairweight.training._visits import AT, COLUMNS, THIS_EPOCH, VISIT, average, move, note
-from fairweight.types import StepRecord
+from fairweight.training._step_buffer import StepBuffer
+from fairweight.types import StepRecord, margin, sent
 
 PATH_NUMBERS = 2_000_000  # at most this many numbers are kept of score paths, and as many of weight paths
 _FIELDS = ("losses", "weights", "correct", "logits", "labels", "pull", "gradient")
 _LARGEST_HALF = 65_000.0
+
+# Columns of a visit and of the history, in such an order that three runs of the one go into three runs of the other.
+VISIT = ("push", "loss", "weighted_loss", "weight", "margin", "lead", "right")
+_COLUMNS = (
+    "push",  # averages: of how much more weight the objective asked for than for the rest of the batch, in its units
+    "loss",
+    "weighted_loss",  # of p_i B l_i
+    "weight",  # of p_i B
+    "epoch_loss",  # at the last visit of this epoch, NaN before it
+    "epoch_weighted_loss",
+    "epoch_weight",
+    "margin",  # at the last visit
+    "margin_sum",
+    "lead_sum",  # of the margin in probabilities
+    "visits",
+    "judged",  # visits at which it was known whether the prediction was right
+    "learned",  # visits at which it was
+    "forgotten",  # visits at which it was not, after one at which it was
+    "pushed_up",  # visits at which the objective asked for more weight
+    "right",  # whether the prediction was, when that was last known
+)
+_THIS_EPOCH = slice(4, 7)
 
 
 class Dynamics:
@@ -32,16 +53,13 @@ class Dynamics:
             raise BadInput(f"decay={decay}: give one from 0 (the last visit alone) to below 1.")
         self.num_samples, self.decay = num_samples, decay
         self.device = torch.device(device)
-        self._history = torch.zeros(len(COLUMNS), num_samples, device=self.device)  # [C, N]
-        self._history[AT["margin"]] = torch.nan
-        self._history[THIS_EPOCH] = torch.nan
+        self._history = torch.zeros(len(_COLUMNS), num_samples, device=self.device)  # [C, N]
+        self._history[4:8] = torch.nan
+        self._place = torch.empty(num_samples, dtype=torch.int32, device=self.device)  # scratch
         # Averages over epochs: gathered weight, l / mean, p B l / mean, P N l with P the weight over the whole set.
         self._epochs = torch.zeros(4, num_samples, device=self.device)  # [4, N]
-        # Visits that are not in the history yet, each row once.
-        self._noted = torch.zeros(len(VISIT), num_samples, device=self.device)  # [7, N]
-        self._seen = torch.zeros(num_samples, dtype=torch.bool, device=self.device)  # [N] whether a row is noted
-        self._count = 0  # rows that are noted
         self._steps = StepBuffer(self._note, _FIELDS)  # steps that are not noted yet
+        self._noted: list[tuple[Tensor, Tensor]] = []  # rows [M] and their visits [7, M] that are not in the history
         self.score_path: list[Tensor] = []  # one [P] per epoch
         self.weight_path: list[Tensor] = []  # one [P] per epoch
         self._path_rows: Tensor | None = None
@@ -50,6 +68,29 @@ class Dynamics:
         """Take in one visit of these rows."""
         self._steps.add(rows if rows.device.type == "cpu" else rows.clone(), record)
 
+    def _note(self, indices: Sequence[Tensor], _: Sequence[int], records: Sequence[StepRecord]) -> None:
+        self._noted.append((torch.cat(tuple(indices)), noted(records)))
+        if sum(len(rows) for rows, _ in self._noted) >= self.num_samples:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Add everything that waits to the history, in one pass over memory where that is the whole set once."""
+        self._steps.flush()
+        if not self._noted:
+            return
+        rows, visits = (torch.cat(parts, dim=-1) for parts in zip(*self._noted, strict=True))  # [M], [7, M]
+        self._noted = []
+        places = torch.arange(len(rows), dtype=torch.int32, device=rows.device)
+        self._place[rows] = places
+        once = torch.equal(self._place[rows], places)  # no row comes twice
+        if once and len(rows) == self.num_samples:
+            move(self._history, visits.index_select(1, self._place), self.decay)
+            return
+        for part in (slice(None),) if once else _each_once(rows):
+            history = self._history[:, rows[part]]  # [C, M], a copy
+            move(history, visits[:, part], self.decay)
+            self._history[:, rows[part]] = history
+
     def on_epoch(self, scores: Tensor | None, epochs: int, weights: Tensor | None = None) -> None:
         """End an epoch: note where scores and weights stand.
 
@@ -57,64 +98,30 @@ class Dynamics:
         was last given in a batch.
         """
         self._take_in()
-        losses, weighted, given = self._history[THIS_EPOCH]  # [N] each, NaN where not seen
+        losses, weighted, given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
         over_set = given if weights is None else weights.to(losses)
-        if not math.isnan(losses.sum()):
-            average(self._epochs, losses, weighted, over_set, self.decay)
-        else:
-            seen = ~losses.isnan()
-            part = self._epochs[:, seen]
-            average(part, losses[seen], weighted[seen], over_set[seen], self.decay)
-            self._epochs[:, seen] = part
-        self._note_paths(scores, over_set, epochs)
-        self._history[THIS_EPOCH] = torch.nan
-
-    def _note_paths(self, scores: Tensor | None, weights: Tensor, epochs: int) -> None:
+        missed = losses.isnan()
+        seen = ~missed if bool(missed.any()) else slice(None)
+        part = self._epochs[:, seen].mul_(self.decay)
+        columns = (
+            torch.ones_like(part[0]),
+            _relative(losses[seen]),
+            _relative(weighted[seen]),
+            (over_set * losses)[seen],
+        )
+        self._epochs[:, seen] = part.add_(torch.stack(columns), alpha=1 - self.decay)
         if self._path_rows is None:
             keep = max(1, min(self.num_samples, PATH_NUMBERS // max(1, epochs)))
             self._path_rows = torch.linspace(0, self.num_samples - 1, keep, device=self.device).long()
         if scores is not None:
             self.score_path.append(_half(scores[self._path_rows]))
-        self.weight_path.append(_half(weights[self._path_rows].nan_to_num(1.0)))  # 1: this epoch left it out
-
-    def _take_in(self) -> None:
-        """Add everything that waits to the history."""
-        self._steps.flush()
-        if self._count == self.num_samples:
-            move(self._history, self._noted, self.decay)
-        elif self._count:
-            rows = torch.nonzero(self._seen).flatten()
-            self._move_rows(rows, self._noted[:, rows])
-        self._forget_notes()
-
-    def _forget_notes(self) -> None:
-        self._count = 0
-        self._seen.zero_()
-        self._noted[VISIT.index("push")].zero_()
-
-    def _note(self, steps: Steps) -> None:
-        rows = torch.cat(steps.indices)  # [M]
-        seen = self._seen.scatter(0, rows, torch.ones_like(rows, dtype=torch.bool))
-        if int(seen.sum()) == self._count + len(rows):
-            self._seen, self._count = seen, self._count + len(rows)
-            note(self._noted, rows, steps)
-            return
-        self._take_in()  # what was noted before
-        noted = torch.zeros(len(VISIT), len(rows), device=self.device)
-        note(noted, torch.arange(len(rows), device=self.device), steps)
-        for places in _each_once(rows):
-            self._move_rows(rows[places], noted[:, places])
-
-    def _move_rows(self, rows: Tensor, noted: Tensor) -> None:
-        part = self._history[:, rows]  # [C, M], a copy
-        move(part, noted, self.decay)
-        self._history[:, rows] = part
+        self.weight_path.append(_half(over_set[self._path_rows].nan_to_num(1.0)))  # 1: this epoch left it out
+        self._history[_THIS_EPOCH] = torch.nan
 
     @property
     def visits(self) -> Tensor:
         """Visits of each sample."""  # [N]
-        self._take_in()
-        return self._history[AT["visits"]].int()
+        return self.table()["visits"]
 
     @property
     def path_rows(self) -> Tensor | None:
@@ -123,7 +130,6 @@ class Dynamics:
 
     def paths(self) -> dict[str, Tensor]:
         """rows [P], and scores and weights after each epoch [epochs, P]; leaves out weights that are all 1."""
-        self._take_in()
         if self._path_rows is None:
             return {}
         found: dict[str, Tensor] = {}
@@ -147,7 +153,7 @@ class Dynamics:
         mean_probability_margin: the same in probabilities, so that no visit of a sure network outweighs the others.
         """  # [N] each
         self._take_in()
-        held = {name: self._history[place] for name, place in AT.items()}
+        held = dict(zip(_COLUMNS, self._history, strict=True))
         visits = held["visits"]
         gathered = 1 - self.decay**visits  # weight that the averages have gathered
         pushed = bool((held["push"] != 0).any())
@@ -170,13 +176,8 @@ class Dynamics:
 
     def state_dict(self) -> dict[str, Any]:
         self._take_in()
-        return {
-            "history": self._history,
-            "epochs": self._epochs,
-            "score_path": list(self.score_path),
-            "weight_path": list(self.weight_path),
-            "path_rows": self._path_rows,
-        }
+        paths = {"score_path": list(self.score_path), "weight_path": list(self.weight_path)}
+        return {"history": self._history, "epochs": self._epochs, **paths, "path_rows": self._path_rows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if len(state["history"]) != len(self._history):
@@ -187,12 +188,85 @@ class Dynamics:
                 "resume with the training set of that run."
             )
         self._steps.clear()
-        self._forget_notes()
+        self._noted = []
         self._history.copy_(state["history"])
         self._epochs.copy_(state["epochs"])
         self.score_path = [part.cpu() for part in state["score_path"]]
         self.weight_path = [part.cpu() for part in state["weight_path"]]
         self._path_rows = None if state["path_rows"] is None else state["path_rows"].to(self.device)
+
+
+def noted(records: Sequence[StepRecord]) -> Tensor:
+    """What these steps saw of each sample; what a step does not know is NaN, or 0 if it is the push."""  # [7, M]
+
+    def joined(parts: Sequence[Tensor | None], unknown: float = torch.nan) -> Tensor:
+        if all(part is None for part in parts):
+            return torch.full_like(losses, unknown)
+        pairs = zip(parts, records, strict=True)
+        return torch.cat([torch.full_like(r.losses, unknown) if part is None else part for part, r in pairs]).float()
+
+    losses = torch.cat([r.losses for r in records]).float()
+    sizes = torch.tensor([len(r.losses) for r in records])
+    weights = joined([r.weights for r in records]).mul_(sent(sizes.repeat_interleave(sizes), losses.device))
+    push, right = joined([_push(r) for r in records], 0.0), joined([r.correct for r in records])
+    return torch.stack([push, losses, losses * weights, weights, *_margins(records, joined), right])
+
+
+def _margins(records: Sequence[StepRecord], joined: Callable[[list[Tensor | None]], Tensor]) -> Sequence[Tensor]:
+    """Margins and leads of all samples, taken together where every step knows its logits."""  # [M] each
+    logits = [r.logits for r in records if r.logits is not None]
+    labels = [r.labels for r in records if r.labels is not None]
+    if len(logits) == len(labels) == len(records):
+        return _margin_and_lead(torch.cat(logits), torch.cat(labels))
+    pairs = [(r.logits, r.labels) for r in records]
+    each = [(None, None) if z is None or y is None else _margin_and_lead(z, y) for z, y in pairs]
+    return [joined(list(column)) for column in zip(*each, strict=True)]
+
+
+def _push(record: StepRecord) -> Tensor | None:
+    """How much more weight the objective asks for each sample than for the batch, in units of the batch's spread."""
+    if record.gradient is not None:
+        asked = -record.gradient  # a higher score lowers the objective
+    elif record.pull is not None:
+        asked = record.pull - (record.weights * record.pull).sum()
+    else:
+        return None
+    return asked / asked.square().mean().sqrt().clamp(min=torch.finfo(asked.dtype).tiny)
+
+
+def _margin_and_lead(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """True logit minus the best other, and the same in probabilities."""  # [M] each
+    if logits.ndim == 1 or logits.shape[1] <= 2:
+        margins = margin(logits, labels).float()
+        return margins, margins.sigmoid().mul_(2).sub_(1)  # of two, σ(m) − σ(−m)
+    values = logits.float()
+    true, total = values.gather(1, labels[:, None]).squeeze(1), values.logsumexp(dim=1)
+    other = values.scatter(1, labels[:, None], -torch.inf).amax(dim=1)
+    return true - other, (true - total).exp_().sub_((other - total).exp_())
+
+
+def move(history: Tensor, visit: Tensor, decay: float) -> None:
+    """Add one more visit of each sample [7, M] to its history [C, M], in place."""
+    push, right = visit[0], visit[6]
+    column = dict(zip(_COLUMNS, history, strict=True))
+    column["pushed_up"].add_(push > 0)
+    push.nan_to_num_(0.0)
+    history[:4].lerp_(visit[:4], 1 - decay)
+    history[4:8].copy_(visit[1:5])
+    history[8:10].add_(visit[4:6])
+    column["visits"].add_(1)
+    known = ~right.isnan()
+    column["judged"].add_(known)
+    column["learned"].add_(right.nan_to_num(0.0))
+    right = torch.where(known, right, column["right"])
+    column["forgotten"].add_((column["right"] - right).clamp_(min=0))  # 1 where it was right and is no more
+    column["right"].copy_(right)
+
+
+def _relative(values: Tensor) -> Tensor:
+    """Values over their mean; where all are 0, each is as large as the mean and counts 0."""  # [M]
+    mean = values.mean()
+    return values / torch.where(mean == 0, torch.ones_like(mean), mean)
 
 
 def _each_once(rows: Tensor) -> list[Tensor]:

@@ -13,26 +13,21 @@ from torch.utils.data import DataLoader, IterableDataset
 from fairweight.errors import BadInput
 from fairweight.metagradient.model import RandomState
 from fairweight.methods import Reweighter
-from fairweight.ranks import Ranks
 from fairweight.sampling import generator
-from fairweight.training.batches import ExemplarBatches
-from fairweight.training.options import Augment, FitOptions
+from fairweight.training.batches import Batches
 from fairweight.training.with_rows import to_batch
-from fairweight.types import Batch, Samples
+from fairweight.types import Batch
 
 
 class LoaderSamples:
     """The samples behind a DataLoader whose dataset says its rows; labels are read in one pass when asked for."""
 
-    def __init__(self, loader: DataLoader[Any], num_samples: int | None = None) -> None:
-        self.loader = loader
+    def __init__(self, loader: DataLoader[Any], num_samples: int) -> None:
+        self.loader, self._number = loader, num_samples
         self.streams = isinstance(loader.dataset, IterableDataset)
-        self._known = num_samples
 
     def __len__(self) -> int:
-        if self._known is not None:
-            return self._known
-        return len(self.loader.dataset)  # type: ignore[arg-type]
+        return self._number if self.streams else len(self.loader.dataset)  # type: ignore[arg-type]
 
     @property
     def labels(self) -> Tensor:
@@ -70,25 +65,15 @@ class LoaderSamples:
         return labels, groups
 
 
-class LoaderBatches(ExemplarBatches):
+class LoaderBatches(Batches):
     """The batches of a loader, in its own order; of several ranks each has a loader over its own part."""
 
-    def __init__(
-        self,
-        train: LoaderSamples,
-        exemplar: Samples | None,
-        reweighter: Reweighter,
-        augment: Augment | None,
-        options: FitOptions,
-        device: torch.device,
-        ranks: Ranks | None = None,
-    ) -> None:
-        super().__init__(exemplar, reweighter, augment, options, device, ranks)
+    def _open(self, train: LoaderSamples) -> None:  # type: ignore[override]
         self.loader = train.loader
         self._stream: Iterator[Any] = iter(())
         self._next: int | None = None  # the step that the stream gives next
         self._last = torch.empty(0, dtype=torch.int64)
-        self._compared = False
+        self._compared = self._ranks is None
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -101,15 +86,16 @@ class LoaderBatches(ExemplarBatches):
         """The train batch of this step, on the model's device."""
         epoch, place = divmod(step, len(self))
         if step != self._next or place == 0:
-            self._open(epoch, place)
+            self._begin(epoch, place)
         self._next = step + 1
         batch = to_batch(next(self._stream), self._device)
         assert batch.rows is not None
         self._last = batch.rows
-        self._compare(batch.rows)
+        if not self._compared:
+            self._compare(batch.rows)
         return self._augmented(batch, "augment", step)
 
-    def _open(self, epoch: int, skip: int) -> None:
+    def _begin(self, epoch: int, skip: int) -> None:
         """Begin an epoch, or go on in the middle of one that was begun before a stop."""
         for sampler in (self.loader.sampler, self.loader.batch_sampler):
             told: Any = getattr(sampler, "set_epoch", None)
@@ -127,8 +113,7 @@ class LoaderBatches(ExemplarBatches):
             next(self._stream)
 
     def _compare(self, rows: Tensor) -> None:
-        if self._ranks is None or self._compared:
-            return
+        assert self._ranks is not None
         self._compared = True
         others = [theirs[0] for k, theirs in enumerate(self._ranks.gather([rows])) if k != self._ranks.rank]
         if len(rows) > 1 and any(torch.equal(rows.sort()[0], other.sort()[0]) for other in others):
@@ -150,6 +135,4 @@ class LoaderBatches(ExemplarBatches):
 
 def as_samples(train: Any, reweighter: Reweighter) -> Any:
     """A DataLoader as samples; anything else as it is."""
-    if not isinstance(train, DataLoader):
-        return train
-    return LoaderSamples(train, reweighter.num_samples if isinstance(train.dataset, IterableDataset) else None)
+    return LoaderSamples(train, reweighter.num_samples) if isinstance(train, DataLoader) else train

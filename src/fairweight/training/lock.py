@@ -10,11 +10,11 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from fairweight.errors import FolderBusy, FolderRefused, option
+from fairweight.errors import FolderBusy, FolderRefused, NoSpace, option
 
 FILE = ".lock"
 BEAT = 10.0  # seconds between the owner's signs of life
@@ -31,7 +31,11 @@ def claimed(folder: str | Path) -> Iterator[None]:
     The folder is made where it is not there, and taken away if nothing was written into it.
     """
     path = Path(folder)
-    made = _make(path)
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused(path, "made", error) from error
     key, me = path.resolve(), threading.get_ident()
     with _guard:
         thread, times = _held.get(key, (me, 0))
@@ -39,18 +43,19 @@ def claimed(folder: str | Path) -> Iterator[None]:
             raise _busy(path, {"process": os.getpid(), "host": socket.gethostname()})
         _held[key] = (me, times + 1)
     try:
-        if times:
+        with nullcontext() if times else _locked(path):
             yield
-        else:
-            with _locked(path):
-                yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise NoSpace(f"the disk of {path} is full; make room on it, then start the same again.") from error
     finally:
         with _guard:
             if times:
                 _held[key] = (me, times)
             else:
-                _held.pop(key, None)
-        for empty in reversed(made):
+                del _held[key]
+        for empty in missing:
             with suppress(OSError):  # something was written, and it stays
                 empty.rmdir()
 
@@ -65,23 +70,16 @@ def owner(folder: str | Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _make(path: Path) -> list[Path]:
-    """Make the folder; those that were not there, the outermost first."""
-    missing = [place for place in (*reversed(path.parents), path) if not place.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FolderRefused(
-            f"{path} cannot be made ({error.strerror}); choose another folder with {option('out')}."
-        ) from error
-    return missing
-
-
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    file = _taken(path)
-    over = threading.Event()
-    heart = threading.Thread(target=_beat, args=(file, over), daemon=True)
+    file, over = _taken(path), threading.Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT):
+            with suppress(OSError):
+                os.utime(file.fileno())
+
+    heart = threading.Thread(target=beat, daemon=True)
     heart.start()
     try:
         yield
@@ -100,9 +98,7 @@ def _taken(path: Path) -> IO[str]:
         try:
             file = _opened(place)
         except OSError as error:
-            raise FolderRefused(
-                f"{path} cannot be written to ({error.strerror}); choose another folder with {option('out')}."
-            ) from error
+            raise _refused(path, "written to", error) from error
         seen = owner(path) or {}
         if not _lock(file) or _alive_elsewhere(file, seen):
             file.close()
@@ -112,9 +108,13 @@ def _taken(path: Path) -> IO[str]:
                 break
         file.close()  # the last owner has taken this file away between our opening and our locking it
     file.truncate(0)
-    since = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    file.write(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
-    file.flush()
+    who = {"process": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    try:
+        file.write(json.dumps(who) + "\n")
+        file.flush()
+    except OSError:
+        place.unlink(missing_ok=True)
+        raise
     return file
 
 
@@ -131,14 +131,12 @@ def _lock(file: IO[str]) -> bool:
     """Ask the system for the lock; where it has none to give, the words in the file alone count."""
     try:
         import fcntl
-    except ImportError:  # not a Unix
-        return True
-    try:
+
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:
-        pass  # a file system without locks
+    except (ImportError, OSError):
+        pass  # not a Unix, or a file system without locks
     return True
 
 
@@ -148,17 +146,14 @@ def _alive_elsewhere(file: IO[str], seen: dict[str, Any]) -> bool:
         return False  # the system has said that nobody here holds it
     last = os.fstat(file.fileno()).st_mtime
     os.utime(file.fileno())  # the file system's own clock, which both machines share
-    now = os.fstat(file.fileno()).st_mtime
-    if now - last < SILENCE:
+    alive = os.fstat(file.fileno()).st_mtime - last < SILENCE
+    if alive:
         os.utime(file.fileno(), (last, last))
-        return True
-    return False
+    return alive
 
 
-def _beat(file: IO[str], over: threading.Event) -> None:
-    while not over.wait(BEAT):
-        with suppress(OSError):
-            os.utime(file.fileno())
+def _refused(path: Path, what: str, error: OSError) -> FolderRefused:
+    return FolderRefused(f"{path} cannot be {what} ({error.strerror}); choose another folder with {option('out')}.")
 
 
 def _busy(path: Path, who: dict[str, Any]) -> FolderBusy:

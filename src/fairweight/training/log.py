@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +32,7 @@ class Log:
         write_atomically(self.path, "".join(f"{line}\n" for line in kept).encode())
 
     def add(self, event: str, step: int, **values: Any) -> None:
-        """Append one line."""
-        line = json.dumps({"event": event, "step": step, **_strict(values)})
+        """Append one line; NaN and infinity, which JSON lacks, become null."""
+        entry = json.loads(json.dumps({"event": event, "step": step, **values}), parse_constant=lambda _: None)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-
-def _strict(value: Any) -> Any:
-    """Replace NaN and infinity, which JSON lacks, by null."""
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+            file.write(json.dumps(entry) + "\n")

@@ -23,18 +23,17 @@ from fairweight.step import update
 from fairweight.training import state
 from fairweight.training.batches import Batches
 from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
-from fairweight.training.checkpoint import Checkpoint
-from fairweight.training.epoch_sums import EpochSums, finite
+from fairweight.training.checkpoint import Checkpoint, put_back, standing
+from fairweight.training.epoch_sums import EpochSums
 from fairweight.training.history import Dynamics
 from fairweight.training.loader import LoaderBatches, LoaderSamples
 from fairweight.training.log import Log
 from fairweight.training.options import Augment, FitOptions, Scheduler
-from fairweight.training.predict import predict
-from fairweight.training.standing import put_back, standing
-from fairweight.training.validation import validation_numbers
+from fairweight.training.predict import predict, validation_numbers
 from fairweight.types import Batch, RunRecord, Samples, StepRecord
 
 _TakeStep = Callable[[Batch, Batch | None], StepRecord]
+_CURE = "Lower the learning rate or clip the gradient."
 
 
 @dataclass
@@ -60,23 +59,20 @@ class Training:
         self._check()
         self.device = next(iter(trainable(unwrap(self.model)).values())).device
         self.ranks = self.reweighter.ranks
+        self.first = self.ranks is None or self.ranks.first  # one process writes and speaks for all
         self.reweighter.gathers_logits = self.dynamics is not None  # for margins
+        kind = LoaderBatches if isinstance(self.train, LoaderSamples) else Batches
         given = self.exemplar, self.reweighter, self.augment, self.options, self.device, self.ranks
-        self.batches: Batches | LoaderBatches
-        if isinstance(self.train, LoaderSamples):
-            self.batches = LoaderBatches(self.train, *given)
-        else:
-            self.batches = Batches(self.train, *given)
-        if not self._first:  # one rank speaks for all
+        self.batches = kind(self.train, *given)
+        if not self.first:
             self.observers = tuple(o for o in self.observers if not isinstance(o, Progress))
         self.watch = next((o for o in self.observers if isinstance(o, Watch)), None) or Watch()
         self.early = next((o for o in self.observers if isinstance(o, EarlyStopping)), None)
         if self.watch not in self.observers:
             self.observers = (*self.observers, self.watch)
-        self.log = None if self.out is None or not self._first else Log(self.out)
-        self.checkpoint = (
-            None if self.out is None else Checkpoint(self.out, self._identity(), self.options.checkpoint_every)
-        )
+        self.log = Log(self.out) if self.out is not None and self.first else None
+        every = self.options.checkpoint_every
+        self.checkpoint = None if self.out is None else Checkpoint(self.out, self._identity(), every)
         self.captured: CapturedStep | None = None
         compared = self.train.labels if self.train.groups is None else self.train.groups
         self.sums = EpochSums(int(compared.max()) + 1, self.device)
@@ -87,11 +83,6 @@ class Training:
         self.stopped = "interrupted"  # until the run ends in another way
         self.seconds = 0.0
         self._logged_warnings = 0
-
-    @property
-    def _first(self) -> bool:
-        """Whether this process writes and speaks: the only one, or the first of several ranks."""
-        return self.ranks is None or self.ranks.first
 
     def _check(self) -> None:
         name, made_for = type(self.reweighter).__name__, self.reweighter.num_samples
@@ -106,8 +97,6 @@ class Training:
                 "fit keeps checkpoints of whole models, and this one lies in pieces (fully_shard); train it in a loop "
                 "of your own with step(batch, exemplar, optimizer), or leave fully_shard out."
             )
-        if self.epochs < 1:
-            raise BadInput(f"epochs={self.epochs}; train for at least 1.")
         if isinstance(self.scheduler, ReduceLROnPlateau) and self.validation is None:
             raise BadInput("ReduceLROnPlateau needs a number to watch; pass validation= to fit, or another scheduler.")
 
@@ -186,9 +175,8 @@ class Training:
         return record
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        if self.options.autocast is None:
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=self.options.autocast)
+        dtype = self.options.autocast
+        return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype=dtype)
 
     def _note(self, batch: Batch, record: StepRecord) -> None:
         batch = batch if record.batch is None else record.batch  # of all ranks
@@ -201,9 +189,8 @@ class Training:
     def _not_finite(self, step: int, what: str) -> LossNotFinite:
         self.stopped = "loss not finite"
         rows = self.batches.rows(step)[:8].tolist()
-        kept = "no folder was given, so no checkpoint was written"
-        if self.checkpoint is not None:
-            kept = self.checkpoint.describe()
+        none = "no folder was given, so no checkpoint was written"
+        kept = none if self.checkpoint is None else self.checkpoint.describe()
         return LossNotFinite(f"Stopped at step {step} (batch rows {rows} ...): {what} For going back, {kept}.")
 
     def _end(self) -> RunRecord:
@@ -215,43 +202,39 @@ class Training:
             self.reweighter.load_state_dict(self.best_method)
         if self.log is not None:
             self.log.add("end", self.step, stopped=self.stopped, seconds=self.seconds)
-        return RunRecord(
-            epochs=self.step // len(self.batches),
-            steps=self.step,
-            stopped=self.stopped,
-            best_epoch=None if self.early is None else self.early.best_epoch,
-            history=self.history,
-            warnings=list(self.watch.warnings),
-            seconds=self.seconds,
-        )
+        best, warnings = None if self.early is None else self.early.best_epoch, list(self.watch.warnings)
+        done = self.step // len(self.batches)
+        return RunRecord(done, self.step, self.stopped, best, self.history, warnings, self.seconds)
 
     # -- the end of an epoch ----------------------------------------------------------------------
 
     def _end_epoch(self, epoch: int) -> None:
         bad = self.sums.bad_step()
         if bad is not None:
-            raise self._not_finite(bad, "The loss is not finite. Lower the learning rate or clip the gradient.")
-        if not finite(self.model):
-            what = "The model is not finite after this step's update. Lower the learning rate or clip the gradient."
-            raise self._not_finite(self.step - 1, what)
+            raise self._not_finite(bad, f"The loss is not finite. {_CURE}")
+        learned = [p.detach() for p in unwrap(self.model).parameters() if p.requires_grad and p.is_floating_point()]
+        if learned and not bool(torch.stack([p.isfinite().all() for p in learned]).all()):
+            # the update of an epoch's last step shows in no loss of it
+            raise self._not_finite(self.step - 1, f"The model is not finite after this step's update. {_CURE}")
         self._share_buffers()
         summary = self._summary(epoch)
         self.history.append(summary)
         self.sums.clear()
-        learned = None if self.early is None else state.cloned(self.reweighter.state_dict())
+        method = None if self.early is None else state.cloned(self.reweighter.state_dict())
         with self._autocast():
             self.reweighter.on_epoch(epoch, lambda samples: predict(self.model, samples, ranks=self.ranks))
         if self.captured is not None and (failure := self.captured.failure) is not None:
             self.watch.warn(f"slow steps: they could not be captured as a CUDA graph ({failure}), so each is launched.")
         reasons = [reason for o in self.observers if (reason := o.on_epoch(epoch, summary))]
-        if reasons:
-            self.stopped = reasons[0]
+        self.stopped = reasons[0] if reasons else self.stopped
         if self.ranks is not None:
             self.stopped = self.ranks.texts(self.stopped)[0]
         if self.early is not None and self.early.improved:
-            self.best = {k: v.detach().clone() for k, v in unwrap(self.model).state_dict().items()}
-            self.best_method = learned
-        self._advance_schedule(summary)
+            self.best, self.best_method = state.cloned(unwrap(self.model).state_dict()), method
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(summary["validation"]["loss" if self.scheduler.mode == "min" else "accuracy"])
+        elif self.scheduler is not None:
+            self.scheduler.step()
         if self.log is not None:
             self.log.add("epoch", self.step, **summary)
             for warning in self.watch.warnings[self._logged_warnings :]:
@@ -272,18 +255,10 @@ class Training:
         if self.validation is not None:
             grouped = self.exemplar is not None and self.exemplar.groups is not None
             with self._autocast():
-                numbers = validation_numbers(
-                    self.model, self.reweighter, self.validation, grouped=grouped, ranks=self.ranks
-                )  # fmt: skip
-            summary["validation"] = numbers
+                found = validation_numbers(self.model, self.reweighter, self.validation, grouped=grouped)
+            summary["validation"] = found
         summary["seconds"] = round(self.seconds, 3)
         return summary
-
-    def _advance_schedule(self, summary: dict[str, Any]) -> None:
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(summary["validation"]["loss" if self.scheduler.mode == "min" else "accuracy"])
-        elif self.scheduler is not None:
-            self.scheduler.step()
 
     # -- what a resumed run needs -----------------------------------------------------------------
 
@@ -294,12 +269,11 @@ class Training:
         return bool(self.ranks.largest([(checkpoint.due() and self.ranks.first) or asked])[0])
 
     def _save(self) -> None:
-        if self.checkpoint is None:
-            return
-        self._share_buffers()
-        kept = standing(self)
-        if self._first:
-            self.checkpoint.save(self.step, kept)
+        if self.checkpoint is not None:
+            self._share_buffers()
+            kept = standing(self)
+            if self.first:
+                self.checkpoint.save(self.step, kept)
 
     def _share_buffers(self) -> None:
         """Running statistics are each rank's own while it trains; what is looked at and kept are the first rank's."""

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
+from torch.optim.lr_scheduler import LRScheduler
 
 from fairweight.constraints import FLAG, SEED, Kind, above, between, constrained, either, whole
 
 # Changes inputs at random: (inputs, generator) -> inputs.
 Augment: TypeAlias = Callable[[Any, torch.Generator], Any]
-
-
-class Scheduler(Protocol):
-    """A torch learning rate scheduler, stepped once per epoch; ReduceLROnPlateau watches validation."""
-
-    def step(self) -> None: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+Scheduler: TypeAlias = LRScheduler  # stepped once per epoch; ReduceLROnPlateau watches validation
 
 
 @constrained(

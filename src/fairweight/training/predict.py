@@ -1,7 +1,8 @@
-"""Predictions of a model in eval mode, which change neither the model nor the random stream."""
+"""Predictions of a model in eval mode, which change neither the model nor the random stream, and validation by them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 
 from fairweight.metagradient.model import RandomState, call, unwrap
 from fairweight.metagradient.passes import predicted
+from fairweight.metagradient.solve import evaluate
+from fairweight.methods import Reweighter
+from fairweight.metrics import group_table
 from fairweight.ranks import Ranks
-from fairweight.types import Samples
+from fairweight.types import Batch, Samples
 
 
 @contextmanager
@@ -57,3 +61,27 @@ def predict(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks
         [0, 1, 2]
     """  # [N]
     return predicted(logits(model, samples, batch_size, ranks=ranks))
+
+
+def validation_numbers(
+    model: nn.Module, reweighter: Reweighter, samples: Samples, *, grouped: bool = False
+) -> dict[str, float]:
+    """Loss, the method's objective, accuracy, TPRD and maxFNR; leaves out what cannot be estimated.
+
+    grouped: whether the method's exemplars have groups, so that its objective means nothing without them.
+    """
+    found = logits(model, samples, ranks=reweighter.ranks)  # [N, K]
+    labels, groups = samples.labels.to(found.device), samples.groups
+    losses = reweighter.loss(found, labels)
+    objective = getattr(reweighter, "objective", None)
+    numbers = {"loss": float(losses.mean()), "objective": float(losses.mean())}
+    # Rows whose groups are not known at all tell how good the model is, and nothing of a gap.
+    unknown = groups is not None and not bool((groups >= 0).any())
+    if objective is not None and not unknown and not (grouped and groups is None):
+        marked = Batch(labels, labels, None if groups is None else groups.to(found.device))
+        numbers["objective"] = float(evaluate(objective, losses, marked))
+    told = None if unknown or groups is None else groups.cpu()
+    table = group_table(samples.labels.cpu(), predicted(found).cpu(), told, missing="ignore")
+    gaps = {} if unknown else {"tprd": table.tprd, "max_fnr": table.max_fnr}
+    numbers |= {"accuracy": float(table.accuracy), **{name: float(gap) for name, gap in gaps.items()}}
+    return {name: value for name, value in numbers.items() if not math.isnan(value)}

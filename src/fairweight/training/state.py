@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
+import errno
+import glob
 import json
 import os
-import shutil
 import stat
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,16 +55,19 @@ def unflatten(tensors: dict[str, Tensor], skeleton: Any) -> Any:
     return items if kind == "list" else tuple(items)
 
 
+def _mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    tensors, skeleton = flatten(tree)
+    return unflatten({key: change(t) for key, t in tensors.items()}, skeleton)
+
+
 def move(tree: Any, device: torch.device | str) -> Any:
     """Return the tree with its tensors on a device."""
-    tensors, skeleton = flatten(tree)
-    return unflatten({key: t.to(device) for key, t in tensors.items()}, skeleton)
+    return _mapped(tree, lambda t: t.to(device))
 
 
 def cloned(tree: Any) -> Any:
     """Return the tree with copies of its tensors."""
-    tensors, skeleton = flatten(tree)
-    return unflatten({key: t.detach().clone() for key, t in tensors.items()}, skeleton)
+    return _mapped(tree, lambda t: t.detach().clone())
 
 
 class Copied(NamedTuple):
@@ -101,30 +105,18 @@ def save(tree: Any, path: Path) -> None:
 
 def write(tree: Copied, path: Path) -> None:
     """Write a copied tree, whole or not at all."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save as to_bytes
 
-    _refuse_odd(path)
-    folder = _beside(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    skeleton = json.dumps(tree.skeleton)
+    about = {"tree": skeleton, "crc32": _checksum(skeleton, tree.tensors)}
     try:
-        file = folder / path.name
-        file.touch()
-        mode = file.stat().st_mode
-        # The library writes a file of its own making, for its owner alone, and renames it: all within the folder.
-        skeleton = json.dumps(tree.skeleton)
-        save_file(tree.tensors, file, metadata={"tree": skeleton, "crc32": _checksum(skeleton, tree.tensors)})
-        file.chmod(mode)
-        with file.open("rb") as written:
-            os.fsync(written.fileno())
-        file.replace(path)
-        _settle(path.parent)
-    except SafetensorError as error:  # also of a full disk, instead of an OSError
+        write_atomically(path, to_bytes(tree.tensors, metadata=about))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
         raise NoSpace(
             f"{path} cannot be written ({error}); what was there before still is. Make room, then resume the run."
         ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def load(path: Path) -> Any:
@@ -135,7 +127,7 @@ def load(path: Path) -> Any:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-        if "crc32" in about and about["crc32"] != _checksum(about["tree"], tensors):  # older files have none
+        if about["crc32"] != _checksum(about["tree"], tensors):
             raise ValueError("its content is not what was written")
         return unflatten(tensors, json.loads(about["tree"]))
     except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RecursionError, OSError) as error:
@@ -155,7 +147,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     _refuse_odd(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     clear(path, dead=True)
-    beside = _beside(path)
+    beside = path.with_name(f"{_prefix(path)}{os.getpid()}.part")
     try:
         with beside.open("wb") as file:
             file.write(content)
@@ -168,14 +160,12 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def _refuse_odd(path: Path) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
     kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-    if not stat.S_ISREG(mode):
-        kind = kinds.get(stat.S_IFMT(mode), "a device")
-        raise BadInput(f"{path} is {kind}, and only a regular file is ever replaced; name another file.")
+    with suppress(FileNotFoundError):
+        kind = stat.S_IFMT(path.lstat().st_mode)
+        if kind != stat.S_IFREG:
+            what = kinds.get(kind, "a device")
+            raise BadInput(f"{path} is {what}, and only a regular file is ever replaced; name another file.")
 
 
 def _settle(folder: Path) -> None:
@@ -188,23 +178,16 @@ def _settle(folder: Path) -> None:
             os.close(entry)
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{_short(path.name)}.{os.getpid()}.part")
-
-
-def _short(name: str) -> str:
-    """The name, or where it leaves no room for an ending, another that is its own."""
-    return name if len(os.fsencode(name)) <= 200 else hashlib.sha256(os.fsencode(name)).hexdigest()
-
-
 def clear(path: Path, *, dead: bool = False) -> None:
     """Delete what killed writers of this file left beside it; dead: only of processes that are no more."""
-    start = f".{_short(path.name)}."
-    for left in path.parent.iterdir():
-        if left.name.startswith(start) and left.name.endswith(".part"):
-            process = left.name[len(start) : -len(".part")]
-            if process.isdecimal() and not (dead and _alive(int(process))):
-                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+    for left in path.parent.glob(f"{glob.escape(_prefix(path))}*.part"):
+        process = left.name[len(_prefix(path)) : -len(".part")]
+        if process.isdecimal() and not (dead and _alive(int(process))):
+            left.unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name[:40]}."  # a long name would leave no room for the ending
 
 
 def _alive(process: int) -> bool:
@@ -212,8 +195,6 @@ def _alive(process: int) -> bool:
         return True  # there the question itself would end it
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # somebody else's, or no process's number
-        return True
+    except (OSError, OverflowError) as error:
+        return not isinstance(error, ProcessLookupError)  # else somebody else's, or no process's number
     return True

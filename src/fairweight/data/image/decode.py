@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,19 +43,11 @@ class Form:
 
     def __post_init__(self) -> None:
         for name in ("height", "width", "crop"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise BadInput(f"an image's {name} cannot be {value}; give at least 1.")
 
-    @classmethod
-    def of(cls, size: int | tuple[int, int] | None, crop: int | None, channels: int | None) -> Form:
-        """Make a form from a size as users write it."""
-        height, width = (size, size) if isinstance(size, int) or size is None else size
-        return cls(height, width, crop, channels)
 
-
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """One encoded image and what to call it when it cannot be read."""
 
     content: bytes | Path
@@ -78,23 +70,18 @@ class Decoder:
     workers: int | None = None  # threads; None: one per core, or one where images are small
     drop: bool = False  # whether images that cannot be decoded are left out or refused
     max_megapixels: float = 50.0  # a larger image is not decoded
-    deep: set[str] = field(
-        default_factory=set
-    )  # names of the images that had 16 bits per pixel; their upper 8 are read
+    deep: set[str] = field(default_factory=set)  # names of the images of 16 bits per pixel, of which 8 are read
 
     def one(self, picture: Picture) -> Pixels:  # [C, H, W]
         from PIL import Image, ImageOps
 
+        content = _content(picture, self.max_megapixels)
         try:
-            with _open_image(picture, self.max_megapixels) as image:
+            with _open_image(content, picture.name, self.max_megapixels) as image:
                 image.load()
                 turned = ImageOps.exif_transpose(image)
                 # Pillow has the 16 bits of these formats in integers of 32, over the same range.
                 has_16_bits = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
-        except MissingData as error:
-            raise UnreadableImage(absent(picture.name)) from error
-        except UnreadableFile as error:
-            raise UnreadableImage(error.sentence.marked) from error
         except UnreadableImage:
             raise
         except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError, *_ODD) as error:
@@ -170,27 +157,36 @@ def absent(name: str) -> str:
     return f"there is no image {name}; check the list of files and its folder, or {DROP}."
 
 
-def _open_image(picture: Picture, max_megapixels: float) -> Image.Image:
+def _content(picture: Picture, max_megapixels: float) -> bytes:
+    """Read an encoded image, unless it has more bytes than pixels may take."""
+    content, most = picture.content, int(min(max_megapixels * 1e6 * _BYTES_PER_PIXEL, 2**62))
+    try:
+        if not isinstance(content, bytes):
+            with open_regular(content) as file:
+                content = file.read(most + 1)
+    except MissingData as error:
+        raise UnreadableImage(absent(picture.name)) from error
+    except UnreadableFile as error:
+        raise UnreadableImage(error.sentence.marked) from error
+    if len(content) > most:
+        raise _too_large(picture.name, max_megapixels)
+    return content
+
+
+def _open_image(content: bytes, name: str, max_megapixels: float) -> Image.Image:
     """Open an image of a known format and of a size that may be decoded; its pixels are not read yet."""
     from PIL import Image
 
-    most = max_megapixels * 1e6
-    content = picture.content
-    if not isinstance(content, bytes):
-        with open_regular(content) as file:
-            content = file.read(int(min(most * _BYTES_PER_PIXEL, 2**62)) + 1)
-    if len(content) > most * _BYTES_PER_PIXEL:
-        raise _too_large(picture.name, max_megapixels)
     # Told its format by the first bytes, Pillow need not try them all.
-    formats = next(([name] for start, name in _STARTS.items() if content.startswith(start)), _FORMATS)
+    formats = next(([form] for start, form in _STARTS.items() if content.startswith(start)), _FORMATS)
     try:
         image = Image.open(io.BytesIO(content), formats=formats)
     except Image.DecompressionBombError as error:
         if max_megapixels < 2e-6 * (Image.MAX_IMAGE_PIXELS or 0):
-            raise _too_large(picture.name, max_megapixels) from error
-        raise UnreadableImage(f"{picture.name} is larger than Pillow opens; make it smaller, or {DROP}.") from error
-    if image.width * image.height > most:
-        raise _too_large(picture.name, max_megapixels)
+            raise _too_large(name, max_megapixels) from error
+        raise UnreadableImage(f"{name} is larger than Pillow opens; make it smaller, or {DROP}.") from error
+    if image.width * image.height > max_megapixels * 1e6:
+        raise _too_large(name, max_megapixels)
     return image
 
 
@@ -203,9 +199,8 @@ def _bring(image: Image.Image, form: Form, name: str) -> Image.Image:
     from PIL import Image
 
     if image.mode not in _GREY | _COLOUR:
-        raise UnreadableImage(
-            f"{name} has {image.mode} pixels, not 8 bits per colour; convert it to 8 bits, or {DROP}."
-        )
+        what = f"{name} has {image.mode} pixels, not 8 bits per colour"
+        raise UnreadableImage(f"{what}; convert it to 8 bits, or {DROP}.")
     channels = form.channels or (1 if image.mode in _GREY else 3)
     image = image.convert("L" if channels == 1 else "RGB")
     if form.crop is not None:

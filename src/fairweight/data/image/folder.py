@@ -16,7 +16,7 @@ from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.data.parts import PART_NAMES
 from fairweight.data.rows import Rows, as_texts
 from fairweight.data.table.read import PARQUET, read_frame
-from fairweight.data.texts import listing
+from fairweight.data.texts import columns_are, listing
 from fairweight.errors import (
     FairweightError,
     MissingColumn,
@@ -40,7 +40,15 @@ def files_rows(
     """Make rows of image files."""
     import pandas as pd
 
-    version = [f"{printable(str(path.absolute()))} {_state(path, options.unreadable == 'drop')}" for path in paths]
+    def state(path: Path) -> str:
+        """Tell what changes when a file does; of one that is not there and may be dropped, that it is not there."""
+        try:
+            found = path.stat()
+        except (OSError, ValueError) as error:  # the latter: a zero byte
+            if options.unreadable != "drop":
+                raise UnreadableImage(absent(printable(str(path)))) from error
+            return "absent"
+        return f"{found.st_size} {found.st_mtime_ns}"
 
     def content() -> list[str]:
         # Names and sizes are not enough: uncompressed images have one size, whatever they show.
@@ -52,10 +60,9 @@ def files_rows(
                 found.update(b"unreadable")  # decoding says so, or drops it
         return [*(printable(os.path.relpath(path, root)) for path in paths), found.hexdigest()]
 
-    def pictures() -> list[Picture]:
-        return [Picture(path, printable(str(path))) for path in paths]
-
-    return Rows(pd.DataFrame(columns), EncodedPixels(len(paths), pictures, version, content, options))
+    version = [f"{printable(str(path.absolute()))} {state(path)}" for path in paths]
+    pictures = [Picture(path, printable(str(path))) for path in paths]
+    return Rows(pd.DataFrame(columns), EncodedPixels(len(paths), lambda: pictures, version, content, options))
 
 
 def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> Rows:
@@ -75,28 +82,11 @@ def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: li
     return listed_files(frame, listed.parent, options)
 
 
-def _state(path: Path, drop: bool) -> str:
-    """Tell what changes when a file does; of one that is not there and may be dropped, that it is not there."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        if not drop:
-            raise UnreadableImage(absent(str(path))) from error
-        return "absent"
-    return f"{found.st_size} {found.st_mtime_ns}"
-
-
 def class_folders(folder: Path, options: ImageOptions) -> Rows:
     """Read a folder whose subfolders are classes; the columns are "label" and "file"."""
-    paths: list[Path] = []
-    labels: list[str] = []
-    for sub in _listed(folder):
-        if not sub.is_dir() or sub.name.startswith("."):
-            continue
-        images = sorted(path for path in sub.rglob("*") if path.suffix.lower() in SUFFIXES)
-        paths += images
-        labels += [printable(sub.name)] * len(images)
-    if not paths:
+    subs = [sub for sub in _listed(folder) if sub.is_dir() and not sub.name.startswith(".")]
+    found = [(path, sub) for sub in subs for path in sorted(sub.rglob("*")) if path.suffix.lower() in SUFFIXES]
+    if not found:
         loose = sum(path.suffix.lower() in SUFFIXES for path in _listed(folder))
         raise UnreadableFile(
             f"{folder} holds {loose:,} images and no subfolders that name their classes; put each class in a "
@@ -104,8 +94,9 @@ def class_folders(folder: Path, options: ImageOptions) -> Rows:
             if loose
             else f"{folder} holds no images; give a folder with a subfolder per class, or a table."
         )
-    files = [printable(str(path.relative_to(folder))) for path in paths]
-    return files_rows(paths, folder, {"label": labels, "file": files}, options)
+    labels = [printable(sub.name) for _, sub in found]
+    files = [printable(str(path.relative_to(folder))) for path, _ in found]
+    return files_rows([path for path, _ in found], folder, {"label": labels, "file": files}, options)
 
 
 def folder_parts(folder: Path) -> dict[str, Path]:
@@ -131,21 +122,18 @@ def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> Rows
     root = Path(options.root) if options.root is not None else base
     names = as_texts(frame[column])
     if None in names and options.unreadable == "refuse":
-        raise UnreadableImage(
-            f"row {names.index(None)} of the list (counted from 0) names no image file; fill it in, or {DROP}."
-        )
-    paths = [root / (name or "") for name in names]  # the folder itself is no image: its row is dropped
-    return files_rows(paths, root, frame, options)
+        row = f"row {names.index(None)} of the list (counted from 0)"
+        raise UnreadableImage(f"{row} names no image file; fill it in, or {DROP}.")
+    # A row without a name stands for the folder itself, which is no image: it is dropped.
+    return files_rows([root / (name or "") for name in names], root, frame, options)
 
 
 def file_column(frame: pd.DataFrame, options: ImageOptions) -> str | None:
     """Find the column that names image files: the one asked for, or one most of whose entries end like images."""
-    if options.file_column is not None:
-        if options.file_column not in frame.columns:
-            raise MissingColumn(
-                f"there is no column {options.file_column!r}; the columns are {listing(map(str, frame.columns), 12)}."
-            )
-        return options.file_column
+    if (asked := options.file_column) is not None:
+        if asked not in frame.columns:
+            raise MissingColumn(f"there is no column {asked!r}; {columns_are(asked, list(map(str, frame.columns)))}.")
+        return asked
     for name in frame.columns:
         if str(name).lower() in FILE_COLUMNS:
             entries = [str(value) for value in frame[name].dropna().head(50)]

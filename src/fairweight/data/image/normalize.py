@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import numpy as np
@@ -33,18 +31,14 @@ class Normalize(nn.Module):
         return (scaled - self.mean) / self.std
 
 
-def pixel_sums(pixels: Pixels, workers: int | None = None, at_once: int = 256) -> Sums:
+def pixel_sums(pixels: Pixels, at_once: int = 256) -> Sums:
     """Sum each image and its squares per channel: whole numbers, so that any set of rows has exact statistics."""
     sums = np.empty((len(pixels), 2, pixels.shape[1]), dtype=np.int64)  # [N, 2, C]
     squares = (np.arange(256) ** 2).astype(np.uint16)  # looking a square up is quicker than making it
-
-    def work(start: int) -> None:
+    for start in range(0, len(pixels), at_once):
         block = pixels[start : start + at_once]  # [b, C, H, W]
         sums[start : start + at_once, 0] = block.sum(axis=(2, 3), dtype=np.int64)
         sums[start : start + at_once, 1] = squares[block].sum(axis=(2, 3), dtype=np.int64)
-
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1, thread_name_prefix="fairweight-sum") as pool:
-        list(pool.map(work, range(0, len(pixels), at_once)))  # raises what a thread raised
     return sums
 
 

@@ -61,12 +61,9 @@ def shards(folder: Path) -> dict[str, list[Path]]:
         if part is not None:
             found.setdefault(part, []).append(path)
     for part, paths in found.items():
-        numbered = [(path, match) for path in paths if (match := _SHARD.search(path.name)) is not None]
-        for path, match in numbered:
-            if int(match[1]) != len(numbered):
-                raise MissingData(
-                    f"{path.parent} holds {len(paths)} of the {int(match[1])} {part} files; add the rest."
-                )
+        totals = [int(match[1]) for path in paths if (match := _SHARD.search(path.name)) is not None]
+        if wrong := [total for total in totals if total != len(totals)]:
+            raise MissingData(f"{paths[0].parent} holds {len(paths)} of the {wrong[0]} {part} files; add the rest.")
     return found
 
 
@@ -74,9 +71,8 @@ def _image_column(schema: Any) -> str | None:
     from pyarrow import types
 
     for field in schema:
-        if types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
-            return str(field.name)
-        if types.is_binary(field.type) and field.name.lower() in ("img", "image"):
+        encoded = types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+        if encoded or (types.is_binary(field.type) and field.name.lower() in ("img", "image")):
             return str(field.name)
     return None
 

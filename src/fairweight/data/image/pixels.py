@@ -1,26 +1,111 @@
-"""Where the pixels of images come from: memory, or encoded files that are decoded when they are asked for."""
+"""Where the pixels of images come from: memory, or encoded files that are decoded once and kept on disk.
+
+An entry of the cache has a name that depends on its sources and form, and is written whole or not at all.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from fairweight.data.image import cache
 from fairweight.data.image.decode import Allocate, Decoder, Form, Picture
-from fairweight.data.image.normalize import Pixels, Sums
+from fairweight.data.image.normalize import Pixels, Sums, pixel_sums
 from fairweight.data.options import ImageOptions
 from fairweight.errors import NoSpace
 
+PIXELS, SUMS, FACTS = "pixels.npy", "sums.npy", "facts.json"  # an entry is a folder with these
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-class PixelSource:
-    """The pixels of one given part."""
+
+def cache_folder(chosen: str | None) -> Path:
+    """Choose where decoded images are kept: as asked, FAIRWEIGHT_CACHE, or the user's cache folder."""
+    if named := chosen or os.environ.get("FAIRWEIGHT_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairweight"
+
+
+def key_of(sources: Sequence[str], form: Any) -> str:
+    """Name an entry by its sources and form."""
+    words = json.dumps([3, list(sources), form], sort_keys=True)  # 3: the layout of an entry
+    return hashlib.sha256(words.encode()).hexdigest()[:32]
+
+
+def find_entry(folder: Path, key: str) -> Path | None:
+    """Find the entry of that name, if it was written."""
+    entry = folder / key
+    return entry if (entry / FACTS).is_file() and (entry / PIXELS).is_file() else None
+
+
+def facts(entry: Path) -> dict[str, Any]:
+    """Read what was written beside the pixels."""
+    found: dict[str, Any] = json.loads((entry / FACTS).read_text(encoding="utf-8"))
+    return found
+
+
+def write_entry(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any]]) -> Path:
+    """Write a new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
+    work, opened, target = None, list[np.memmap[Any, np.dtype[np.uint8]]](), folder / key
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=folder))
+        path = work / PIXELS
+
+        def allocate(shape: tuple[int, int, int, int]) -> Pixels:
+            path.unlink(missing_ok=True)
+            opened.append(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape))
+            _reserve(path)
+            return opened[-1]
+
+        written = fill(allocate)
+        np.save(work / SUMS, pixel_sums(opened[-1]))
+        opened[-1].flush()
+        (work / FACTS).write_text(json.dumps(written), encoding="utf-8")
+        try:
+            work.rename(target)
+        except OSError:
+            if find_entry(folder, key) is None:  # otherwise another process has written the same entry meanwhile
+                raise
+        return target
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoSpace(f"the disk of {folder} is full; free some space or give another cache folder.") from error
+        raise NoSpace(f"cannot write to {folder} ({error.strerror or error}); give another cache folder.") from error
+    finally:
+        opened.clear()
+        if work is not None:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _reserve(path: Path) -> None:
+    """Take the file's blocks now: a mapped file is sparse, and a full disk at a later write would kill the process."""
+    size = path.stat().st_size
+    if shutil.disk_usage(path.parent).free < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot reserve
+                    raise
+
+
+class HeldPixels:
+    """The pixels of one given part, in memory."""
+
+    def __init__(self, pixels: Pixels) -> None:
+        self.pixels = pixels  # [N, C, H, W]
 
     def unreadable(self) -> Sequence[int]:
         """List the rows that cannot be decoded and may be dropped."""
@@ -28,7 +113,8 @@ class PixelSource:
 
     def read(self, rows: Tensor, notes: list[str]) -> Pixels:
         """Read the pixels of these rows into memory."""  # [len(rows), C, H, W]
-        raise NotImplementedError
+        found: Pixels = self.pixels[rows.numpy()]
+        return found
 
     def mapped(self, notes: list[str]) -> Path | None:
         """Name a file that holds the pixels of all rows; None where they are in memory anyway."""
@@ -44,45 +130,31 @@ class PixelSource:
 
     def identity(self) -> str:
         """Hash what determines the pixels."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class HeldPixels(PixelSource):
-    """Pixels that are in memory already."""
-
-    pixels: Pixels  # [N, C, H, W]
-
-    def read(self, rows: Tensor, notes: list[str]) -> Pixels:
-        found: Pixels = self.pixels[rows.numpy()]
-        return found
-
-    def identity(self) -> str:
         found = hashlib.sha256(str(self.pixels.shape).encode())
         for start in range(0, len(self.pixels), 4096):
             found.update(self.pixels[start : start + 4096].tobytes())
         return found.hexdigest()
 
 
-@dataclass
-class EncodedPixels(PixelSource):
+class EncodedPixels(HeldPixels):
     """Pixels that must be decoded: all rows once into the cache, or a few rows on the spot."""
 
-    count: int
-    pictures: Callable[[], Sequence[Picture]]  # of all rows
-    version: Sequence[str]  # changes whenever a source file does
-    content: Callable[[], Sequence[str]]  # what the pixels depend on, wherever the files lie
-    options: ImageOptions
-
-    def __post_init__(self) -> None:
-        self._form = Form.of(self.options.size, self.options.crop, self.options.channels)
-        self._decoder = Decoder(
-            self._form, self.options.workers, self.options.unreadable == "drop", self.options.max_megapixels
-        )
-        self._folder = cache.cache_folder(self.options.cache_dir)
-        self._key = cache.key_of(self.version, [asdict(self._form), self.options.unreadable])
+    def __init__(
+        self,
+        count: int,
+        pictures: Callable[[], Sequence[Picture]],  # of all rows
+        version: Sequence[str],  # changes whenever a source file does
+        content: Callable[[], Sequence[str]],  # what the pixels depend on, wherever the files lie
+        options: ImageOptions,
+    ) -> None:
+        self.count, self.pictures, self.content, self.options = count, pictures, content, options
+        height, width = options.size if isinstance(options.size, tuple) else (options.size, options.size)
+        form = Form(height, width, options.crop, options.channels)
+        self._decoder = Decoder(form, options.workers, options.unreadable == "drop", options.max_megapixels)
+        self._said = [asdict(form), options.unreadable]
+        self._folder, self._key = cache_folder(options.cache_dir), key_of(version, self._said)
         self._held: tuple[Pixels, list[int]] | None = None  # where there is no cache
-        self._said: list[str] | None = None  # the content
+        self._known: list[str] | None = None  # the content
 
     def unreadable(self) -> Sequence[int]:
         # Known only once all rows were decoded, so asked for only where such rows may be dropped.
@@ -98,40 +170,39 @@ class EncodedPixels(PixelSource):
 
     def mapped(self, notes: list[str]) -> Path | None:
         # The cache's file, even where none was wanted: nothing else can hold what is larger than memory.
-        return (cache.find(self._folder, self._key) or self._write(notes)) / cache.PIXELS
+        return (find_entry(self._folder, self._key) or self._write(notes)) / PIXELS
 
     def sums(self, rows: Tensor) -> Sums | None:
-        entry = cache.find(self._folder, self._key)
-        return None if entry is None else np.load(entry / cache.SUMS)[rows.numpy()]
+        entry = find_entry(self._folder, self._key)
+        return None if entry is None else np.load(entry / SUMS)[rows.numpy()]
 
     def remarks(self) -> Sequence[str]:
         entry = self._cached()
-        count = len(self._decoder.deep) if entry is None else int(cache.facts(entry)["deep"])
+        count = len(self._decoder.deep) if entry is None else int(facts(entry)["deep"])
         if count == 0:
             return ()
         return (f"{count:,} image{'s have' if count > 1 else ' has'} 16 bits per pixel: the upper 8 of them are read.",)
 
     def identity(self) -> str:
-        words = json.dumps([self._content(), asdict(self._form), self.options.unreadable])
-        return hashlib.sha256(words.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self._content(), *self._said]).encode()).hexdigest()
 
     def _content(self) -> list[str]:
         """Take the content that was found when the pixels were kept; without them, read the sources for it."""
-        if self._said is None:
+        if self._known is None:
             entry = self._cached()
-            kept = None if entry is None else cache.facts(entry).get("content")
-            self._said = list(self.content() if kept is None else kept)
-        return self._said
+            kept = None if entry is None else facts(entry).get("content")
+            self._known = list(self.content() if kept is None else kept)
+        return self._known
 
     def _cached(self) -> Path | None:
-        return cache.find(self._folder, self._key) if self.options.cache else None
+        return find_entry(self._folder, self._key) if self.options.cache else None
 
     def _whole(self, notes: list[str]) -> tuple[Pixels, list[int]]:
         """Give all pixels and the rows that cannot be decoded: from the cache, where it may and can be written."""
         if self._held is None and self.options.cache:
             try:
                 entry = self._cached() or self._write(notes)
-                return np.load(entry / cache.PIXELS, mmap_mode="r"), list(cache.facts(entry)["bad"])
+                return np.load(entry / PIXELS, mmap_mode="r"), list(facts(entry)["bad"])
             except NoSpace as error:
                 notes.append(f"Warning: the decoded images were not kept for the next time: {error}")
         if self._held is None:
@@ -143,7 +214,7 @@ class EncodedPixels(PixelSource):
             _, bad = self._decoder.all(allocate, self.pictures())
             return {"bad": bad, "content": self._content(), "deep": len(self._decoder.deep)}
 
-        entry = cache.write(self._folder, self._key, fill)
+        entry = write_entry(self._folder, self._key, fill)
         notes.append(f"{self.count:,} images were decoded; the pixels are kept in {entry} for the next time.")
         return entry
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairweight.data.image.decode import Form
 from fairweight.data.image.folder import FILE_COLUMNS, read_images
 from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
-from fairweight.data.image.pixels import PixelSource
+from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.image.stream import Streamed
 from fairweight.data.meaning import Meaning, New
 from fairweight.data.options import ImageOptions, TableOptions
@@ -68,8 +68,7 @@ class ImagePreprocessing:
             raise UnreadableImage(f"these images are {ours} and the model was trained on {theirs}; resize them.")
         known = (file_column,) if file_column is not None else FILE_COLUMNS
         files = next((rows.texts(name) for name in rows.names() if name in known or name.lower() in known), None)
-        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows)
-        notes += self.meaning.unknown_groups(rows)
+        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows, notes)
         return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files, rows)
 
     def input_module(self) -> nn.Module:
@@ -77,14 +76,8 @@ class ImagePreprocessing:
         return Normalize(self.mean, self.std)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "form": asdict(self.form),
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "meaning": self.meaning.to_dict(),
-            "resized": self.resized,
-        }
+        values = {"form": asdict(self.form), "mean": list(self.mean), "std": list(self.std), "resized": self.resized}
+        return {"kind": self.kind, **values, "meaning": self.meaning.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImagePreprocessing:
@@ -114,16 +107,13 @@ def image_samples(
     return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None), notes
 
 
-def _samples(source: PixelSource, part: Marked, memory_gb: float, name: str, notes: list[str]) -> Batch | Streamed:
+def _samples(source: HeldPixels, part: Marked, memory_gb: float, name: str, notes: list[str]) -> Batch | Streamed:
     size = len(part) * source.read(part.rows[:1], []).nbytes / 2**30
     path = source.mapped(notes) if size > memory_gb else None
     if path is None:
-        pixels = torch.from_numpy(source.read(part.rows, notes))
-        return Batch(pixels, part.labels, part.groups, shares=part.shares)
-    notes.append(
-        f"The {name} images take {size:.1f} GiB, more than the {memory_gb:g} GiB allowed: they stream from a "
-        "memory-mapped file."
-    )
+        return Batch(torch.from_numpy(source.read(part.rows, notes)), part.labels, part.groups, shares=part.shares)
+    takes = f"The {name} images take {size:.1f} GiB, more than the {memory_gb:g} GiB allowed"
+    notes.append(f"{takes}: they stream from a memory-mapped file.")
     return Streamed(path, part.rows, part.labels, part.groups, part.shares)
 
 

@@ -69,13 +69,10 @@ class Celeba(LocalSet):
             listed = pd.read_csv(lists[1], sep=r"\s+", names=["file", "part"], dtype=str)
         except ValueError as error:  # pandas' errors of parsing are
             raise UnreadableFile(f"{attributes} or {partition} is not the published file; copy it again.") from error
-        part_of = dict(zip(listed["file"], listed["part"].map(_PARTS), strict=True))
-        frame["part"] = frame["file"].map(part_of)
+        frame["part"] = frame["file"].map(listed.drop_duplicates("file").set_index("file")["part"].map(_PARTS))
         if (bad := frame.isna().any(axis=1)).any():
-            raise UnreadableFile(
-                f"line {int(bad.argmax()) + 3} of {attributes.name} has no {len(names)} attributes or no part; copy it "
-                "again."
-            )
+            line = f"line {int(bad.argmax()) + 3} of {attributes.name}"
+            raise UnreadableFile(f"{line} has no {len(names)} attributes or no part; copy it again.")
         parts = {}
         for part, rows in frame.groupby("part", sort=False):
             columns = {name: _answers(rows[name].tolist(), name) for name in wanted}

@@ -54,7 +54,7 @@ def _read(folder: Path) -> tuple[Rows, str] | None:
             & frame["score_text"].notna()
         )
         kept = frame.loc[usual, [*_INPUTS, "two_year_recid"]].reset_index(drop=True)
-    except (KeyError, ValueError, pd.errors.ParserError) as error:
+    except (KeyError, ValueError) as error:  # pandas' errors of parsing are ValueErrors
         raise UnreadableFile(f"{path} is not ProPublica's published file; copy it again.") from error
     note = f"ProPublica's filter keeps {len(kept):,} of {len(frame):,} rows; rows are counted after it."
     return Rows(kept), note

@@ -1,9 +1,9 @@
 """Fashion-MNIST."""
 
-from fairweight.data.sets._mnist import IdxSet
+from fairweight.data.sets.mnist import Mnist
 
 
-class FashionMnist(IdxSet):
+class FashionMnist(Mnist):
     """Fashion-MNIST: 60,000 + 10,000 pieces of clothing, 28x28 grey; the class stands for the group."""
 
     name = "fashion-mnist"

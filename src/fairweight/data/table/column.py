@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairweight.data.options import TableOptions
-from fairweight.data.rows import Codes
+from fairweight.data.rows import coded
 from fairweight.data.table.number_text import in_words
-from fairweight.data.table.values import Numbers, Seen, days, numbers, words
-from fairweight.data.texts import columns_are, listing
+from fairweight.data.table.values import Numbers, Seen, days, numbers
+from fairweight.data.texts import canonical, columns_are, listing
 from fairweight.errors import BadInput, MissingColumn, Sentence, option
 
 if TYPE_CHECKING:
@@ -48,23 +49,18 @@ class Column:
             names = [self.name]
         return names + ([f"{self.name}=(missing)"] if self.missing else [])
 
-    def apply(self, values: pd.Series[Any], notes: list[str], where: str, raw: Numbers | None = None) -> Numbers:
-        """Make the inputs of these rows; what train never showed is named in a note.
-
-        raw: what `raw` gives for them, where it is known already.
-        """  # [N, features]
+    def apply(self, values: pd.Series[Any], notes: list[str], parts: Mapping[str, Any]) -> Numbers:
+        """Make the inputs of these rows; what train never showed is named in a note on each of the parts."""
+        # [N, features]; parts: positions by name
         if self.kind == "category":
-            return self._one_hot(*words(values), notes, where)
-        found = self.raw(values) if raw is None else raw
+            return self._one_hot(values, notes, parts)
+        found = self.raw(values)
         lost = np.isnan(found)
-        strange = int((lost & values.notna().to_numpy(dtype=bool)).sum()) if lost.any() else 0
-        if strange:
-            notes.append(f"Column {self.name!r}: {strange:,} entries of {where} are no {self.kind}: read as missing.")
-        if lost.any() and not self.missing:
-            notes.append(
-                f"Column {self.name!r} is missing in {int(lost.sum()):,} rows of {where} and never in train: "
-                "the median of train stands in."
-            )
+        strange = lost & values.notna().to_numpy(dtype=bool) if lost.any() else lost
+        self._remark(":", "entries", f"are no {self.kind}: read as missing", strange, notes, parts)
+        if not self.missing:
+            said = "and never in train: the median of train stands in"
+            self._remark(" is missing in", "rows", said, lost, notes, parts)
         scaled = (np.where(lost, self.fill, found) - self.mean) / self.std
         return np.stack([scaled, lost.astype(np.float64)], axis=1) if self.missing else scaled[:, None]
 
@@ -79,25 +75,30 @@ class Column:
     def from_dict(cls, values: dict[str, Any]) -> Column:
         return cls(**{**values, "categories": tuple(values["categories"])})
 
-    def _one_hot(self, codes: Codes, texts: list[str], notes: list[str], where: str) -> Numbers:
+    def _one_hot(self, values: pd.Series[Any], notes: list[str], parts: Mapping[str, Any]) -> Numbers:
+        codes, texts = coded(values, canonical)
         width = len(self.features())
         place = {value: index for index, value in enumerate(self.categories)}
         # One place beyond the last stands for "nowhere": new categories without a shared place are all zeros.
         elsewhere = len(self.categories) if self.other else width
         table = [place.get(text, elsewhere) for text in texts]
         index = np.array([*table, width - 1 if self.missing else width], dtype=np.int64)[codes]  # last: for code -1
-        new = sorted(text for text in texts if text not in place)
-        if new and not self.other:
-            strange = int(((index == elsewhere) & (codes >= 0)).sum())
-            notes.append(
-                f"Column {self.name!r}: {strange:,} rows of {where} hold values that train never had "
-                f"({listing(new, 4)}); all its inputs are 0 there."
-            )
-        if not self.missing and (lost := int((codes < 0).sum())):
-            notes.append(
-                f"Column {self.name!r} is missing in {lost:,} rows of {where} and never in train: all its inputs are 0."
-            )
+        new = (index == width) & (codes >= 0)
+        for where, rows in parts.items() if new.any() else ():
+            named = listing(sorted(texts[code] for code in np.unique(codes[rows][new[rows]])), 4)
+            said = f"hold values that train never had ({named}); all its inputs are 0 there"
+            self._remark(":", "rows", said, new, notes, {where: rows})
+        if not self.missing:
+            self._remark(" is missing in", "rows", "and never in train: all its inputs are 0", codes < 0, notes, parts)
         return np.concatenate([np.eye(width), np.zeros((1, width))])[index]
+
+    def _remark(
+        self, begin: str, what: str, said: str, chosen: NDArray[np.bool_], notes: list[str], parts: Mapping[str, Any]
+    ) -> None:
+        """Note how many of the chosen rows or entries each part has, where it has some."""
+        for where, rows in parts.items():
+            if count := int(chosen[rows].sum()):
+                notes.append(f"Column {self.name!r}{begin} {count:,} {what} of {where} {said}.")
 
 
 def fit_columns(
@@ -160,7 +161,7 @@ def _is_id(name: str, seen: Seen, kind: str) -> bool:
 
 
 def _fit_category(name: str, seen: Seen, most: int, notes: list[str]) -> Column:
-    codes, texts = words(seen.values)
+    codes, texts = coded(seen.values, canonical)
     counts = Counter({texts[code]: count for code, count in Counter(codes.tolist()).items() if code >= 0})
     kept = sorted(sorted(counts, key=lambda value: (-counts[value], value))[:most])
     if len(kept) < len(counts):

@@ -1,133 +1,154 @@
-"""Numbers as people write them: 12.5%, $1,234.00, (0.5) for a negative, 1,234,567, 1.169,63."""
+"""Numbers as people write them: 12.5%, CHF 1'169.63, (0.5) for a negative, 12,34,567.50, 1.169,63.
+
+A way of writing is a mark before the fraction and one between groups of three digits: ".,", ",.", "._" (blanks), ".'".
+In "lakh" groups of two stand before the last three.
+"""
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from fairweight.data.texts import to_number
+_BLANKS = " \u00a0\u2009\u202f"
+_CODES = "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|NOK|NZD|PLN|SEK|SGD|THB|TRY|USD|ZAR"
+_MONEY = rf"[A-Z]{{0,2}}\$|[¢£¤¥\u20a0-\u20cf]|{_CODES}|(?:Fr|Rs|kr)\.?|zł|Kč|Ft"
+# Blanks and digits are taken whole (*+): a cell of many is refused as quickly as one of few.
+_ENTRY = re.compile(
+    rf"\s*+(?P<before>[-+(]?)\s*+(?P<front>{_MONEY})?[\s{_BLANKS}]*+(?P<sign>[-+(]?)\s*+"
+    rf"(?P<digits>(?:\d[\d.,'\u2019{_BLANKS}]*+|[.,]\d++)(?:[eE][-+]?\d++)?)\s*+(?P<back>%|{_MONEY})?\s*+"
+    r"(?P<close>\)?)\s*+",
+    re.ASCII,
+)
+_ONE_MARK = str.maketrans({**dict.fromkeys(_BLANKS, "_"), "\u2019": "'"})
+_ODD = re.compile(r"[^\d.eE+\-\s]|\d[^\S\n]+\d|\.\d*\.")  # what no plain number has
+_MOST = 0.95  # of the distinct entries are numbers
+_GIVEN = "marks:"
+_THOUSANDS = {".": "dots", "_": "blanks", "'": "apostrophes"}
 
-_NUMBER = re.compile(r"([^\d.]*)(\d[\d.,]*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)(\D*)", re.ASCII)
-_PLAIN = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
-_DECIMAL = re.compile(r"\d+,\d+")
-_DOTTED = re.compile(r"\d{1,3}(\.\d{3})+")  # of an amount, more likely thousands than a fraction
-_BRACKETS = "()"
-_MARKS = "marks:"
-_THOUSANDS = {",": "commas", ".": "dots", "_": "blanks", "'": "apostrophes"}
-_SPACED = re.compile("(?<=\\d)[ \u00a0\u2009\u202f](?=\\d{3})")
+
+def _shape(decimal: str, groups: str) -> re.Pattern[str]:
+    plain = rf"(?:\d+(?:{decimal}\d*)?|{decimal}\d+)(?:[eE][-+]?\d+)?"
+    return re.compile(rf"{plain}|{groups}(?:{decimal}\d*)?", re.ASCII)
+
+
+_SHAPES = {
+    way: _shape(re.escape(way[0]), rf"[1-9]\d{{0,2}}(?:{re.escape(way[1])}\d{{3}})+")
+    for way in (".,", ",.", "._", ",_", ".'", ",'")
+}
+_SHAPES["lakh"] = _shape(r"\.", r"[1-9]\d?(?:,\d{2})*,\d{3}")
 
 
 class _Entry(NamedTuple):
-    mark: str  # "%", a currency sign or nothing
+    mark: str  # "%", a currency or nothing
     sign: str  # "+", "-", "(" or nothing
-    digits: str
+    digits: str  # with every blank as "_"
 
 
-def written_form(texts: Iterable[str]) -> str:
-    """Describe how a column writes its numbers, such as "$ () thousands"; "" where some entry does not fit.
+def ways_of(texts: Sequence[str], forced: bool = False) -> list[str]:
+    """List the ways in which nearly all entries are numbers, the usual one first; none where none has a mark.
 
-    A column of plain numbers, or of a comma in each number at most, has no form here.
+    forced: entries that are no numbers do not count.
     """
-    entries = []
-    for text in texts:
+    if is_plain(texts):
+        marked = [text for text in texts if "." in text]
+        dotted = marked and all(_SHAPES[",."].fullmatch(text.strip().lstrip("+-")) for text in marked)
+        return [".,", ",."] if dotted else [".,"] if marked else []
+    if not forced and not any(_ENTRY.fullmatch(text) for text in texts[:200]):
+        return []
+    digits = [entry.digits for text in texts if (entry := _apart(text))]
+    marks = {mark for mark in ".,_'" if any(mark in text for text in digits)}
+    if not marks:
+        return []
+    tried = [way for way in _SHAPES if way[1] in marks and way != "lakh"] if marks & {"_", "'"} else [".,", ",."]
+    least = _MOST * len(digits if forced else texts)
+    found = [way for way in tried if sum(map(bool, map(_SHAPES[way].fullmatch, digits))) >= least]
+    return found or (["lakh"] if len(digits) == len(texts) and _all_fit(digits, "lakh") else [])
+
+
+def is_plain(texts: Sequence[str]) -> bool:
+    """True if no entry has a mark that a plain number lacks."""
+    few = texts[:100]  # most columns of words tell at once
+    return _ODD.search("\n".join(few)) is None and _ODD.search("\n".join(texts)) is None
+
+
+def written_form(texts: Sequence[str], way: str, doubtful: bool) -> str:
+    """Describe how a column writes its numbers, such as "$ () thousands"; "" where plainly, or some entry does not fit.
+
+    doubtful: the way is one of two; then dots of amounts may be thousands, and stay text.
+    """
+    if way == ".," and is_plain(texts):
+        return ""
+    entries = [_apart(text) for text in texts]
+    known = [entry for entry in entries if entry is not None]
+    digits = "".join(entry.digits for entry in known)
+    marks = {entry.mark for entry in known} or {""}
+    brackets = any(entry.sign == "(" for entry in known)
+    if brackets or marks != {""}:
+        amounts = marks.isdisjoint({"", "%"})
+        strict = None not in entries and len(marks) == 1 and _all_fit([entry.digits for entry in known], way)
+        if not strict or (doubtful and amounts and "." in digits):
+            return ""
+    usual = {".,": "thousands" if "," in digits else "", ",.": "decimal" if "," in digits or "." in digits else ""}
+    words = (marks.pop() if len(marks) == 1 else "", "()" if brackets else "", usual.get(way, f"{_GIVEN}{way}"))
+    return " ".join(word for word in words if word)
+
+
+def reader(form: str) -> Callable[[str], float]:
+    """Make what reads a number of this form, NaN where it is none; an amount may lack its currency."""
+    mark, way = _parts(form)
+    shape, decimal = _SHAPES[way], "." if way == "lakh" else way[0]
+
+    def read(text: str) -> float:
         entry = _apart(text)
         if entry is None:
-            return ""
-        entries.append(entry)
-    marks = {entry.mark for entry in entries}
-    commas = _commas([entry.digits for entry in entries], amounts=marks.isdisjoint({"", "%"}))
-    if len(marks) != 1 or commas is None:
-        return ""
-    mark = marks.pop()
-    bracketed = any(entry.sign == "(" for entry in entries)
-    grouped = commas == "thousands" and any(not _DECIMAL.fullmatch(e.digits) for e in entries if "," in e.digits)
-    if not mark and not bracketed and not grouped:
-        return ""
-    return " ".join(word for word in (mark, _BRACKETS if bracketed else "", commas) if word)
+            return float(text) if text.strip().lower().lstrip("+-") in ("inf", "infinity") else float("nan")
+        wrong = entry.mark != mark and (entry.mark or mark == "%")
+        if wrong or not shape.fullmatch(entry.digits):
+            return float("nan")
+        digits = "".join("." if letter == decimal else letter.strip(".,_'") for letter in entry.digits)
+        return -float(digits) if entry.sign in ("-", "(") else float(digits)
 
-
-def read_written(text: str, form: str) -> float:
-    """Read a number of this form, NaN where it is none; an amount may lack its sign."""
-    text, form = in_english(text, marks_of(form)), without_marks(form)
-    entry, mark = _apart(text), _mark(form)
-    if entry is None or (entry.mark != mark and (entry.mark or mark == "%")):
-        return float("nan")
-    decimal = "decimal" in form
-    if "," in entry.digits and not (_DECIMAL if decimal else _GROUPED).fullmatch(entry.digits):
-        return float("nan")
-    number = to_number(entry.digits.replace(",", "." if decimal else ""))
-    return float("nan") if number is None else -number if entry.sign in ("-", "(") else number
+    return read
 
 
 def in_words(form: str) -> str:
     """Say in words how numbers of this form are read."""
-    mark, marks = _mark(without_marks(form)), marks_of(form)
+    mark, way = _parts(form)
     said = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
-    said += ["brackets as a minus sign"] if _BRACKETS in form else []
-    said += ["the comma as a decimal point"] if "decimal" in form else []
-    said += ["commas as marks of thousands"] if "thousands" in form else []
-    if marks:
-        said += [f"{marks[0]!r} as the decimal point, {_THOUSANDS[marks[1]]} as marks of thousands"]
+    said += ["brackets as a minus sign"] if "()" in form else []
+    if way == ",.":
+        said += ["the comma as a decimal point"]
+    elif way == "lakh":
+        said += ["commas as marks of thousands and lakhs"]
+    elif way != ".,":
+        said += [f"{way[0]!r} as the decimal point, {_THOUSANDS[way[1]]} as marks of thousands"]
+    elif "thousands" in form:
+        said += ["commas as marks of thousands"]
     return ", ".join(said)
 
 
-def marks_of(form: str) -> str:
-    """The marks that a form was given for fractions and thousands, such as ",."; "" where it was given none."""
-    return next((word.removeprefix(_MARKS) for word in form.split() if word.startswith(_MARKS)), "")
+def _parts(form: str) -> tuple[str, str]:
+    """Take a form apart into its currency or %, and its way."""
+    mark, way = "", ".,"
+    for word in form.split():
+        if word == "decimal" or word.startswith(_GIVEN):
+            way = ",." if word == "decimal" else word.removeprefix(_GIVEN)
+        elif word not in ("()", "thousands"):
+            mark = word
+    return mark, way
 
 
-def without_marks(form: str) -> str:
-    """The form of such numbers once they are written in English."""
-    return " ".join(word for word in form.split() if not word.startswith(_MARKS))
-
-
-def with_marks(form: str, decimal: str, thousands: str) -> str:
-    """A form whose numbers have these marks."""
-    return f"{_MARKS}{decimal}{thousands.replace(' ', '_')} {form}".strip()
-
-
-def in_english(text: str, marks: str) -> str:
-    """Write a number with these marks as 1,234.5; "" where another mark stands in it."""
-    if not marks:
-        return text
-    decimal, thousands = marks[0], marks[1]
-    if thousands == "_":
-        text = _SPACED.sub("_", text)
-    if any(other in text for other in ".,'" if other not in marks):
-        return ""
-    return text.translate({ord(decimal): ".", ord(thousands): ","})
-
-
-def _mark(form: str) -> str:
-    return next((word for word in form.split() if word not in (_BRACKETS, "decimal", "thousands")), "")
+def _all_fit(digits: Sequence[str], way: str) -> bool:
+    return all(_SHAPES[way].fullmatch(text) for text in digits)
 
 
 def _apart(text: str) -> _Entry | None:
     """Take a number apart; None where there is more than one sign or mark, or what is left is no number."""
-    found = _NUMBER.fullmatch(text.strip())
-    if found is None or not any(shape.fullmatch(found[2]) for shape in (_PLAIN, _GROUPED, _DECIMAL)):
+    found = _ENTRY.fullmatch(text)
+    if found is None:
         return None
-    before, after = ("".join(found[side].split()) for side in (1, 3))
-    sign = next((letter for letter in before if letter in "+-("), "")
-    before = before.replace(sign, "", 1)
-    if sign == "(":
-        if not after.endswith(")"):
-            return None
-        after = after[:-1]
-    marks = before + after
-    if marks and not (len(marks) == 1 and (after == "%" or unicodedata.category(marks) == "Sc")):
+    sign = found["before"] + found["sign"]
+    if len(sign) > 1 or (sign == "(") != bool(found["close"]) or (found["front"] and found["back"]):
         return None
-    return _Entry(marks, sign, found[2])
-
-
-def _commas(digits: list[str], amounts: bool) -> str | None:
-    """Tell what commas are: "decimal", "thousands" or "" for none; None where the numbers do not agree."""
-    with_comma = [text for text in digits if "," in text]
-    if not with_comma:
-        return None if amounts and any(_DOTTED.fullmatch(text) for text in digits) else ""
-    if all(_GROUPED.fullmatch(text) for text in with_comma):
-        return "thousands"
-    return "decimal" if all(_DECIMAL.fullmatch(text) for text in with_comma) else None
+    return _Entry(found["front"] or found["back"] or "", sign, found["digits"].translate(_ONE_MARK).rstrip("_"))

@@ -16,10 +16,9 @@ from fairweight.data.options import TableOptions
 from fairweight.data.parts import Parts
 from fairweight.data.rows import Rows
 from fairweight.data.table.column import Column, fit_columns
-from fairweight.data.table.decimal_marks import settle_marks
 from fairweight.data.table.leaks import find_leaks
 from fairweight.data.table.read import check_frame, read_frame, table_files
-from fairweight.data.table.values import Numbers, Seen
+from fairweight.data.table.values import Seen, settle_ways
 from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn
 from fairweight.types import Batch
@@ -45,24 +44,17 @@ class TablePreprocessing:
     def input_shape(self) -> tuple[int, ...]:
         return (len(self.feature_names),)
 
-    def transform(
-        self,
-        frame: pd.DataFrame,
-        notes: list[str],
-        where: str = "the table",
-        raw: Mapping[str, Numbers] | None = None,
-    ) -> Tensor:
-        """Make the inputs of these rows; raw: their numbers before scaling, where they are known already."""
-        # [N, features] float32
-        raw = raw or {}
+    def transform(self, frame: pd.DataFrame, notes: list[str], where: str | Mapping[str, Any] = "the table") -> Tensor:
+        """Make the inputs of these rows; where: what notes call them, or positions by such names."""  # [N, features]
+        parts = {where: slice(None)} if isinstance(where, str) else where
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
-            many = len(lost) > 1
+            many, called = len(lost) > 1, next(iter(parts))
             raise MissingColumn(
-                f"{where} lack{'s' * (not where.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
+                f"{called} lack{'s' * (not called.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
                 f"model was trained on; add {'them' if many else 'it'}, empty if the values are not known."
             )
-        blocks = [column.apply(frame[column.name], notes, where, raw.get(column.name)) for column in self.columns]
-        return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32))
+        blocks = [column.apply(frame[column.name], notes, parts).astype(np.float32) for column in self.columns]
+        return torch.from_numpy(np.concatenate(blocks, axis=1))
 
     def read(self, source: str | Path | pd.DataFrame) -> New:
         """Read a new file or frame, with labels and groups where it has them."""
@@ -78,8 +70,8 @@ class TablePreprocessing:
         used = {column.name for column in self.columns}
         if extra := [name for name in rows.names() if name not in used | {self.meaning.label, *self.meaning.group}]:
             notes.append(f"Columns that the model does not use: {listing(extra)}.")
-        notes += self.meaning.unknown_groups(rows)
-        return New(inputs, self.meaning.labels(rows), self.meaning.groups(rows), tuple(notes), rows=rows)
+        labels, groups = self.meaning.labels(rows), self.meaning.groups(rows, notes)
+        return New(inputs, labels, groups, tuple(notes), rows=rows)
 
     def input_module(self) -> nn.Module:
         """Make what a model puts before its first layer: nothing, as the inputs are ready."""
@@ -108,11 +100,11 @@ def table_samples(
 ) -> tuple[dict[str, Batch], TablePreprocessing, list[str]]:
     """Make the samples of every part, with what was fixed on train; also gives notes."""
     notes: list[str] = []
-    frames = {name: rows[parts.origin[name]].frame.iloc[part.rows.numpy()] for name, part in parts.marked.items()}
-    seen = {str(name): Seen(frames["train"][name]) for name in frames["train"].columns}
+    frames = {name: rows[parts.origin[name]].frame.iloc[parts.marked[name].rows.numpy()] for name in ("train", "test")}
+    seen = {str(name): Seen(frames["train"][name], name in options.numeric) for name in frames["train"].columns}
     train = parts.marked["train"]
     never = list(exclude)
-    settle_marks(seen, options, never)
+    settle_ways(seen, options, never)
     if leaks := find_leaks(seen, train.labels, meaning.label_names, never):
         named = "; ".join(f"{name!r} ({how})" for name, how in leaks.items())
         done = "they were dropped" if options.drop_leaks else "drop them unless they are known when you predict"
@@ -129,20 +121,16 @@ def table_samples(
     columns, numbers = len(plan.columns), len(plan.feature_names)
     notes.append(f"Inputs: {columns} column{'s' * (columns > 1)} became {numbers} number{'s' * (numbers > 1)} per row.")
     notes += _copies(frames["train"], frames["test"])
-    samples = {}
-    whole = {origin: _raw(rows[origin].frame, plan.columns) for origin in {*parts.origin.values()}}
-    for name, part in parts.marked.items():
-        raw = {column: values[part.rows.numpy()] for column, values in whole[parts.origin[name]].items()}
+    samples: dict[str, Batch] = {}
+    for origin in dict.fromkeys(parts.origin[name] for name in parts.marked):
+        here = {name: part for name, part in parts.marked.items() if parts.origin[name] == origin}
         # What there is to say of train was said when it was fitted.
-        inputs = plan.transform(frames[name], notes if name != "train" else [], f"{name} rows", raw)
-        samples[name] = Batch(inputs, part.labels, part.groups, shares=part.shares)
+        said = {f"{name} rows": part.rows.numpy() for name, part in here.items() if name != "train"}
+        inputs = plan.transform(rows[origin].frame, notes, said)
+        samples |= {
+            name: Batch(inputs[part.rows], part.labels, part.groups, shares=part.shares) for name, part in here.items()
+        }
     return samples, plan, notes
-
-
-def _raw(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Numbers]:
-    """Read the numbers of all rows at once: the parts share them."""
-    wanted = [column for column in columns if column.kind != "category" and column.name in frame.columns]
-    return {column.name: column.raw(frame[column.name]) for column in wanted}
 
 
 def _copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:

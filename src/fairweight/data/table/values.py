@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairweight.data.rows import Codes, coded, factors
-from fairweight.data.table.number_text import in_english, read_written, with_marks, written_form
-from fairweight.data.texts import canonical
+from fairweight.data.options import TableOptions
+from fairweight.data.rows import Codes, factors
+from fairweight.data.table.number_text import reader, ways_of, written_form
+from fairweight.errors import BadInput, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,38 +23,39 @@ Numbers: TypeAlias = NDArray[np.float64]
 # Day and month are told apart by trying; ISO 8601 comes first because nothing else looks like it.
 DATE_FORMATS = ("ISO8601", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%Y/%m/%d")
 _DATE_LIKE = re.compile(r"\s*(\d{4}-\d{2}-\d{2}|\d{1,2}[/.]\d{1,2}[/.]\d{4}|\d{4}/\d{1,2}/\d{1,2})")
-_COMMA_NUMBER = re.compile(r"\s*-?\d+,\d+\s*")
-_DECORATED = re.compile(r"[,%(]|[^\x00-\x7f]|\$")  # some number may be written otherwise than float() reads it
-_INFINITE = ("inf", "infinity")  # no number to learn from, and no word either: missing among numbers
 _MOST = 0.95  # nineteen in twenty: a few stray words do not make a column of numbers one of categories
+_EITHER = [".,", ",."]  # the ways of a column that does not tell by itself
 
 
 class Seen:
     """A column of the train rows, and what it holds; each thing is worked out once."""
 
-    def __init__(self, values: pd.Series[Any]) -> None:
-        self.values = values
-        self.marks = ""  # of fractions and thousands, such as ",.", where they are settled
+    def __init__(self, values: pd.Series[Any], forced: bool = False) -> None:
+        self.values, self.forced = values, forced  # forced: the user says that it holds numbers
+        self.way = ""  # of writing numbers, where it is settled for the file
+
+    @property
+    def is_text(self) -> bool:
+        return self.values.dtype.kind not in "biufcmM"
 
     @cached_property
-    def numbers(self) -> Numbers:
-        return numbers(self.values, self.number_form)
+    def ways(self) -> list[str]:
+        return ways_of(self.texts, self.forced) if self.is_text else []
 
     @cached_property
     def number_form(self) -> str:
-        """How numbers are written: "" for plainly, "decimal" or "thousands" commas, or a form of number_text."""
-        if self.values.dtype.kind in "biufcmM":
+        """How numbers are written, as a form of number_text; "" for plainly."""
+        if not self.is_text:
             return ""
-        texts = self.texts
-        if self.marks and (written := [in_english(text, self.marks) for text in texts]) != texts:
-            return with_marks(written_form(written), *self.marks)
-        if any(_DECORATED.search(text) for text in texts) and (form := written_form(texts)):
-            return form
-        with_comma = [text for text in texts if "," in text]
-        if not with_comma or not all(_COMMA_NUMBER.fullmatch(text) for text in with_comma):
-            return ""
-        # 1,234 may be a thousand: only where some entry cannot be one is the comma a decimal point.
-        return "decimal" if any(len(text.strip().rsplit(",", 1)[1]) != 3 for text in with_comma) else "thousands"
+        return written_form(self.texts, self.way or (*self.ways, ".,")[0], not self.way and self.ways == _EITHER)
+
+    @cached_property
+    def _spelled(self) -> Numbers:
+        return _read(self.values, self.number_form)
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        return _finite(self._spelled)
 
     @cached_property
     def factors(self) -> tuple[Codes, Any]:
@@ -76,10 +79,8 @@ class Seen:
         there = self.values.dropna()
         if isinstance(kind, pd.CategoricalDtype) or len(there) == 0:
             return "category", ""
-        finite = np.isfinite(self.numbers)
-        strange = self.factors[0][~finite]
-        infinite = {code for code in np.unique(strange).tolist() if code >= 0 and _is_infinite(self.texts[code])}
-        spelled = int(finite.sum()) + int(np.isin(strange, list(infinite)).sum())
+        # Infinity is no number to learn from and no word either: missing among numbers.
+        spelled = int((~np.isnan(self._spelled)).sum())
         if spelled >= _MOST * len(there) and bool(np.isfinite(self.numbers).any()):
             return "number", self.number_form
         some = there.iloc[np.unique(np.linspace(0, len(there) - 1, 200).astype(int))]
@@ -90,54 +91,63 @@ class Seen:
         return ("date", best) if counts[best] >= _MOST * len(there) else ("category", "")
 
 
-def _is_infinite(text: str) -> bool:
-    return text.strip().lower().lstrip("+-") in _INFINITE
+def settle_ways(train: Mapping[str, Seen], options: TableOptions, exclude: Collection[str]) -> None:
+    """Tell columns how numbers are written, where they do not tell by themselves: as given, or as the file shows.
+
+    1.169 is a thousand and more where the file writes 12,5, and a little over one where it writes 12.5; where both
+    may be, the user is asked.
+    """
+    columns = {name: seen for name, seen in train.items() if seen.is_text}
+    if options.decimal is not None or options.thousands is not None:
+        decimal = options.decimal or ("," if options.thousands == "." else ".")
+        thousands = options.thousands or ("," if decimal == "." else ".")
+        for seen in columns.values():
+            clear = seen.ways and all(way[0] != decimal for way in seen.ways)  # a column that shows another mark
+            seen.way = "" if clear else decimal + thousands.replace(" ", "_")
+        return
+    ways = {name: seen.ways for name, seen in columns.items() if name not in exclude}
+    comma = next((name for name, found in ways.items() if found and found[0][0] == ","), None)
+    point = next((name for name, found in ways.items() if len(found) == 1 and found[0][0] != ","), None)
+    semicolons = options.delimiter == ";"  # as spreadsheets write where the comma is in numbers
+    for name in (name for name, found in ways.items() if found == _EITHER):
+        if name not in (*options.drop, *options.categorical) and (point if comma else semicolons and not point):
+            example = next(text for text in columns[name].texts if "." in text or "," in text).strip()
+            why = f" (column {comma!r} has a decimal comma, column {point!r} a decimal point)" if comma else ""
+            how = f"say which mark stands before a fraction with {option('table.decimal')}"
+            raise BadInput(f"column {name!r} holds {example!r}, which may be thousands or a fraction{why}; {how}.")
+        columns[name].way = ",." if comma else ""
 
 
 def numbers(values: pd.Series[Any], form: str = "") -> Numbers:
     """Read a column as float64, NaN where an entry is missing, infinite or no number."""  # [N]
+    return _finite(_read(values, form))
+
+
+def _finite(found: Numbers) -> Numbers:
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _read(values: pd.Series[Any], form: str) -> Numbers:
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
         found = values.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
-    else:
-        codes, distinct = factors(values)
-        plain = np.asarray(distinct, dtype=object)
-        if form not in ("", "decimal", "thousands"):
-            plain = np.array([read_written(str(value), form) for value in plain], dtype=object)
-        elif form:
-            plain = np.array(
-                [str(value).replace(",", "." if form == "decimal" else "") for value in plain], dtype=object
-            )
-        read = np.asarray(pd.to_numeric(plain, errors="coerce"), dtype=np.float64)
-        found = np.append(read, np.nan)[codes]
-    return np.where(np.isfinite(found), found, np.nan)
+        return np.asarray(found, dtype=np.float64)
+    codes, distinct = factors(values)
+    plain = np.asarray(distinct, dtype=object)
+    if form:
+        plain = np.array(list(map(reader(form), map(str, plain))), dtype=object)
+    read = np.asarray(pd.to_numeric(plain, errors="coerce"), dtype=np.float64)
+    return np.append(read, np.nan)[codes]
 
 
 def days(values: pd.Series[Any], form: str) -> Numbers:
     """Read a column as days since 1970, NaN where an entry is missing or no date of that form."""  # [N]
     import pandas as pd
 
-    if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        moments = pd.to_datetime(values, utc=True)
-    else:
-        codes, distinct = factors(values)  # a date stands in many rows, and is read once
-        text = pd.Series(distinct).astype("str").str.strip()
-        read = _since(pd.to_datetime(text, format=form, errors="coerce", utc=True))
-        return np.append(read, np.nan)[codes]
-    return _since(moments)
-
-
-def _since(moments: pd.Series[Any]) -> Numbers:
-    import pandas as pd
-
-    found = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-    return np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
-
-
-def words(values: pd.Series[Any]) -> tuple[Codes, list[str]]:
-    """Find each entry's place among the distinct texts (-1: missing), with one spelling per number, and those."""
-    codes, texts = coded(values)
-    place: dict[str, int] = {}
-    table = [place.setdefault(canonical(text), len(place)) for text in texts]
-    return np.array([*table, -1], dtype=np.int64)[codes], list(place)
+    codes, distinct = factors(values)  # a date stands in many rows, and is read once
+    texts = pd.Series(distinct).astype("str").str.strip()
+    moments = pd.to_datetime(texts, format=form, errors="coerce", utc=True)
+    read = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    found = np.asarray(read.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    return np.append(found, np.nan)[codes]

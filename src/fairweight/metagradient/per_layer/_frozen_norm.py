@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Kind, Place, Term, broadcast
+from fairweight.metagradient.per_layer._kind import Call
+from fairweight.metagradient.per_layer.kinds.norm import Norm
 
 
 class Switch:
@@ -16,21 +17,24 @@ class Switch:
     on = True
 
 
-class FrozenNorm(Kind):
+class FrozenNorm(Norm):
     """Scale and shift of a batch norm in training mode, with x̂ as the batch's statistics made it."""
 
-    def __init__(self, normal: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
-        self.call, self.normal, self.weight, self.bias = None, normal, weight, bias
-        self.weights = tuple(w for w in (weight, bias) if w is not None)
+    _normal: Tensor
 
-    def of_one(self, g: Tensor, place: Place) -> list[Term]:
-        shape = [g.shape[1], *(1,) * (g.ndim - 2)]
-        found = []
-        if self.weight is not None:
-            found.append(broadcast(self.weight, g * self.normal.to(g.dtype), place, shape))
-        if self.bias is not None:
-            found.append(broadcast(self.bias, g, place, shape))
-        return found
+    @classmethod
+    def run(cls, call: Call, given: dict[str, Any], switch: Switch) -> tuple[FrozenNorm, Tensor]:
+        """The norm read as this kind, and its own result."""
+        kind, a, apply = cls(call._replace(function=torch.batch_norm), given), given["input"], _BatchNorm.apply
+        names = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
+        out, middle, scale = apply(*(given[name] for name in names), switch)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            kind._normal = (a - _by_channel(middle, a)) * _by_channel(scale, a)
+        kind.given, kind.kept = {}, ()
+        return kind, out
+
+    def normal(self, g: Tensor) -> Tensor:
+        return self._normal.to(g.dtype)
 
 
 class _BatchNorm(torch.autograd.Function):
@@ -54,24 +58,6 @@ class _BatchNorm(torch.autograd.Function):
             factor = scale if weight is None else scale * weight
             by_input = (g * _by_channel(factor, g)).to(g.dtype)
         return by_input, found[1] if wanted[1] else None, found[2] if ctx.shifts else None, None, None, None, None, None
-
-
-def batch_norm(
-    switch: Switch,
-    a: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    var: Tensor | None,
-    momentum: float,
-    eps: float,
-) -> tuple[Tensor, Tensor]:
-    """The norm's own result, and x̂."""
-    apply: Any = _BatchNorm.apply
-    out, middle, scale = apply(a, weight, bias, mean, var, momentum, eps, switch)
-    with torch.no_grad():
-        normal = (a - _by_channel(middle, a)) * _by_channel(scale, a)
-    return out, normal
 
 
 def _by_channel(t: Tensor, like: Tensor) -> Tensor:

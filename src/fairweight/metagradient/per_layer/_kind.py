@@ -7,9 +7,8 @@ weights and for a pull. A `Place` says where the samples lie in a tensor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -35,9 +34,8 @@ class Place(NamedTuple):
         """Each sample's entries times its ratio [B], rounded once."""
         if self.plain:
             return (t * ratio.reshape(-1, *(1,) * (t.ndim - self.axis - 1))).to(t.dtype)
-        split = self._split(t)
         factor = ratio.reshape(-1, *(1,) * (t.ndim - self.axis))
-        return (split * factor).to(t.dtype).reshape(t.shape)
+        return (self._split(t) * factor).to(t.dtype).reshape(t.shape)
 
     def sums(self, t: Tensor) -> Tensor:
         """The sum of each sample's entries, in at least float32."""  # [B]
@@ -49,12 +47,9 @@ class Place(NamedTuple):
 
     def reduced(self, t: Tensor, shape: Sequence[int]) -> Tensor:
         """Each sample's entries summed to a shape that has 1 on the samples' axis."""  # [B, *shape]
-        split, at = t, self.axis
-        kept = list(shape)
+        split, at, kept = t, self.axis, list(shape)
         if not self.plain:
-            split = self._split(t)
-            at = self.axis + 1
-            kept = [*shape[: self.axis], 1, 1, *shape[self.axis :]]
+            split, at, kept = self._split(t), at + 1, [*shape[:at], 1, 1, *shape[at:]]
         dims = [d for d, n in enumerate(kept) if n == 1 and d != at and split.shape[d] != 1]
         if dims:
             split = split.sum(dims, keepdim=True, dtype=torch.promote_types(t.dtype, torch.float32))
@@ -66,13 +61,11 @@ class Place(NamedTuple):
 
     def rows(self, shape: Sequence[int]) -> Place:
         """The place in the same tensor, of this shape, with all axes but the last made one."""
-        before = math.prod(shape[: self.axis])
-        after = math.prod(shape[self.axis + 1 : -1])
+        before, after = math.prod(shape[: self.axis]), math.prod(shape[self.axis + 1 : -1])
         return Place(0, before * self.outer, self.size, self.inner * after)
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """An axis with the samples in it; outer or inner None: as much as the axis has room for."""
 
     axis: int
@@ -81,29 +74,23 @@ class Layout:
 
     def place(self, shape: Sequence[int], size: int) -> Place | None:
         """The place in a tensor of this shape, for so many samples; None: it has none."""
-        if self.axis >= len(shape):
-            return None
-        length = shape[self.axis]
-        outer, inner = self.outer, self.inner
-        if outer is None:
-            outer = length // size
-        elif inner is None:
-            inner = length // (size * outer)
-        assert inner is not None
-        return Place(self.axis, outer, size, inner) if outer * size * inner == length and length > 0 else None
+        length = shape[self.axis] if self.axis < len(shape) else 0
+        outer = length // size if self.outer is None else self.outer
+        inner = length // (size * outer or 1) if self.inner is None else self.inner
+        return Place(self.axis, outer, size, inner) if outer * size * inner == length > 0 else None
 
 
 class Term:
     """The part of the losses' gradient that came through one use; subclasses write both methods."""
 
-    weights: tuple[Tensor, ...]  # parameters, or what was made of parameters alone
+    weights: tuple[Tensor, ...] = ()  # parameters, or what was made of parameters alone
 
     def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
         """Gradient by each of the weights of the sum of the samples' parts times their ratios [B]; None: all 1."""
         raise NotImplementedError
 
-    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
-        """Each sample's part along a direction, given for each of the weights; None: it does not move."""  # [B]
+    def pull(self, along: Sequence[Any]) -> Tensor:
+        """Each sample's part along a direction, a tensor for each of the weights; None: it does not move."""  # [B]
         raise NotImplementedError
 
 
@@ -119,11 +106,9 @@ class PerSample(Term):
             return [each.sum(dim=0)]
         return [torch.mv(_rows(each).T, ratio.to(each.dtype)).view(each.shape[1:])]
 
-    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
-        (v,) = along
-        assert v is not None
+    def pull(self, along: Sequence[Any]) -> Tensor:
         each = in_full(self.each)
-        return torch.mv(_rows(each), v.reshape(-1).to(each.dtype))
+        return torch.mv(_rows(each), along[0].reshape(-1).to(each.dtype))
 
 
 def _rows(each: Tensor) -> Tensor:
@@ -131,19 +116,24 @@ def _rows(each: Tensor) -> Tensor:
 
 
 class Direct(Term):
-    """A weight that has each sample's entries in a place of their own, and the gradient there."""
+    """A weight with the gradient g by its output; here one that has each sample's entries in a place of their own."""
 
     def __init__(self, weight: Tensor, g: Tensor, place: Place) -> None:
         self.weights, self.g, self.place = (weight,), g, place
 
     def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
-        g = self.g if ratio is None else self.place.scale(self.g, ratio)
-        return [g.sum_to_size(self.weights[0].shape)]
+        return [self.slope(self.g if ratio is None else self.place.scale(self.g, ratio))]
 
-    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
-        (v,) = along
-        assert v is not None
-        return self.place.sums(self.g * v)
+    def pull(self, along: Sequence[Any]) -> Tensor:
+        return self.place.sums(self.moved(along[0]) * self.g)
+
+    def slope(self, g: Tensor) -> Tensor:
+        """Gradient by the weight, for this one by the output."""
+        return g.sum_to_size(self.weights[0].shape)
+
+    def moved(self, v: Tensor) -> Tensor:
+        """How the output moves with the weight."""
+        return v
 
 
 def broadcast(weight: Tensor, g: Tensor, place: Place, shape: Sequence[int] | None = None) -> Term:
@@ -160,27 +150,15 @@ def broadcast(weight: Tensor, g: Tensor, place: Place, shape: Sequence[int] | No
     return Direct(weight, g, place)
 
 
-@contextmanager
-def as_given(device: str) -> Iterator[None]:
+def as_given(device: str) -> AbstractContextManager[Any]:
     """Without autocast: products in the precision of what is multiplied."""
-    if not torch.is_autocast_enabled(device):  # the usual case on a CPU, where entering it would take its time
-        yield
-        return
-    with torch.autocast(device, enabled=False):
-        yield
+    # not on is the usual case on a CPU, where to enter another would take its time
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def matched(t: Tensor, like: Tensor) -> Tensor:
     """In the precision of another tensor."""
     return t.to(like.dtype) if t.dtype != like.dtype else t
-
-
-def cast_as_autocast_does(a: Tensor) -> Tensor:
-    """What autocast hands to a product."""
-    kind = a.device.type
-    if a.dtype == torch.float32 and torch.is_autocast_enabled(kind):
-        return a.to(torch.get_autocast_dtype(kind))
-    return a
 
 
 class Call(NamedTuple):
@@ -191,16 +169,15 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
     learned: Callable[[Any], bool]  # whether an argument is a parameter, or made of parameters alone
 
-    def run(self) -> Any:
-        """The function's own result."""
-        return self.function(*self.args, **self.kwargs)
-
     def read(self, names: str, **defaults: Any) -> dict[str, Any]:
         """The arguments by name; names: in the order of torch's signature."""
         return {**defaults, **dict(zip(names.split(), self.args, strict=False)), **self.kwargs}
 
-    def run_with(self, old: Tensor, new: Tensor) -> Any:
-        """The same with one argument in place of another."""
+    def run(self, instead: tuple[Tensor, Tensor] | None = None) -> Any:
+        """The function's own result; instead: with the second of these in place of the first."""
+        if instead is None:
+            return self.function(*self.args, **self.kwargs)
+        old, new = instead
         args = tuple(new if value is old else value for value in self.args)
         return self.function(*args, **{key: new if value is old else value for key, value in self.kwargs.items()})
 
@@ -212,50 +189,47 @@ class Kind:
     """
 
     functions: ClassVar[frozenset[Any]] = frozenset()
-    call: Call | None  # until it has run: its arguments are not to be held longer than the model holds them
     weights: tuple[Tensor, ...]  # what is learned in the call
     kept: tuple[Tensor, ...] = ()  # what the terms read beside the gradient, and nobody may change in place
+    instead: tuple[Tensor, Tensor] | None = None  # an argument, and what the call is to be run with in its place
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
         """The call read as this kind; None: it is none."""
         raise NotImplementedError
 
-    def run(self) -> Any:
-        """The function's own result; once."""
-        assert self.call is not None
-        call, self.call = self.call, None
-        return call.run()
-
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
+    def terms(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Term]:
         """From the gradient that arrived at each output, and where the samples lie in it."""
-        (g,), (place,) = gradients, places
-        assert g is not None
-        assert place is not None
-        return self.of_one(g, place)
+        return self.of_one(gradients[0], places[0])
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
         """The terms of a call with one output."""
         raise NotImplementedError
 
 
+class Given(Kind):
+    """Parameters repeated for every sample and then used in any way: a class token, learned queries.
+
+    The trial chooses it where every weight has the samples in a place of their own; the function does not matter.
+    """
+
+    def __init__(self, weights: tuple[Tensor, ...]) -> None:
+        self.weights = weights
+
+    def terms(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Term]:
+        found = zip(self.weights, gradients, places, strict=True)
+        return [Direct(w, g, place) for w, g, place in found if g is not None and place is not None]
+
+
 class Product(Kind):
     """A weight that multiplies the input in some way, and a bias; subclasses write `of` and `of_one`."""
 
     def __init__(self, call: Call, a: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        self.call, self.weight, self.given = call, weight, a
-        self.bias = bias if bias is not None and call.learned(bias) else None  # if it is learned
-        # cast here, the product and what is kept of it share one copy
-        self.a: Tensor | None = cast_as_autocast_does(a)
-        of_weight = call.learned(weight)
-        self.kept = (self.a,) if of_weight else ()
-        self.weights = (*((weight,) if of_weight else ()), *(() if self.bias is None else (self.bias,)))
-
-    def run(self) -> Any:
-        assert self.call is not None
-        assert self.a is not None
-        call, self.call = self.call, None
-        out = call.run() if self.a is self.given else call.run_with(self.given, self.a)
-        del self.given
-        self.a = self.kept[0] if self.kept else None
-        return out
+        self.weight, self.bias = weight, bias if bias is not None and call.learned(bias) else None
+        cast, kind = a, a.device.type
+        if a.dtype == torch.float32 and torch.is_autocast_enabled(kind):
+            cast = a.to(torch.get_autocast_dtype(kind))  # here, the product and what is kept of it share one copy
+            self.instead = a, cast
+        self.a: Tensor | None = cast if call.learned(weight) else None
+        self.kept = () if self.a is None else (self.a,)
+        self.weights = (*(() if self.a is None else (weight,)), *(() if self.bias is None else (self.bias,)))

@@ -16,11 +16,10 @@ from torch.overrides import TorchFunctionMode
 from fairweight import catalog
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.per_layer._frozen_norm import FrozenNorm, Switch, batch_norm
-from fairweight.metagradient.per_layer._kind import Call, Kind
-from fairweight.metagradient.per_layer.kinds.given import Given
+from fairweight.metagradient.per_layer._frozen_norm import FrozenNorm, Switch
+from fairweight.metagradient.per_layer._kind import Call, Given, Kind
 from fairweight.metagradient.per_layer.kinds.other import Other, outputs
-from fairweight.types import map_tensors
+from fairweight.types import map_tensors, tensors
 
 _MARK = "_fairweight_of_samples"
 
@@ -66,14 +65,10 @@ class Observer(TorchFunctionMode):
     def __init__(self, parameters: Parameters, data: Any, frozen: Switch | None = None) -> None:
         """frozen: holds the statistics of batch norm constant on the way back while it is on."""
         super().__init__()
-        self.frozen = frozen
-        self.parameters = parameters
+        self.frozen, self.parameters = frozen, parameters
         self.uses: list[Use] = []
-        self._learned: dict[int, tuple[Tensor, frozenset[str]]] = {
-            id(p): (p, frozenset({name})) for name, p in parameters.items()
-        }
-        self._data: dict[int, Tensor] = {}
-        map_tensors(data, lambda t: self._data.setdefault(id(t), t))
+        self._learned = {id(p): (p, frozenset({name})) for name, p in parameters.items()}
+        self._data = {id(t): t for t in tensors(data)}
 
     @property
     def signature(self) -> Any:
@@ -88,28 +83,24 @@ class Observer(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.frozen is not None and func in _NORMS:
             usual = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
-            given = Call(func, args, kwargs, self._is_learned).read(_NORMS[func], **usual)
+            call = Call(func, args, kwargs, self._is_learned)
+            given = call.read(_NORMS[func], **usual)
             if given["training"]:
-                order = ("input", "weight", "bias", "running_mean", "running_var", "momentum", "eps")
-                return self._norm(self.frozen, tuple(given[name] for name in order))
+                kind, out = FrozenNorm.run(call, given, self.frozen)
+                return self._noted(torch.batch_norm, kind.weights, [_way(kind, [out])], out)
         found = _tensors(args, kwargs)
-        known = self._learned
-        learned = [t for t in found if id(t) in known]
+        learned = [t for t in found if id(t) in self._learned]
         if not learned:
             out = func(*args, **kwargs)
             if isinstance(out, Tensor) and out.requires_grad:  # what has a gradient is the samples' without a mark
                 return out
-            if any(map(self._of_samples, found)):
-                _mark(out)
-            return out
-        if not any(id(t) not in self._learned and self._of_samples(t) for t in found):
+            return _mark(out) if any(map(self._of_samples, found)) else out
+        if not any(map(self._of_samples, found)):
             out = func(*args, **kwargs)
             self._derive(args[0] if _writes(func) else out, learned)
             return out
         if not torch.is_grad_enabled():
-            out = func(*args, **kwargs)
-            _mark(out)
-            return out
+            return _mark(func(*args, **kwargs))
         if _writes(func):
             return self._written(func, args, kwargs)
         inside = _inside(func) if isinstance(func, types.FunctionType) else None
@@ -128,49 +119,35 @@ class Observer(TorchFunctionMode):
 
     def _derive(self, out: Any, sources: Iterable[Tensor]) -> None:
         """What parameters alone were made into counts as one."""
-        names = frozenset().union(*(self.names(t) for t in sources))
-
-        def note(t: Tensor) -> Tensor:
-            if t.requires_grad and id(t) not in self._learned:
-                self._learned[id(t)] = t, names
-            return t
-
-        map_tensors(out, note)
+        names = frozenset().union(*map(self.names, sources))
+        for t in tensors(out):
+            if t.requires_grad:
+                self._learned.setdefault(id(t), (t, names))
 
     def _use(self, func: Any, args: Any, kwargs: Any, learned: list[Tensor]) -> Any:
         call = Call(func, args, kwargs, self._is_learned)
         kind = next((k for k in (made.of(call) for made in _known().get(func, ())) if k is not None), None)
-        names = frozenset().union(*(self.names(t) for t in learned))
         if kind is not None:
-            out = kind.run()
-            whole = [out] if isinstance(out, Tensor) else outputs(out)
-            if any(t.requires_grad for t in whole):
-                self.uses.append(Use(func, names, (_way(kind, whole),)))
-            return out
+            out = call.run(kind.instead)
+            kind.instead = None
+            return self._noted(func, learned, [_way(kind, [out] if isinstance(out, Tensor) else outputs(out))], out)
         # the parameters under another name each, so that the gradient by this use alone can be had
         own = {id(t): t.view_as(t) for t in learned}
-        for t in learned:
-            self._learned[id(own[id(t)])] = own[id(t)], self.names(t)
+        self._learned |= {id(own[id(t)]): (own[id(t)], self.names(t)) for t in learned}
         args, kwargs = map_tensors((args, kwargs), lambda t: own.get(id(t), t))
         call = Call(func, args, kwargs, self._is_learned)
-        other = Other.of(call)
+        other, given = Other.of(call), Given(tuple(own.values()))
         assert other is not None
-        out = other.run()
+        out = call.run()
         if len(outputs(out)) > 1:  # one may be made of another inside, and must not get the other's gradient too
             out = map_tensors(out, lambda t: t.view_as(t) if t.requires_grad else t)
-        made = outputs(out)
-        if any(t.requires_grad for t in made):
-            given = Given(tuple(own.values()))
-            self.uses.append(Use(func, names, (_way(given, given.weights), _way(other, made))))
-        return out
+        return self._noted(func, learned, [_way(given, given.weights), _way(other, outputs(out))], out)
 
-    def _norm(self, switch: Switch, read: tuple[Any, ...]) -> Tensor:
-        out, normal = batch_norm(switch, *read)
-        weight, bias = (w if w is not None and self._is_learned(w) else None for w in read[1:3])
-        kind = FrozenNorm(normal, weight, bias)
-        if out.requires_grad and kind.weights:
-            names = frozenset().union(*(self.names(w) for w in kind.weights))
-            self.uses.append(Use(torch.batch_norm, names, (_way(kind, [out]),)))
+    def _noted(self, func: Any, learned: Iterable[Tensor], ways: list[Way], out: Any) -> Any:
+        """The result of a use, which is noted where a gradient can come back to it."""
+        names = frozenset().union(*map(self.names, learned))
+        if names and any(edge is not None for edge in ways[-1].edges):
+            self.uses.append(Use(func, names, tuple(ways)))
         return out
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -183,7 +160,7 @@ class Observer(TorchFunctionMode):
             )
         if func.__name__ not in ("add_", "sub_"):  # whose derivative does not need what they write over
             args = (target.clone(), *args[1:])
-        plain = getattr(Tensor, func.__name__[:-1], None) if not func.__name__.startswith("__") else None
+        plain = getattr(Tensor, func.__name__[:-1], None)
         if plain is None or not _known().get(plain):
             plain = _out_of_place(func)
         learned = [t for t in _tensors(args, kwargs) if id(t) in self._learned]
@@ -200,21 +177,19 @@ def _way(kind: Kind, outs: Iterable[Tensor]) -> Way:
 def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
     found = []
     for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor):  # most often, and this is called for every operation
             found.append(value)
         elif isinstance(value, list | tuple | dict):
-            map_tensors(value, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
+            found += tensors(value)
     return found
 
 
-def _mark(out: Any) -> None:
+def _mark(out: Any) -> Any:
     """Note that a result without a gradient belongs to samples."""
-    if isinstance(out, Tensor):
-        if not out.requires_grad:
-            setattr(out, _MARK, True)
-    elif isinstance(out, list | tuple):
-        for value in out:
-            _mark(value)
+    for t in tensors(out) if isinstance(out, Tensor | list | tuple) else ():
+        if not t.requires_grad:
+            setattr(t, _MARK, True)
+    return out
 
 
 def _writes(func: Any) -> bool:
@@ -240,14 +215,11 @@ def _inside(func: types.FunctionType) -> Callable[..., Any] | None:
     if not func.__module__.startswith("torch.") or "has_torch_function" not in func.__globals__:
         return None
     checks = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-    names = {**func.__globals__, **{name: _never for name in checks if name in func.__globals__}}
+    never = {name: lambda *_: False for name in checks if name in func.__globals__}
+    names = {**func.__globals__, **never}
     made = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
     made.__kwdefaults__ = func.__kwdefaults__
     return made
-
-
-def _never(*_: Any) -> bool:
-    return False
 
 
 _NORMS = {

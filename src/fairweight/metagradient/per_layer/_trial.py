@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +11,10 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.metagradient.model import Parameters, RandomState, casts_forgotten, kernels, trainable
-from fairweight.metagradient.passes import dense, losses_with_graph, run
+from fairweight.metagradient.passes import losses_with_graph, run, slopes_in_use
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._kind import Layout
-from fairweight.metagradient.per_layer._observer import Observer, Way
+from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._record import Choice, Record, Rest, gradients
 from fairweight.types import Batch, Loss, map_tensors
 
@@ -55,46 +54,32 @@ def plan(
 def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool, frozen: bool) -> tuple[Any, Plan]:
     own = trainable(model)
     device = next(iter(own.values())).device
-    random = RandomState.now(device)
     generator = torch.Generator(device).manual_seed(0)
     parameters = {name: _nearby(p, generator).requires_grad_() for name, p in own.items()}
     before = {name: p.grad for name, p in own.items()}
+    seen = Observer(parameters, batch.inputs, Switch() if frozen else None)
 
     def tried(logits: Tensor) -> Plan:
-        losses = losses_with_graph(loss, logits, batch.labels)
-        return _Tried(seen, losses, parameters, generator).plan()
+        with torch._C.DisableTorchFunction():  # not observed
+            return _Tried(seen, losses_with_graph(loss, logits, batch.labels, check=False), generator).plan()
 
-    replay = nullcontext() if random is None else random.replayed()
-    with torch.enable_grad(), casts_forgotten(), replay, kernels(plain):
-        seen = Observer(parameters, batch.inputs, Switch() if frozen else None)
-
-        def outside(logits: Tensor) -> Plan:
-            with torch._C.DisableTorchFunction():
-                return tried(logits)
-
-        with seen:
-            found = run(model, parameters, batch.inputs, len(batch), outside)
+    with torch.enable_grad(), casts_forgotten(), RandomState.now(device).replayed(), kernels(plain), seen:
+        found = run(model, parameters, batch.inputs, len(batch), tried)
     if any(own[name].grad is not grad for name, grad in before.items()):
         raise NotDifferentiable("The model writes into .grad during its own backward pass.")
     return seen.signature, found
 
 
 class _Tried:
-    def __init__(self, seen: Observer, losses: Tensor, parameters: Parameters, generator: torch.Generator) -> None:
-        self.seen, self.losses, self.parameters, self.generator = seen, losses, parameters, generator
+    def __init__(self, seen: Observer, losses: Tensor, generator: torch.Generator) -> None:
+        self.seen, self.losses, self.parameters, self.generator = seen, losses, seen.parameters, generator
         self.size = len(losses)
 
     def plan(self) -> Plan:
-        chosen = self._choices()
-        lost = frozenset(
-            name for use, choice in zip(self.seen.uses, chosen, strict=True) if choice is None for name in use.names
-        )
-        choices = tuple(
-            Choice(0, (None,) * len(use.ways[0].edges)) if c is None else c
-            for use, c in zip(self.seen.uses, chosen, strict=True)
-        )
-        wrong = self._wrong(choices, lost)
-        rest = lost | wrong
+        pairs = list(zip(self.seen.uses, self._choices(), strict=True))
+        lost = frozenset(name for use, choice in pairs if choice is None for name in use.names)
+        choices = tuple(c or Choice(0, (None,) * len(use.ways[0].edges)) for use, c in pairs)
+        rest = lost | self._wrong(choices, lost)
         counts = {name: p.numel() for name, p in self.parameters.items()}
         if sum(counts[name] for name in rest) > _MOST * sum(counts.values()):
             raise NotDifferentiable("most parameters are used where no function of torch is seen to use them")
@@ -103,38 +88,30 @@ class _Tried:
     def _choices(self) -> list[Choice | None]:
         """For each use the first way in which every gradient is one sample's own."""
         ways = [way for use in self.seen.uses for way in use.ways]
-        whole = gradients(self.losses, ways, torch.ones_like(self.losses), keep=True)
-        parts = [gradients(self.losses, ways, mask, keep=True) for mask in masks(self.size, self.losses)]
+        whole = iter(gradients(self.losses, ways, torch.ones_like(self.losses), keep=True))
+        masked = [gradients(self.losses, ways, mask, keep=True) for mask in masks(self.size, self.losses)]
+        parts = iter(zip(*masked, strict=True))
         found: list[Choice | None] = []
-        at = 0
         for use in self.seen.uses:
-            choice, mixed = None, False
+            choice, mixed, unused = None, False, True
             for k, way in enumerate(use.ways):
                 layouts: list[Layout | None] = []
-                for j, g in enumerate(whole[at + k]):
-                    owned = None if g is None else owners(g, [part[at + k][j] for part in parts])
-                    layouts.append(self._layout(owned, way, j))
+                arrived, shares = next(whole), next(parts)
+                for j, g in enumerate(arrived):
+                    owned = None if g is None else owners(g, [share[j] for share in shares])
+                    guess = next(candidates(way.shapes[j], self.size), None)
+                    layouts.append(guess if owned is None or self.size == 1 else find(owned, self.size))
                     mixed |= owned is not None and bool((owned == MIXED).any())
-                reached = any(g is not None for g in whole[at + k])
-                missing = any(g is not None and at_ is None for g, at_ in zip(whole[at + k], layouts, strict=True))
-                if choice is None and reached and not missing:
+                reached = [at for g, at in zip(arrived, layouts, strict=True) if g is not None]
+                unused &= not reached
+                if choice is None and reached and None not in reached:
                     choice = Choice(k, tuple(layouts))
             if choice is None and mixed:
                 raise NotDifferentiable(_MIXING)
-            unused = all(g is None for k in range(len(use.ways)) for g in whole[at + k])
-            found.append(Choice(0, self._usual(use.ways[0])) if unused else choice)
-            at += len(use.ways)
+            if unused:
+                choice = Choice(0, tuple(next(candidates(s, self.size), None) for s in use.ways[0].shapes))
+            found.append(choice)
         return found
-
-    def _layout(self, owned: Tensor | None, way: Way, output: int) -> Layout | None:
-        if self.size == 1:
-            return next(candidates(way.shapes[output], 1), None)
-        if owned is None:
-            return next(candidates(way.shapes[output], self.size), None)
-        return find(owned, self.size)
-
-    def _usual(self, way: Way) -> tuple[Layout | None, ...]:
-        return tuple(next(candidates(shape, self.size), None) for shape in way.shapes)
 
     def _wrong(self, choices: tuple[Choice, ...], lost: frozenset[str]) -> frozenset[str]:
         """The parameters whose slopes at random weights are not those of autograd, or whose pull is not their mirror.
@@ -143,34 +120,24 @@ class _Tried:
         """
         drawn = torch.rand(self.size, generator=self.generator, device=self.losses.device, dtype=torch.float64)
         weights = (drawn + 0.5).to(self.losses.dtype)
-        names = list(self.parameters)
-        known = torch.autograd.grad(
-            self.losses, list(self.parameters.values()), weights, retain_graph=True, allow_unused=True
-        )
-        true = {n: dense(s).double() for n, s in zip(names, known, strict=True) if s is not None}
+        true = {n: s.double() for n, s in slopes_in_use(self.losses, self.parameters, weights, keep=True).items()}
         apart = Rest(lost, lambda _: torch.zeros_like(weights)) if lost else None
         record = Record(self.seen, self.losses, torch.ones_like(weights), choices, rest=apart, keep=True)
         slopes = record.slopes(weights)
-        tolerance = min(
-            (_TOLERANCE.get(t, 0.1) for t in (self.losses.dtype, *(g.dtype for g in _halves(record)))), default=0.1
-        )
-        if any(g.dtype in (torch.bfloat16, torch.float16) for g in _halves(record)):
-            tolerance = 0.1
+        kept = {t.dtype for term in record.terms for t in vars(term).values() if isinstance(t, Tensor)}
+        half = kept & {torch.bfloat16, torch.float16}
+        tolerance = 0.1 if half else min(_TOLERANCE.get(t, 0.1) for t in (self.losses.dtype, *kept))
         largest = max((float(t.norm()) / t.numel() ** 0.5 for t in true.values()), default=0.0)
-        wrong = set()
-        for name in names:
-            if name in lost:
-                continue
-            if (name in true) != (name in slopes):
-                if float(true.get(name, slopes.get(name, torch.zeros(()))).double().norm()) > 0:
-                    wrong.add(name)
-                continue
-            if name not in true:
-                continue
-            size = float(true[name].norm())
-            floor = 1e-2 * largest * true[name].numel() ** 0.5
-            if not float((slopes[name].double() - true[name]).norm()) <= tolerance * (size + floor):
-                wrong.add(name)
+
+        def differs(name: str) -> bool:
+            known, found = true.get(name), slopes.get(name)
+            if known is None or found is None:
+                only = known if found is None else found
+                return only is not None and bool(only.any())
+            floor = 1e-2 * largest * known.numel() ** 0.5
+            return not float((found.double() - known).norm()) <= tolerance * (float(known.norm()) + floor)
+
+        wrong = {name for name in self.parameters if name not in lost and differs(name)}
         self._check_pull(record, slopes, weights, lost | wrong, tolerance)
         return frozenset(wrong)
 
@@ -186,14 +153,11 @@ class _Tried:
         if not along:
             return
         ahead = float((weights.double() * record.pull(along).double()).sum())
-        back = sum(float((slopes[n].double() * v.double()).sum()) for n, v in along.items())
-        size = sum(float((slopes[n].double() * v.double()).square().sum()) for n, v in along.items()) ** 0.5
+        products = [slopes[n].double() * v.double() for n, v in along.items()]
+        back = sum(float(t.sum()) for t in products)
+        size = sum(float(t.square().sum()) for t in products) ** 0.5
         if not abs(ahead - back) <= tolerance * max(abs(ahead), abs(back), size):
             raise NotDifferentiable("the pull from the layers is not the one along the parameters")
-
-
-def _halves(record: Record) -> list[Tensor]:
-    return [t for term in record.terms for t in vars(term).values() if isinstance(t, Tensor) and t.is_floating_point()]
 
 
 def _nearby(p: Tensor, generator: torch.Generator) -> Tensor:

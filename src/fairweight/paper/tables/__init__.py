@@ -1,17 +1,20 @@
 """The published tables, each row a value that determines its run.
 
-One file per table, one public class each; the catalog finds it by its file name. A table writes `rows`: for a size and
-the chosen options, what is run for each row (a Spec for every seed) and which printed row stands beside it.
+One file per table, one public class each, found by its file name. A table writes `rows`: for a size and the chosen
+options, what is run for each row (a Spec for every seed) and which printed row stands beside it.
 
-Three FORML rows stand wherever FORML does: `forml` as Algorithm 1 prints it, `forml-reverse` with the reverse
-look-ahead of the appendix, `forml-default` with what the product does when it is not told otherwise. Rows marked as
-controls say what else could explain a gain. Extra rows run only when they are named.
+FORML stands in three rows: `forml` as Algorithm 1 prints it, `forml-reverse` with the reverse look-ahead of the
+appendix, `forml-default` as the product trained it in 0.1. Controls show what else could explain a gain. Extra rows run
+only when they are named.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from fairweight.errors import BadInput, UnknownName
@@ -21,11 +24,11 @@ from fairweight.runs.statistics import ACCURACY, MAX_FNR, TPRD, Number
 
 @dataclass(frozen=True)
 class Option:
-    """Something that the paper leaves open, with the choice that is made unless told."""
+    """A choice that the paper leaves open, with its default."""
 
     default: str
-    choices: tuple[str, ...]  # empty: any number
     about: str
+    choices: Sequence[str] = ()  # empty: any number
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Plan:
-    """A size and the chosen options: with these a table's rows are fixed."""
+    """A size and the chosen options, which fix a table's rows."""
 
     size: Size
     options: Mapping[str, str]
@@ -75,7 +78,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what is run for it, and the printed row that it stands beside."""
+    """One row: what is run for it, and the printed row beside it."""
 
     key: str  # as --rows takes it
     title: str
@@ -87,7 +90,7 @@ class Row:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What it is called, beside what it stands and how it is made of other rows, as a record has it."""
+        """What a record says of it beside its numbers."""
         moved = None if self.moved is None else vars(self.moved)
         names = {"title": self.title, "kind": self.kind, "printed_row": self.printed, "against": list(self.against)}
         return {"key": self.key, **names, "moved": moved}
@@ -95,55 +98,60 @@ class Row:
     def spec_for(self, seed: int) -> Spec:
         """The run of this row with this seed; what is chosen at random for it follows the seed too."""
         assert self.spec is not None
-        spec = self.spec.with_(seed=seed)
-        parts = {name: _reseeded(getattr(spec, name), seed) for name in ("rows", "weights", "start")}
-        return spec.with_(**parts)
+        parts = {name: _reseeded(getattr(self.spec, name), seed) for name in ("rows", "weights", "start")}
+        return self.spec.with_(seed=seed, **parts)
 
 
 def _reseeded(rule: Any, seed: int) -> Any:
     """Row choices for another seed: random draws, and the runs that are asked."""
-    if isinstance(rule, Mapping):
-        new = {key: _reseeded(value, seed) for key, value in rule.items()}
-        if "random" in new:
-            new["random"] = seed
-        if "runs" in new:
-            # The k-th run asked has a seed of its own, so that no two seeds of the row share one.
-            new["runs"] = [{**values, "seed": seed * len(new["runs"]) + k} for k, values in enumerate(new["runs"])]
-        return new
-    return [_reseeded(value, seed) for value in rule] if isinstance(rule, list) else rule
+    if isinstance(rule, list):
+        return [_reseeded(value, seed) for value in rule]
+    if not isinstance(rule, Mapping):
+        return rule
+    new: dict[str, Any] = {key: seed if key == "random" else _reseeded(value, seed) for key, value in rule.items()}
+    if "runs" in new:  # the k-th run asked has a seed of its own, so that no two seeds of the row share one
+        new["runs"] = [{**values, "seed": seed * len(new["runs"]) + k} for k, values in enumerate(new["runs"])]
+    return new
+
+
+@cache
+def _protocols() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).parents[1].joinpath("protocol.toml").read_text(encoding="utf-8"))
 
 
 class Table:
     """A published table, or one of ours beside them."""
 
+    protocol: ClassVar[str]  # its entry in protocol.toml
+    without: ClassVar[tuple[str, ...]] = ()  # options of the entry that change nothing here
     printed: ClassVar[bool] = True  # whether the paper has it
-    why_not_run: ClassVar[str]  # a sentence: what it takes; of a table of ours, what it is
     numbers: ClassVar[tuple[Number, ...]] = (TPRD, MAX_FNR, ACCURACY)
-    sizes: ClassVar[Mapping[str, Size]]
-    options: ClassVar[Mapping[str, Option]] = {}
-    remarks: ClassVar[tuple[str, ...]] = ()  # how it differs from the paper, one sentence each
+
+    def __init__(self) -> None:
+        entry = _protocols()[self.protocol]
+        self.why_not_run: str = entry["why_not_run"]  # a sentence: what it takes; of a table of ours, what it is
+        self.remarks: list[str] = entry["remarks"]  # how it differs from the paper
+        self.sizes = {name: Size(name, **size) for name, size in entry["sizes"].items()}
+        self.options = {name: Option(**o) for name, o in entry["options"].items() if name not in self.without}
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """Every row, extra ones last."""
         raise NotImplementedError
 
     def plan(self, size: str, options: Mapping[str, str] | None = None, epochs: int | None = None) -> Plan:
-        """The size of that name and the options, what is not given at its default; refused where unknown."""
+        """The size and the options, defaults filled in."""
         if size not in self.sizes:
             raise UnknownName(f"{size!r} is no size; choose from: {', '.join(self.sizes)}.")
-        chosen = {name: option.default for name, option in self.options.items()}
         for name, value in (options or {}).items():
-            if name not in chosen:
-                known = ", ".join(chosen) or "none"
+            if name not in self.options:
+                known = ", ".join(self.options) or "none"
                 raise UnknownName(f"this table has no option {name!r}; it has: {known}.")
-            allowed = self.options[name].choices
-            if allowed and value not in allowed:
+            if (allowed := self.options[name].choices) and value not in allowed:
                 raise UnknownName(f"the option {name} is {value!r}; choose from: {', '.join(allowed)}.")
-            chosen[name] = value
         found = self.sizes[size]
         if epochs is not None and epochs != found.epochs:
-            found = replace(found, epochs=epochs, about=f"{found.about} Told to train for {epochs} epochs instead.")
-        return Plan(found, chosen)
+            found = replace(found, epochs=epochs, about=f"{found.about} Trained for {epochs} epochs instead.")
+        return Plan(found, {name: option.default for name, option in self.options.items()} | dict(options or {}))
 
 
 def pick(rows: Sequence[Row], asked: Sequence[str] | None) -> tuple[Row, ...]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._faces import CelebaTable
-from fairweight.paper.tables._forml import PLAIN, with_reverse
+from fairweight.paper.tables._forml import with_reverse
+from fairweight.paper.tables.celeba import Celeba
 
 
-class Adversarial(CelebaTable):
+class Adversarial(Celeba):
     """CelebA: FORML with the scores moved down the meta-loss, or up ("reverse")."""
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """Both signs under the reverse look-ahead, as the appendix has them, and under Algorithm 1's."""
-        down = self.printed_forml(plan)
-        up = self.printed_forml(plan, score_step={**PLAIN, "scale": plan.number("scale"), "reverse": True})
+        down, up = self.printed_forml(plan), self.printed_forml(plan, up=True)
         return (
             Row("no-reverse", "No Reverse, reverse look-ahead", with_reverse(down), "No Reverse", "forml"),
             Row("reverse", "Reverse, reverse look-ahead", with_reverse(up), "Reverse", "forml"),

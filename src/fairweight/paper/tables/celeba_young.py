@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._faces import CelebaTable
+from fairweight.paper.tables.celeba import Celeba
 
 
-class CelebaYoung(CelebaTable):
+class CelebaYoung(Celeba):
     """CelebA, Young by Pale_Skin: Uniform and FORML."""
 
     label, group = "Young", "Pale_Skin"

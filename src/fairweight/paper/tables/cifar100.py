@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from fairweight.paper.tables._cifar import CifarTable, sizes
+from typing import ClassVar
+
+from fairweight.paper.tables.cifar10 import Cifar10
 
 
-class Cifar100(CifarTable):
+class Cifar100(Cifar10):
     """CIFAR-100, ResNet-18, the class as the attribute, 200 epochs."""
 
-    source = "cifar100"
-    sizes = sizes(seeds=30, limit=600)
-    exemplars = 50
-    classes = 100
-    rounds = 50
+    source, exemplars, classes, rounds = "cifar100", 50, 100, 50
+    hard: ClassVar = {}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._faces import OPTIONS, CelebaTable
-from fairweight.paper.tables._forml import MAX_LOSS, three_rows
+from fairweight.paper.tables._forml import three_rows
+from fairweight.paper.tables.celeba import Celeba
 
 
-class MetaLoss(CelebaTable):
+class MetaLoss(Celeba):
     """CelebA: FORML with MaxLossD, MeanLossD or cross entropy as the meta-loss."""
 
-    options: ClassVar = {**OPTIONS, "max_loss": MAX_LOSS}
+    without = ()
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """Each meta-loss by Algorithm 1, under the reverse look-ahead, and with the product's score step."""

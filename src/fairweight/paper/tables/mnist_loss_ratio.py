@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fairweight.paper.tables import Plan, Row
 from fairweight.paper.tables._forml import three_rows
-from fairweight.paper.tables._mnist import OPTIONS, MnistTable
+from fairweight.paper.tables.mnist import Mnist
 from fairweight.runs.statistics import Number
 
 
-class MnistLossRatio(MnistTable):
+class MnistLossRatio(Mnist):
     """MNIST as in the table mnist: EMA loss of the training samples with label 2 over that of the others."""
 
-    options: ClassVar = {name: option for name, option in OPTIONS.items() if name != "lb_iterations"}
+    without = ("lb_iterations",)
     numbers = (
         # Uniform's is where FORML starts from; the paper calls a lower one better.
         Number("loss_ratio", "EMA loss, label 2 over others", "lower", unit=""),
         Number("weighted_loss_ratio", "EMA weighted loss, label 2 over others", "lower", unit=""),
     )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.remarks = self.remarks[:-1]  # the last is of LB
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:
         """The runs of the table mnist, looked at otherwise."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._faces import CelebaTable, same_rate
+from fairweight.paper.tables._faces import same_rate
 from fairweight.paper.tables._forml import with_reverse
+from fairweight.paper.tables.celeba import Celeba
 
 
-class Reverse(CelebaTable):
+class Reverse(Celeba):
     """CelebA: FORML with the look-ahead down the train loss, or up ("reverse")."""
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:

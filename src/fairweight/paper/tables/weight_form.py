@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._faces import CelebaTable
 from fairweight.paper.tables._forml import three_rows
+from fairweight.paper.tables.celeba import Celeba
 
 
-class WeightForm(CelebaTable):
+class WeightForm(Celeba):
     """CelebA: FORML's scores as weights of the losses, scales of the logits, or inverse squares with an L1 pull."""
 
     def rows(self, plan: Plan) -> tuple[Row, ...]:

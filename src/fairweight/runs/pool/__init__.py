@@ -9,19 +9,20 @@ must call this under `if __name__ == "__main__":`, like everything that starts p
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fairweight.errors import BadInput, FolderRefused, MissingData
 from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.pool._job import DatasetMemory, Outcome, Settings, Tell, Watcher, perform
+from fairweight.runs.pool._job import Outcome, Processes, RayTasks, Settings, Tell, Watcher, perform
 from fairweight.runs.spec import Spec
 
 EngineName = Literal["processes", "ray"]
@@ -73,7 +74,10 @@ def run_each(
     waiting = {key: spec for key, spec in wanted.items() if key not in found}
     at_a_time = _jobs(jobs, device, list(waiting.values()), engine)
     if at_a_time > 1:  # the longest first, so that no core waits at the end for one that began late
-        waiting = dict(sorted(waiting.items(), key=lambda entry: -_trainings(entry[1])))
+        sizes = ("iterations", "rounds", "per_round")  # of a search
+        waiting = dict(
+            sorted(waiting.items(), key=lambda one: -math.prod(int(one[1].search.get(key, 1)) for key in sizes))
+        )
     watcher.on_start(list(wanted.values()))
     try:
         for key in found:
@@ -82,8 +86,8 @@ def run_each(
             return
         settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
         running: set[Future[Outcome]] = set()
-        executor, carrier = _engine(engine, settings, tell, at_a_time)
-        with executor, carrier as carry_out:
+        with ThreadPoolExecutor(at_a_time) as threads, _engine(engine, settings, tell, at_a_time) as carry_out:
+            here = engine != "ray" and at_a_time == 1
             while waiting or running:
                 for key, spec in list(waiting.items()):
                     needed = [done.get(other.fingerprint) for other in prerequisites(spec)]
@@ -94,7 +98,10 @@ def run_each(
                         yield settle(Outcome(spec, folders[key].path, error=reason, cause=failed.cause))
                     elif None not in needed and len(running) < at_a_time:
                         del waiting[key]
-                        running.add(executor.submit(carry_out, spec))
+                        if here:  # in this thread, so that Ctrl-C stops it
+                            yield settle(carry_out(spec))
+                        else:
+                            running.add(threads.submit(carry_out, spec))
                 over, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in over:
                     yield settle(future.result())
@@ -117,18 +124,14 @@ def with_prerequisites(specs: Iterable[Spec]) -> dict[str, Spec]:
     return found
 
 
-def _trainings(spec: Spec) -> int:
-    """About how many trainings the run is made of."""
-    search = spec.search
-    return int(search.get("iterations", 1)) * int(search.get("rounds", 1)) * int(search.get("per_round", 1))
-
-
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int:
+    if engine not in get_args(EngineName):
+        raise BadInput(f"engine is {engine!r}; choose processes or ray.")
     if asked is not None and asked < 1:
         raise BadInput(f"jobs is {asked}; run at least 1 at a time.")
     most = max(1, len(specs))
@@ -146,25 +149,10 @@ def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int
     return min(gpus * (max(1, min(8, cores() // 2 // gpus)) if small else 1), most)
 
 
-def _engine(name: str, settings: Settings, tell: Tell, jobs: int) -> tuple[Executor, AbstractContextManager[CarryOut]]:
-    """Threads that each wait for one run, and what they call for it."""
+def _engine(name: str, settings: Settings, tell: Tell, jobs: int) -> AbstractContextManager[CarryOut]:
+    """What is called for each run, from a thread of its own if there are several."""
     if name == "ray":
-        from fairweight.runs.pool._ray import RayTasks
-
-        return ThreadPoolExecutor(jobs), closing(RayTasks(settings, jobs))
-    if name != "processes":
-        raise BadInput(f"engine is {name!r}; choose processes or ray.")
+        return closing(RayTasks(settings, jobs))
     if jobs == 1:
-        return _InThisThread(), nullcontext(partial(perform, settings=settings, tell=tell, memory=DatasetMemory()))
-    from fairweight.runs.pool._processes import Processes
-
-    return ThreadPoolExecutor(jobs), closing(Processes(settings, tell, threads=max(1, cores() // jobs)))
-
-
-class _InThisThread(Executor):
-    """Runs at once what is submitted, so that Ctrl-C stops it."""
-
-    def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(function(*arguments, **options))
-        return future
+        return nullcontext(partial(perform, settings=settings, tell=tell, memory={}))
+    return closing(Processes(settings, tell, threads=max(1, cores() // jobs)))

@@ -1,18 +1,26 @@
-"""One run of many: its outcome, its watcher, and how it is carried out in this process."""
+"""One run of many: its outcome, its watcher, and what carries it out: this process, others, or a Ray cluster."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
+import multiprocessing
+import os
+import signal
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from fairweight import signals
 from fairweight.data import Dataset
-from fairweight.errors import FairweightError, Sentence
+from fairweight.errors import FairweightError, MissingDependency, Sentence, option
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import run
 from fairweight.runs.run_search import search_for, searched
@@ -24,6 +32,8 @@ from fairweight.training.state import write_atomically
 ERROR = "error.txt"  # in a run's folder: the trace of an unforeseen failure
 NO_CONTEXT = ".*no current CUDA context"  # a warning of torch about its own threads, which it then mends itself
 Tell = Callable[[str, int, int], None]  # fingerprint, epoch, epochs
+GOES_ON = "the same command goes on from its checkpoint."
+_Worker = tuple[Any, Connection]  # the process, and our end of its pipe
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Outcome:
 
     def plain(self) -> dict[str, Any]:
         """What travels back from another process: all but the Spec and the folder, which the asker knows."""
-        return {"reused": self.reused, "error": self.error, "cause": self.cause, "seconds": self.seconds}
+        return {key: value for key, value in vars(self).items() if key not in ("spec", "folder")}
 
 
 class Watcher:
@@ -71,7 +81,7 @@ class Watcher:
 class _Epochs(Observer):
     """Passes on a run's progress, counted over all trainings of a search."""
 
-    def __init__(self, fingerprint: str, tell: Tell, trainings: int = 1) -> None:
+    def __init__(self, fingerprint: str, tell: Tell, trainings: int) -> None:
         self.fingerprint, self.tell, self.trainings = fingerprint, tell, trainings
         self._epochs, self._done = 1, 0
 
@@ -87,32 +97,24 @@ class _Epochs(Observer):
         self._done = done
 
 
-class DatasetMemory:
-    """Keeps the last run's data for the next one: methods are compared on the same data."""
-
-    def __init__(self) -> None:
-        self._key = ""
-        self._dataset: Dataset | None = None
-
-    def get(self, spec: Spec, settings: Settings) -> Dataset:
-        """Return the Spec's data; read it only if it differs from the last."""
-        seed = spec.seed if spec.data_seed is None else spec.data_seed
-        key = json.dumps([spec.source, spec.label, spec.group, dict(spec.data), seed, dict(spec.rows)], sort_keys=True)
-        if self._dataset is None or key != self._key:
-            self._dataset = None  # two large sets do not fit side by side
-            self._dataset = dataset_for(spec, settings.data_dir, settings.download, beside=Path(settings.pool))
-            self._key = key
-        return self._dataset
+def _dataset(spec: Spec, settings: Settings, memory: dict[str, Dataset]) -> Dataset:
+    """The Spec's data; the last run's is kept, because methods are compared on the same data."""
+    seed = spec.seed if spec.data_seed is None else spec.data_seed
+    key = json.dumps([spec.source, spec.label, spec.group, dict(spec.data), seed, dict(spec.rows)], sort_keys=True)
+    if key not in memory:
+        memory.clear()  # two large sets do not fit side by side
+        memory[key] = dataset_for(spec, settings.data_dir, settings.download, beside=Path(settings.pool))
+    return memory[key]
 
 
-def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | None = None) -> Outcome:
-    """Carry out one run here; every failure becomes part of its outcome."""
+def perform(spec: Spec, settings: Settings, tell: Tell, memory: dict[str, Dataset] | None = None) -> Outcome:
+    """Carry out one run here; every failure becomes part of its outcome. memory: of the data between runs."""
     place = Path(settings.pool) / spec.folder_name
     started = time.monotonic()
     reused, error, cause = False, None, ""
     warnings.filterwarnings("ignore", message=NO_CONTEXT)
     try:
-        dataset = (memory or DatasetMemory()).get(spec, settings)  # first: missing data leaves no folder behind
+        dataset = _dataset(spec, settings, {} if memory is None else memory)  # first: missing data leaves no folder
         with RunFolder(place).claimed():
             observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total if spec.search else 1)
             options: dict[str, Any] = {"device": settings.device, "observers": [observer], "dataset": dataset}
@@ -128,3 +130,140 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: DatasetMemory | 
         cause = type(found).__name__
         error = Sentence(f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})")
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
+
+
+class Processes:
+    """Worker processes, started as they are needed and used again, each with its share of the cores and GPUs.
+
+    One that dies takes no other along; a pool of joblib or of the standard library breaks as a whole.
+    """
+
+    def __init__(self, settings: Settings, tell: Tell, threads: int) -> None:
+        self.settings, self.tell, self.threads = settings, tell, threads
+        self._context = multiprocessing.get_context("spawn")  # a forked CUDA context or thread pool would be broken
+        self._lock, self._closed, self._number = threading.Lock(), False, itertools.count()
+        self._idle: list[_Worker] = []
+        self._all: list[_Worker] = []
+
+    def __call__(self, spec: Spec) -> Outcome:
+        place = Path(self.settings.pool) / spec.folder_name
+        worker = process, pipe = self._take()
+        try:
+            pipe.send(spec.to_dict())
+            while isinstance(message := pipe.recv(), tuple):
+                self.tell(*message)
+        except (EOFError, OSError):  # killed from outside, most likely for lack of memory
+            process.join()
+            code = process.exitcode
+            how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
+            sentence = f"its process {how}, perhaps for lack of memory; {GOES_ON}"
+            return Outcome(spec, place, error=sentence, cause="Killed")
+        self._idle.append(worker)
+        return Outcome(spec, place, **message)
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            while self._idle:
+                worker = self._idle.pop()
+                if worker[0].is_alive():
+                    return worker
+            device = self.settings.device
+            if device == "cuda":  # each worker's own GPU where there are several
+                import torch
+
+                device = f"cuda:{next(self._number) % max(1, torch.cuda.device_count())}"
+            ours, theirs = self._context.Pipe()
+            arguments = (theirs, replace(self.settings, device=device), self.threads)
+            process = self._context.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            theirs.close()
+            self._all.append((process, ours))
+            return self._all[-1]
+
+    def close(self) -> None:
+        """Stop what is under way; only the work since the last checkpoint is lost."""
+        with self._lock:
+            self._closed = True
+            for process, _ in self._all:
+                process.terminate()
+            for process, _ in self._all:
+                process.join(5)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+
+
+def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
+    """Take runs until the pipe closes."""
+    for number in signals.MINDED:
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)  # the parent decides when Ctrl-C comes
+    signals.mind(signal.SIGTERM)  # that is how it says so
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
+    import torch
+
+    torch.set_num_threads(threads)
+    memory: dict[str, Any] = {}
+    try:
+        while True:
+            spec = Spec.from_dict(pipe.recv())
+            pipe.send(perform(spec, settings, lambda *progress: pipe.send(progress), memory).plain())
+    except (EOFError, KeyboardInterrupt):
+        return
+
+
+def _end_with_parent() -> None:
+    """Leave when the parent dies, whatever it died of: the same command, started again, must find the folder free."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+class RayTasks:
+    """Hands each run to Ray and waits for it; starts a local Ray where RAY_ADDRESS names no cluster.
+
+    The pool must lie where every machine of the cluster sees it.
+    """
+
+    def __init__(self, settings: Settings, jobs: int) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingDependency(f"{option('engine', 'ray')} needs Ray; install fairweight[ray].") from error
+        self.ray: Any = ray
+        self.settings = replace(settings, pool=str(Path(settings.pool).resolve()))
+        self._own = not ray.is_initialized()
+        if self._own:
+            there = (
+                {"address": "auto"} if os.environ.get("RAY_ADDRESS") else {"num_cpus": jobs, "include_dashboard": False}
+            )
+            ray.init(log_to_driver=False, **there)
+        gpus = 1 if settings.device.startswith("cuda") else 0
+        # A lost machine or a killed worker is tried again: the run goes on from its checkpoint.
+        self._task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=2)(_remote)
+        self._running: set[Any] = set()
+
+    def __call__(self, spec: Spec) -> Outcome:
+        place = Path(self.settings.pool) / spec.folder_name
+        reference = self._task.remote(spec.to_dict(), vars(self.settings))
+        self._running.add(reference)
+        try:
+            return Outcome(spec, place, **self.ray.get(reference))
+        except self.ray.exceptions.RayError as error:
+            return Outcome(spec, place, error=f"Ray lost it ({type(error).__name__}); {GOES_ON}", cause="Killed")
+        finally:
+            self._running.discard(reference)
+
+    def close(self) -> None:
+        """Cancel what is under way; only the work since the last checkpoint is lost."""
+        for reference in list(self._running):
+            self.ray.cancel(reference, force=True)
+        if self._own:
+            self.ray.shutdown()
+
+
+def _remote(spec: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    return perform(Spec.from_dict(spec), Settings(**settings), lambda *_: None).plain()

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fairweight.constraints import FLAG, above, constrained, whole
 from fairweight.errors import BadInput
-from fairweight.runs.search import Candidate, Finished, Result, Search, best, loss_of
+from fairweight.runs.search import Candidate, Finished, Search
 
 if TYPE_CHECKING:
     import numpy as np
 
     Array = np.ndarray[Any, np.dtype[np.float64]]
 
+NOISE = 1e-4  # variance of a loss, which is never measured exactly
 
+
+@constrained(dimension=whole(1), radius=above(0), per_round=whole(1), rounds=whole(1), points=whole(1), retrain=FLAG)
 class AlphaSearch(Search):
     """Finds the α of a ball whose training has the lowest loss on validation, such as max_fnr.
 
     Round 0 is uniform in the ball; then each candidate is the best of many random points by mean − std of a Gaussian
     process, and enters it with mean + std until its result is known, so that the next one of the round looks
-    elsewhere. logarithm: model log(1 + loss), for losses of 0 or more. retrain: end with a training by the whole
+    elsewhere. Modelled is log(1 + loss), for losses of 0 or more. retrain: end with a training by the whole
     schedule at the best α; without it the best candidate is used as it is. A result {"loss": None} is a training that
     failed, and counts as the worst.
     """
@@ -34,75 +38,59 @@ class AlphaSearch(Search):
         radius: float = 1.0,
         per_round: int = 20,
         rounds: int = 10,
-        noise: float = 1e-4,
         points: int = 10_000,
-        logarithm: bool = True,
         retrain: bool = False,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if dimension < 1 or per_round < 1 or rounds < 1 or points < 1:
-            raise BadInput("AlphaSearch: dimension, per_round, rounds and points must be at least 1.")
-        if not radius > 0 or not noise > 0:
-            raise BadInput(f"AlphaSearch(radius={radius}, noise={noise}): both must be positive.")
         self.dimension, self.radius, self.per_round, self.rounds = dimension, radius, per_round, rounds
-        self.noise, self.points, self.logarithm, self.retrain, self.seed = noise, points, logarithm, retrain, seed
+        self.points, self.retrain, self.seed = points, retrain, seed
         self.total = per_round * rounds + int(retrain)
         self.last_is_full = retrain
 
     def wanted(self, candidate: Candidate) -> tuple[str, ...]:
         return ("loss",)
 
-    def tell(self, candidate: Candidate, result: Result) -> None:
-        value = result.get("loss")
-        if self.logarithm and value is not None and float(value) < 0:
-            raise BadInput(f"AlphaSearch was told a loss of {value}; with losses below 0 give logarithm=False.")
-        super().tell(candidate, result)
-
     @property
     def outcome(self) -> Finished | None:
-        done = self.finished
-        if self.retrain and len(done) == self.total:
-            return done[-1]
-        return best(done)
+        return self.finished[-1] if self.retrain and len(self.finished) == self.total else self.best
 
-    def propose(self, finished: Sequence[Finished]) -> list[Mapping[str, Any]]:
+    def trainings(self) -> Iterator[Mapping[str, Any]]:
         import numpy as np
 
-        turn = len(finished) // self.per_round
-        if len(finished) >= self.per_round * self.rounds:
-            chosen = best(finished)
-            if not self.retrain or len(finished) >= self.total or chosen is None:
-                return []
-            return [dict(chosen.candidate.options)]
-        if turn == 0:
-            drawn = in_ball(self.per_round, self.dimension, self.radius, np.random.default_rng([self.seed, 0]))
-            return [{"alpha": alpha.tolist()} for alpha in drawn]
-        alphas = np.array([f.candidate.options["alpha"] for f in finished])
-        values = self._values(finished)
+        drawn = in_ball(self.per_round, self.dimension, self.radius, np.random.default_rng([self.seed, 0]))
+        yield from ({"alpha": alpha.tolist()} for alpha in drawn)
+        for turn in range(1, self.rounds):
+            yield from self._round(turn)
+        if self.retrain and self.best is not None:
+            yield self.best.candidate.options
+
+    def _round(self, turn: int) -> list[Mapping[str, Any]]:
+        import numpy as np
+
+        alphas, values = np.array([f.candidate.options["alpha"] for f in self.finished]), self._values()
         proposed: list[Mapping[str, Any]] = []
         for slot in range(self.per_round):
             rng = np.random.default_rng([self.seed, turn, slot])
             points = in_ball(self.points, self.dimension, self.radius, rng)
             mean, std = self._model(alphas, values, points)
-            bound = mean - std
-            if self.logarithm:  # no loss lies below 0: points whose bound does are equals, and chance decides
-                bound = np.maximum(bound, 0.0) + rng.uniform(0.0, 1e-3, self.points)
-            at = int(np.argmin(bound))
+            # no loss lies below 0: points whose bound does are equals, and chance decides
+            at = int(np.argmin(np.maximum(mean - std, 0.0) + rng.uniform(0.0, 1e-3, self.points)))
             alphas = np.vstack([alphas, points[at]])
             values = np.append(values, mean[at] + std[at])  # the worse end: pending points repel
             proposed.append({"alpha": points[at].tolist()})
         return proposed
 
-    def _values(self, finished: Sequence[Finished]) -> Array:
+    def _values(self) -> Array:
         import numpy as np
 
-        losses = [loss_of(f) for f in finished]
-        usable = [value for value in losses if value is not None]
-        if not usable:
+        values = np.array([np.nan if f.loss is None else f.loss for f in self.finished])
+        if np.isnan(values).all():
             raise BadInput("Every candidate of the search failed; look at what train returned.")
-        values = np.array([max(usable) if value is None else value for value in losses])
-        return np.log1p(values) if self.logarithm else values
+        if np.nanmin(values) < 0:
+            raise BadInput(f"AlphaSearch was told a loss of {np.nanmin(values)}; return losses of 0 or more.")
+        found: Array = np.log1p(np.where(np.isnan(values), np.nanmax(values), values))
+        return found
 
     def _model(self, alphas: Array, values: Array, points: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the process at the points."""
@@ -112,7 +100,7 @@ class AlphaSearch(Search):
 
         r = self.radius
         kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(r, (r * 1e-3, r * 1e3))
-        process = GaussianProcessRegressor(kernel, alpha=self.noise)
+        process = GaussianProcessRegressor(kernel, alpha=NOISE)
         with warnings.catch_warnings():  # a length at its bound says that the loss hardly depends on α: no fault
             warnings.simplefilter("ignore", ConvergenceWarning)
             process.fit(alphas, values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairweight.runs.search import Candidate, Finished, Search
@@ -23,10 +23,8 @@ class ErrorSearch(Search):
 
     @property
     def outcome(self) -> Finished | None:
-        done = self.finished
-        return done[1] if len(done) == 2 else None
+        return self.finished[1] if len(self.finished) == 2 else None
 
-    def propose(self, finished: Sequence[Finished]) -> list[Mapping[str, Any]]:
-        if not finished:
-            return [{}]
-        return [{"errors": list(finished[0].result["errors"])}] if len(finished) == 1 else []
+    def trainings(self) -> Iterator[Mapping[str, Any]]:
+        yield {}
+        yield {"errors": list(self.finished[0].result["errors"])}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-from fairweight.errors import BadInput, UnknownName
-from fairweight.runs.search import Candidate, Finished, Search, best
+from fairweight.constraints import above, constrained, one_of, whole
+from fairweight.errors import BadInput
+from fairweight.runs.search import Candidate, Finished, Search
 
-Table = list[list[float]]
 
-
+@constrained(iterations=whole(1), rate=above(0), keep=one_of("last", "best"))
 class MultiplierSearch(Search):
     """Moves λ by what each finished training violates: λ ← λ + rate · violation, from 0.
 
@@ -23,35 +23,24 @@ class MultiplierSearch(Search):
 
     def __init__(self, iterations: int = 15, *, rate: float = 1.0, keep: Literal["last", "best"] = "last") -> None:
         super().__init__()
-        if iterations < 1 or not rate > 0:
-            raise BadInput(f"MultiplierSearch(iterations={iterations}, rate={rate}): both must be positive.")
-        if keep not in ("last", "best"):
-            raise UnknownName(f"MultiplierSearch(keep={keep!r}): choose 'last' or 'best'.")
-        self.iterations, self.rate, self.keep = iterations, rate, keep
-        self.total = iterations
+        self.iterations = self.total = iterations
+        self.rate, self.keep = rate, keep
 
     def wanted(self, candidate: Candidate) -> tuple[str, ...]:
         return ("violation",) if self.keep == "last" else ("violation", "loss")
 
     @property
     def outcome(self) -> Finished | None:
-        done = self.finished
-        if self.keep == "best":
-            return best(done)
-        return done[-1] if done else None
+        return self.best if self.keep == "best" else self.finished[-1] if self.finished else None
 
-    def propose(self, finished: Sequence[Finished]) -> list[Mapping[str, Any]]:
-        if len(finished) >= self.iterations:
-            return []
-        if not finished:
-            return [{"multipliers": None}]
-        violation: Table = finished[-1].result["violation"]
-        before: Table | None = finished[-1].candidate.options["multipliers"]
-        start = before or [[0.0] * len(line) for line in violation]
-        if [len(line) for line in start] != [len(line) for line in violation]:
-            raise BadInput("The violation changed its shape between trainings; use the same labels and groups.")
-        moved = [
-            [value + self.rate * by for value, by in zip(line, change, strict=True)]
-            for line, change in zip(start, violation, strict=True)
-        ]
-        return [{"multipliers": moved}]
+    def trainings(self) -> Iterator[Mapping[str, Any]]:
+        import numpy as np
+
+        yield {"multipliers": None}
+        for _ in range(self.iterations - 1):
+            last = self.finished[-1]
+            violation = np.array(last.result["violation"])
+            before = last.candidate.options["multipliers"]
+            if before is not None and np.shape(before) != violation.shape:
+                raise BadInput("The violation changed its shape between trainings; use the same labels and groups.")
+            yield {"multipliers": (np.array(before or 0.0) + self.rate * violation).tolist()}

@@ -17,8 +17,8 @@ class Added(Kind):
 
     functions: ClassVar[frozenset[Any]] = frozenset({torch.add, Tensor.add, *_SUBTRACTIONS})
 
-    def __init__(self, call: Call, weight: Tensor, sign: float) -> None:
-        self.call, self.weights, self.sign = call, (weight,), sign
+    def __init__(self, weight: Tensor, sign: float) -> None:
+        self.weights, self.sign = (weight,), sign
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
@@ -27,8 +27,8 @@ class Added(Kind):
         first, second = call.args
         sign = float(call.kwargs.get("alpha", 1)) * (-1.0 if call.function in _SUBTRACTIONS else 1.0)
         if call.learned(second):
-            return cls(call, second, sign)
-        return cls(call, first, 1.0) if call.learned(first) else None
+            return cls(second, sign)
+        return cls(first, 1.0) if call.learned(first) else None
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
         return [broadcast(self.weights[0], g if self.sign == 1.0 else g * self.sign, place)]

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Place, Term
-from fairweight.metagradient.per_layer.kinds.other import Other, _Again
+from fairweight.metagradient.per_layer._kind import Call
+from fairweight.metagradient.per_layer.kinds.other import Other
 
 _MAX = 2
 
@@ -26,17 +26,9 @@ class Bag(Other):
             return None
         return cls(call, (call.args[0],))
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
-        return [_Rows(self, gradients, places)]
-
-
-class _Rows(_Again):
-    def _tangents(self, along: Sequence[Tensor | None]) -> list[Any]:
-        (v,) = along
-        assert v is not None
-        use = self.use
-        mode = use.args[4] if len(use.args) > 4 else use.kwargs.get("mode", 0)
-        if mode == _MAX:
-            chosen = use.function(use.weights[0].detach(), *use.args[1:], **use.kwargs)[3]  # [bags, width]
-            return [torch.where(chosen < 0, 0.0, v.gather(0, chosen.clamp_min(0)))]
-        return use.at([v])
+    def tangents(self, along: Sequence[Any]) -> list[Any]:
+        mode = self.args[4] if len(self.args) > 4 else self.kwargs.get("mode", 0)
+        if mode != _MAX:
+            return self.at(along)
+        chosen = self.function(self.weights[0].detach(), *self.args[1:], **self.kwargs)[3]  # [bags, width]
+        return [torch.where(chosen < 0, 0.0, along[0].gather(0, chosen.clamp_min(0)))]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Place, Product, Term, broadcast, matched
+from fairweight.metagradient.per_layer._kind import Call, Direct, Place, Product, Term, broadcast, matched
 
 _PLAIN = {torch.conv1d: 1, torch.conv2d: 2, torch.conv3d: 3}
 _TRANSPOSED = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}
@@ -36,11 +36,9 @@ class Convolution(Product):
         padding = _padding(given["padding"], weight.shape[2:], given["dilation"])
         if padding is None:
             return None
-        stride, padding, dilation, more = (
-            _each(value, dims) for value in (given["stride"], padding, given["dilation"], given["output_padding"])
-        )
         made = cls(call, a, weight, given["bias"])
-        made.options = (stride, padding, dilation, transposed, more, given["groups"])
+        stride, dilation, more = (_each(given[name], dims) for name in ("stride", "dilation", "output_padding"))
+        made.options = (stride, _each(padding, dims), dilation, transposed, more, given["groups"])
         return made
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
@@ -52,9 +50,10 @@ class Convolution(Product):
         return found
 
 
-class _Kernel(Term):
+class _Kernel(Direct):
     def __init__(self, weight: Tensor, a: Tensor, g: Tensor, place: Place, options: tuple[Any, ...]) -> None:
-        self.weights, self.a, self.g, self.place, self.options = (weight,), a, g, place, options
+        super().__init__(weight, g, place)
+        self.a, self.options = a, options
 
     def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
         a, g = self.a, self.g
@@ -67,11 +66,8 @@ class _Kernel(Term):
         found = torch.ops.aten.convolution_backward(g, a, weight, None, *self.options, [False, True, False])
         return [found[1]]
 
-    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
-        (v,) = along
-        assert v is not None
-        moved = torch.convolution(self.a, matched(v, self.g), None, *self.options)
-        return self.place.sums(moved * self.g)
+    def moved(self, v: Tensor) -> Tensor:
+        return torch.convolution(self.a, matched(v, self.g), None, *self.options)
 
 
 def _each(value: Any, dims: int) -> list[int]:

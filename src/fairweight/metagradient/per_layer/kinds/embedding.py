@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.per_layer._kind import Call, Kind, Place, Term
+from fairweight.metagradient.per_layer._kind import Call, Direct, Kind, Place, Term
 
 
 class Embedding(Kind):
@@ -16,16 +15,15 @@ class Embedding(Kind):
 
     functions: ClassVar[frozenset[Any]] = frozenset({torch.embedding})
 
-    def __init__(self, call: Call, weight: Tensor, index: Tensor, padding: int) -> None:
-        self.call, self.index, self.padding, self.weights = call, index, padding, (weight,)
-        self.kept = (index,)
+    def __init__(self, weight: Tensor, index: Tensor, padding: int) -> None:
+        self.index, self.padding, self.weights, self.kept = index, padding, (weight,), (index,)
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
         given = call.read("weight indices padding_idx scale_grad_by_freq", padding_idx=-1, scale_grad_by_freq=False)
         if given["scale_grad_by_freq"] or not call.learned(given["weight"]):
             return None
-        return cls(call, given["weight"], given["indices"], given["padding_idx"])
+        return cls(given["weight"], given["indices"], given["padding_idx"])
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
         if self.padding >= 0:
@@ -33,15 +31,14 @@ class Embedding(Kind):
         return [_Rows(self.weights[0], self.index, g, place)]
 
 
-class _Rows(Term):
+class _Rows(Direct):
     def __init__(self, weight: Tensor, index: Tensor, g: Tensor, place: Place) -> None:
-        self.weights, self.index, self.g, self.place = (weight,), index, g, place
+        super().__init__(weight, g, place)
+        self.index = index
 
-    def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
-        g = self.g if ratio is None else self.place.scale(self.g, ratio)
-        return [torch.ops.aten.embedding_dense_backward(g, self.index, len(self.weights[0]), -1, False)]
+    def slope(self, g: Tensor) -> Tensor:
+        found: Tensor = torch.ops.aten.embedding_dense_backward(g, self.index, len(self.weights[0]), -1, False)
+        return found
 
-    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
-        (v,) = along
-        assert v is not None
-        return self.place.sums(torch.embedding(v, self.index) * self.g)
+    def moved(self, v: Tensor) -> Tensor:
+        return torch.embedding(v, self.index)

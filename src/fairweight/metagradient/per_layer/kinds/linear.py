@@ -62,10 +62,8 @@ class _Products(Term):
             a, g = (self.rows.scale(a, ratio), g) if a.shape[1] <= g.shape[1] else (a, self.rows.scale(g, ratio))
         return [a.T @ g if self.turned else g.T @ a]
 
-    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
-        (v,) = along
-        assert v is not None
-        matrix = matched(v.T if self.turned else v, self.g)  # [out, in]
+    def pull(self, along: Sequence[Any]) -> Tensor:
+        matrix = matched(along[0].T if self.turned else along[0], self.g)  # [out, in]
         if self.a.shape[1] <= self.g.shape[1]:
             return self.rows.sums((self.g @ matrix) * self.a)
         return self.rows.sums((self.a @ matrix.T) * self.g)

@@ -18,10 +18,9 @@ class Norm(Kind):
     )
 
     def __init__(self, call: Call, given: dict[str, Any]) -> None:
-        self.call, self.function, self.given = call, call.function, given
+        self.function, self.given = call.function, given
         self.weight, self.bias = (w if w is not None and call.learned(w) else None for w in map(given.get, _AFFINE))
-        self.a = given["input"] if self.weight is not None else None
-        self.kept = () if self.a is None else (self.a,)
+        self.kept = () if self.weight is None else (given["input"],)
         self.weights = tuple(w for w in (self.weight, self.bias) if w is not None)
 
     @classmethod
@@ -30,17 +29,17 @@ class Norm(Kind):
         mixes = given.get("training", False)  # batch norm by the batch's own statistics: samples see each other
         return None if mixes or call.learned(given["input"]) else cls(call, given)
 
-    def _normal(self, a: Tensor) -> Tensor:
-        """x̂."""
+    def normal(self, g: Tensor) -> Tensor:
+        """x̂, in the precision of the gradient."""
         bare = {key: None if key in _AFFINE else value for key, value in self.given.items() if key != "input"}
-        found: Tensor = self.function(a, **bare)
+        found: Tensor = self.function(matched(self.given["input"].detach(), g), **bare)
         return found
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
         shape = [g.shape[1], *(1,) * (g.ndim - 2)] if self.function in _CHANNELS else None
         found = []
-        if self.weight is not None and self.a is not None:
-            found.append(broadcast(self.weight, g * self._normal(matched(self.a.detach(), g)), place, shape))
+        if self.weight is not None:
+            found.append(broadcast(self.weight, g * self.normal(g), place, shape))
         if self.bias is not None:
             found.append(broadcast(self.bias, g, place, shape))
         return found

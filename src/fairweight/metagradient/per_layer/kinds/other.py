@@ -10,33 +10,24 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from fairweight.metagradient.forward import load_tables
-from fairweight.metagradient.per_layer._kind import Call, Kind, Place, Term
-from fairweight.types import map_tensors
+from fairweight.metagradient.forward import load_tables, make_dual, unpack_dual
+from fairweight.metagradient.per_layer._kind import Call, Kind, Term
+from fairweight.types import map_tensors, tensors
 
 
 class Other(Kind):
     """A call that no other kind knows: run again by itself where a derivative by its parameters is needed."""
 
     def __init__(self, call: Call, weights: tuple[Tensor, ...]) -> None:
-        self.call, self.weights, self.args, self.kwargs = call, weights, call.args, call.kwargs
-        self.function = call.function
-        found: list[Tensor] = []
-        map_tensors((call.args, call.kwargs), lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
+        self.weights, self.args, self.kwargs, self.function = weights, call.args, call.kwargs, call.function
+        found = tensors((call.args, call.kwargs))
         self.kept = tuple(t for t in found if not call.learned(t))
         self.device = found[0].device.type
         self.cast = torch.is_autocast_enabled(self.device), torch.get_autocast_dtype(self.device)
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
-        found: dict[int, Tensor] = {}
-
-        def see(t: Tensor) -> Tensor:
-            if call.learned(t):
-                found[id(t)] = t
-            return t
-
-        map_tensors((call.args, call.kwargs), see)
+        found = {id(t): t for t in tensors((call.args, call.kwargs)) if call.learned(t)}
         return cls(call, tuple(found.values()))
 
     def at(self, weights: Sequence[Tensor]) -> list[Tensor]:
@@ -46,8 +37,28 @@ class Other(Kind):
         with _plainly(self.device), torch.autocast(self.device, dtype=self.cast[1], enabled=self.cast[0]):
             return outputs(self.function(*args, **kwargs))
 
-    def terms(self, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> list[Term]:
+    def terms(self, gradients: Sequence[Any], places: Sequence[Any]) -> list[Term]:
         return [_Again(self, gradients, places)]
+
+    def tangents(self, along: Sequence[Any]) -> list[Any]:
+        """How each output moves with the weights."""
+        pairs = list(zip(self.weights, along, strict=True))
+        load_tables()
+        try:
+            with torch.no_grad(), forward_ad.dual_level():
+                made = self.at([w.detach() if v is None else make_dual(w.detach(), v) for w, v in pairs])
+                return [unpack_dual(y).tangent for y in made]
+        except (NotImplementedError, RuntimeError):  # no formula: the slopes are linear in the gradient that comes in
+            with torch.enable_grad():
+                live = [w.detach().requires_grad_(v is not None) for w, v in pairs]
+                made = self.at(live)
+                moving = {w: v for w, v in zip(live, along, strict=True) if v is not None}
+                units = [torch.zeros_like(y, requires_grad=True) for y in made]
+                back = torch.autograd.grad(
+                    made, list(moving), units, create_graph=True, allow_unused=True, materialize_grads=True
+                )
+                total = torch.stack([(b * v).sum() for b, v in zip(back, moving.values(), strict=True)]).sum()
+                return list(torch.autograd.grad(total, units, allow_unused=True))
 
 
 @contextmanager
@@ -65,60 +76,25 @@ def _plainly(device: str) -> Iterator[None]:
 class _Again(Term):
     """The function taken again at its own weights, with what arrived at its outputs."""
 
-    def __init__(self, use: Other, gradients: Sequence[Tensor | None], places: Sequence[Place | None]) -> None:
+    def __init__(self, use: Other, gradients: Sequence[Any], places: Sequence[Any]) -> None:
         self.use, self.weights = use, use.weights
-        self.arrived = [
-            (k, g, place)
-            for k, (g, place) in enumerate(zip(gradients, places, strict=True))
-            if g is not None and place is not None
-        ]
+        arrived = enumerate(zip(gradients, places, strict=True))
+        self.arrived = [(k, g, place) for k, (g, place) in arrived if g is not None and place is not None]
 
     def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
         scaled = [g if ratio is None else place.scale(g, ratio) for _, g, place in self.arrived]
         with torch.enable_grad():
             live = [w.detach().requires_grad_() for w in self.weights]
             made = self.use.at(live)
-            return torch.autograd.grad(
-                [made[k] for k, _, _ in self.arrived], live, scaled, allow_unused=True, materialize_grads=True
-            )
+            outs = [made[k] for k, _, _ in self.arrived]
+            return torch.autograd.grad(outs, live, scaled, allow_unused=True, materialize_grads=True)
 
-    def pull(self, along: Sequence[Tensor | None]) -> Tensor:
-        moved = self._tangents(along)
+    def pull(self, along: Sequence[Any]) -> Tensor:
+        moved = self.use.tangents(along)
         parts = [place.sums(moved[k] * g) for k, g, place in self.arrived if moved[k] is not None]
         return torch.stack(parts).sum(dim=0)
-
-    def _tangents(self, along: Sequence[Tensor | None]) -> list[Any]:
-        pairs = list(zip(self.weights, along, strict=True))
-        load_tables()
-        try:
-            with torch.no_grad(), forward_ad.dual_level():
-                dual: Any = forward_ad.make_dual
-                made = self.use.at([w.detach() if v is None else dual(w.detach(), v) for w, v in pairs])
-                return [forward_ad.unpack_dual(y).tangent for y in made]  # type: ignore[no-untyped-call]
-        except (NotImplementedError, RuntimeError):  # no formula: the slopes are linear in the gradient that comes in
-            return self._twice(pairs)
-
-    def _twice(self, pairs: Sequence[tuple[Tensor, Tensor | None]]) -> list[Any]:
-        with torch.enable_grad():
-            live = [w.detach().requires_grad_(v is not None) for w, v in pairs]
-            made = self.use.at(live)
-            moving = [(w, v) for w, (_, v) in zip(live, pairs, strict=True) if v is not None]
-            units = [torch.zeros_like(y, requires_grad=True) for y in made]
-            back = torch.autograd.grad(
-                made, [w for w, _ in moving], units, create_graph=True, allow_unused=True, materialize_grads=True
-            )
-            total = torch.stack([(b * v).sum() for b, (_, v) in zip(back, moving, strict=True)]).sum()
-            return list(torch.autograd.grad(total, units, allow_unused=True))
 
 
 def outputs(value: Any) -> list[Tensor]:
     """The tensors of a function's result that a gradient can come back to, in order."""
-    found: list[Tensor] = []
-
-    def see(t: Tensor) -> Tensor:
-        if t.is_floating_point():
-            found.append(t)
-        return t
-
-    map_tensors(value, see)
-    return found
+    return [t for t in tensors(value) if t.is_floating_point()]

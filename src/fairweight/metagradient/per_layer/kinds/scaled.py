@@ -15,8 +15,8 @@ class Scaled(Kind):
 
     functions: ClassVar[frozenset[Any]] = frozenset({torch.mul, torch.multiply, Tensor.mul, Tensor.multiply})
 
-    def __init__(self, call: Call, a: Tensor, weight: Tensor) -> None:
-        self.call, self.a, self.weights, self.kept = call, a, (weight,), (a,)
+    def __init__(self, a: Tensor, weight: Tensor) -> None:
+        self.a, self.weights, self.kept = a, (weight,), (a,)
 
     @classmethod
     def of(cls, call: Call) -> Self | None:
@@ -25,7 +25,7 @@ class Scaled(Kind):
         first, second = call.args
         if call.learned(first):
             first, second = second, first
-        return cls(call, first, second) if isinstance(first, Tensor) and not call.learned(first) else None
+        return cls(first, second) if isinstance(first, Tensor) and not call.learned(first) else None
 
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
         return [broadcast(self.weights[0], g * self.a.detach(), place)]

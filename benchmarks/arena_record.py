@@ -1,0 +1,159 @@
+"""Make the arena's record of what arena.py, arena_cleaning.py and arena_images.py found.
+
+python benchmarks/arena_record.py --finished runs/arena/found.json runs/arena_cleaning/found.json --records records
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fairweight.paper.records import keep
+from fairweight.runs.statistics import Mean, paired
+
+Found = dict[str, Any]
+SETTING = (
+    "up to 6,000 train rows; FORML, MLP and step by the defaults of the data, 15 epochs; 3 folds for cleanlab; other "
+    "draws than 600 evenly: 3 seeds; cleaning and controls: 8 epochs, 3 seeds of the data, and 3 trainings each for "
+    "cleaning; pictures: 2,500 of 32x32 and a small convolutional network, digits a small MLP"
+)
+SCRIPTS = dict.fromkeys(("cleaning", "controls", "fragile"), "arena_cleaning.py") | {"image": "arena_images.py"}
+METRICS = ("auc", "precision", "count", "wrong", "seconds", "accuracy", "tprd", "looks_wrong")
+
+
+def grouped(entries: list[Found], kinds: tuple[str, ...], by: tuple[str, ...]) -> list[tuple[Found, dict[str, Found]]]:
+    """What the tasks of these kinds say in common, and what was found by seed."""
+    found: dict[str, tuple[Found, dict[str, Found]]] = {}
+    for entry in sorted(entries, key=lambda entry: json.dumps(entry["task"], sort_keys=True)):
+        task = entry["task"]
+        if task["kind"] in kinds:
+            about = {"set" if name == "name" else name: task[name] for name in by}
+            found.setdefault(json.dumps(about), (about, {}))[1][str(task["seed"])] = entry["found"]
+    return list(found.values())
+
+
+def rankings(entries: list[Found], kinds: tuple[str, ...], by: tuple[str, ...]) -> list[Found]:
+    return [{**about, "seeds": seeds, "means": means_of(seeds)} for about, seeds in grouped(entries, kinds, by)]
+
+
+def means_of(seeds: dict[str, Found]) -> Found:
+    found: Found = {}
+    for method in next(iter(seeds.values())):
+        entries = [seed[method] for seed in seeds.values()]
+        found[method] = {
+            key: Mean.of([float(entry[key]) for entry in entries]).to_dict()
+            for key in METRICS
+            if all(entry.get(key) is not None for entry in entries)
+        }
+        if all("low" in entry for entry in entries):
+            inside = [float(entry["low"] <= entry["wrong"] <= entry["high"]) for entry in entries]
+            found[method]["covered"] = Mean.of(inside).to_dict()
+    return found
+
+
+def averages(seeds: dict[str, Found], names: tuple[str, ...] = ("accuracy", "tprd")) -> Found:
+    """Of each way of training: means over seeds, and the differences from plain training."""
+    ways = {way for found in seeds.values() for way, v in found.items() if "accuracy" in v and "auc" not in v}
+    by = {
+        way: {name: {seed: found[way][name] for seed, found in seeds.items() if way in found} for name in names}
+        for way in sorted(ways)
+    }
+    return {
+        way: {name: Mean.of(list(values.values())).to_dict() for name, values in numbers.items()}
+        | {f"{name}_from_plain": paired(values, by["plain training"][name]) for name, values in numbers.items()}
+        for way, numbers in by.items()
+    }
+
+
+def cleaning(entries: list[Found]) -> list[Found]:
+    """Of each set and noise: ways of cleaning on fresh rows, over seeds of the data and trainings, and the verdicts."""
+    rows = []
+    for about, seeds in grouped(entries, ("cleaning",), ("name", "noise", "exemplars")):
+        trained: dict[str, dict[str, dict[str, Found]]] = {}
+        for data_seed, found in seeds.items():
+            for method, arms in found["seeds"]["fresh"].items():
+                for arm, each in arms.items():
+                    here = trained.setdefault(method, {}).setdefault(arm, {})
+                    here.update({str(100 * int(data_seed) + int(k)): numbers for k, numbers in each.items()})
+        verdicts = {
+            seed: {key: found[key] for key in ("suspected", "dropped", "advice", "recommended")}
+            | {"on_fresh_rows": _followed(found)}
+            for seed, found in seeds.items()
+        }
+        fresh = {method: {arm: _beside(arms, arm) for arm in arms} for method, arms in trained.items()}
+        rows.append({**about, "fresh": fresh, "verdicts": verdicts})
+    return rows
+
+
+def _beside(arms: dict[str, dict[str, Found]], arm: str) -> Found:
+    """Means over seeds, and the paired difference from the labels as given."""
+    values = {name: {seed: v[name] for seed, v in arms[arm].items()} for name in ("accuracy", "tprd")}
+    given = {name: {seed: v[name] for seed, v in arms["as-given"].items()} for name in values}
+    return {
+        "means": {name: Mean.of(list(found.values())).to_dict() for name, found in values.items()},
+        "from_as_given": {name: paired(found, given[name]) for name, found in values.items()},
+    }
+
+
+def _followed(found: Found) -> Found | None:
+    """Change of accuracy and gap on fresh rows by what was recommended, plainly; None where nothing was."""
+    if found["recommended"] is None:
+        return None
+    arms = found["seeds"]["fresh"]["uniform"]
+    return {name: _beside(arms, found["recommended"])["from_as_given"][name] for name in ("accuracy", "tprd")}
+
+
+def record_of(files: list[Found]) -> Found:
+    entries = [entry for file in files for entry in file["entries"]]
+    parts: dict[str, Callable[[], Any]] = {
+        "rows": lambda: rankings(entries, ("ranking", "draw"), ("name", "noise", "exemplars")),
+        "cleaning": lambda: cleaning(entries),
+        "controls": lambda: [
+            {**about, "seeds": seeds, "means": averages(seeds)}
+            for about, seeds in grouped(entries, ("controls",), ("name", "noise", "exemplars"))
+        ],
+        "fragile": lambda: [
+            {
+                **about,
+                "seeds": seeds,
+                "means": averages(seeds),
+                "suspects": means_of({k: {"fairweight": found["suspects"]} for k, found in seeds.items()})[
+                    "fairweight"
+                ],
+            }
+            for about, seeds in grouped(entries, ("fragile",), ("name", "noise", "exemplars"))
+        ],
+        "images": lambda: rankings(entries, ("image",), ("name", "noise", "method")),
+    }
+    return {name: made() for name, made in parts.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--finished", type=Path, nargs="+", required=True)
+    parser.add_argument("--records", default="records")
+    asked = parser.parse_args()
+    files = [json.loads(file.read_text()) for file in asked.finished]
+    sources = [
+        {
+            "script": SCRIPTS.get(file["entries"][0]["task"]["kind"], "arena.py"),
+            "commit": file["about"]["commit"],
+            "date": file["about"]["date"],
+            "tasks": len(file["entries"]),
+        }
+        for file in files
+    ]
+    about = files[-1]["about"]
+    about["command"] = (
+        "python benchmarks/arena.py; python benchmarks/arena_cleaning.py; python benchmarks/arena_images.py"
+    )
+    about["commit"] = ", ".join(dict.fromkeys(source["commit"] for source in sources))
+    found = {"kind": "arena", "name": "arena", "setting": SETTING, **record_of(files), "sources": sources, **about}
+    print(keep(found, asked.records))
+
+
+if __name__ == "__main__":
+    main()
