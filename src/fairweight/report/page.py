@@ -158,6 +158,7 @@ class Glossary:
     def __init__(self) -> None:
         self.used: set[str] = set()
         self._names = {name.lower(): name for name in words("terms")}
+        self._anchors = {name: f"term-{k}" for k, name in enumerate(self._names.values())}
         known = "|".join(sorted(map(re.escape, self._names), key=len, reverse=True))
         self._known = re.compile(rf"(?<![\w-])({known})(?![\w-])", re.IGNORECASE)
 
@@ -169,14 +170,14 @@ class Glossary:
         done = Markup("")
         for k, part in enumerate(self._known.split(text)):
             name = self._names.get(part.lower(), "") if k % 2 else ""
-            marked = form.format(_anchor(name), part) if name and name not in self.used else escape(part)
+            marked = form.format(self._anchors[name], part) if name and name not in self.used else escape(part)
             done += marked if k % 2 else _coded(part)
             self.used |= {name} if name else set()
         return done
 
     def listed(self) -> list[tuple[str, str, str]]:
         """Anchor, word and meaning of every word used, by the alphabet."""
-        return [(_anchor(name), name, words("terms")[name]) for name in sorted(self.used, key=str.lower)]
+        return [(self._anchors[name], name, words("terms")[name]) for name in sorted(self.used, key=str.lower)]
 
 
 def _coded(text: str) -> Any:
@@ -186,7 +187,3 @@ def _coded(text: str) -> Any:
     form = Markup("<code>{}</code>")
     parts = enumerate(_CODE.split(text))
     return Markup("").join(form.format(part.strip("`")) if k % 2 else escape(part) for k, part in parts)
-
-
-def _anchor(name: str) -> str:
-    return "term-" + re.sub(r"\W+", "-", name.lower())

@@ -16,10 +16,7 @@ from fairweight.report._format import capitalised, known, number, percent, short
 from fairweight.report.audit import Trained
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-
-    Array = np.ndarray[Any, Any]
 
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 16  # of a path, at most
@@ -29,7 +26,7 @@ SIDE = 64  # pixels of a thumbnail's longer side, at most
 _MANY_DIGITS = re.compile(r"-?\d*\.\d{6,}(e[-+]?\d+)?")
 
 
-def weighted_most(trained: Trained, *, up: bool) -> Array:
+def weighted_most(trained: Trained, *, up: bool) -> Any:
     """Positions by weight, the highest (or lowest) first; of equals, those pushed more clearly, then the lower row."""
     import pandas as pd
 
@@ -101,7 +98,7 @@ def _fields(row: pd.Series[Any]) -> list[tuple[str, str]]:
     return [(name, f"{float(v):.5g}" if _MANY_DIGITS.fullmatch(v) else short(v)) for name, v in there[:MOST_COLUMNS]]
 
 
-def thumbnails(pixels: Array, positions: Sequence[int]) -> dict[int, str]:
+def thumbnails(pixels: Any, positions: Sequence[int]) -> dict[int, str]:
     """A small picture for each position, as a data URI; pixels [n, C, H, W], uint8, 1 or 3 channels.
 
     PNG where it is tiny or grey, which keeps every pixel, JPEG otherwise.
