@@ -188,8 +188,8 @@ class Reweighter:
             return batch.rows
         if len(batch) == self.num_samples:
             return torch.arange(self.num_samples, device=batch.labels.device)
-        last = self.num_samples - 1
-        raise RowsOutOfRange(f"The batch does not say which samples it holds; give Batch(rows=...), from 0 to {last}.")
+        known = f"numbers from 0 to {self.num_samples - 1}"
+        raise RowsOutOfRange(f"The batch does not say which samples it holds; give Batch(rows=...), {known}.")
 
     def check_rows(self, batch: Batch) -> None:
         """Refuse rows that have no score."""
