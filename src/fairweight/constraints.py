@@ -38,14 +38,12 @@ class Number:
             return False
         try:
             number = float(value)  # numpy's and torch's scalars, too
-            exact = not self.whole or bool(value == int(value))
+            exact = not self.whole or bool(value == int(value) and not isinstance(value, float))
         except (TypeError, ValueError, OverflowError, RuntimeError):
             return False
-        if not math.isfinite(number) or not exact or (self.whole and isinstance(value, float)):
-            return False
-        return (number > self.low if self.above else number >= self.low) and (
-            number < self.high if self.below else number <= self.high
-        )
+        high_enough = number > self.low if self.above else number >= self.low
+        low_enough = number < self.high if self.below else number <= self.high
+        return math.isfinite(number) and exact and high_enough and low_enough
 
     def __str__(self) -> str:
         what = "a whole number" if self.whole else "a number"

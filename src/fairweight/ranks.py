@@ -10,7 +10,7 @@ import builtins
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
@@ -65,8 +65,6 @@ class Ranks:
         """Whether this is the one that writes."""
         return self.rank == 0
 
-    # -- exchanges --------------------------------------------------------------------------------
-
     def gather(self, values: Sequence[Tensor]) -> list[list[Tensor]]:
         """Every rank's tensors, in the order of the ranks; they may differ in their first length.
 
@@ -119,8 +117,6 @@ class Ranks:
             with torch.no_grad():
                 for t, part in zip(some, torch.split(packed.view(kind), [t.numel() for t in some]), strict=True):
                     t.copy_(part.reshape(t.shape))
-
-    # -- errors -----------------------------------------------------------------------------------
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -229,10 +225,8 @@ def _error(name: str, text: str) -> Exception:
     for home in (errors, builtins):
         kind = getattr(home, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):
-            try:
+            with suppress(TypeError):
                 return kind(text)
-            except TypeError:
-                break
     return RuntimeError(text)
 
 

@@ -35,14 +35,9 @@ class TrainSampler:
     """
 
     def __init__(
-        self,
-        num_samples: int,
-        batch_size: int,
-        seed: int = 0,
-        *,
-        drop_last: bool = False,
-        device: torch.device | str = "cpu",
-    ) -> None:
+        self, num_samples: int, batch_size: int, seed: int = 0, *,
+        drop_last: bool = False, device: torch.device | str = "cpu",
+    ) -> None:  # fmt: skip
         self.num_samples, self.seed, self.device = num_samples, seed, torch.device(device)
         self.batch_size = min(batch_size, num_samples)
         self.drop_last = drop_last and num_samples >= batch_size
@@ -81,15 +76,9 @@ class ExemplarSampler:
     """
 
     def __init__(
-        self,
-        cells: Cells,
-        per_cell: int,
-        seed: int = 0,
-        *,
-        at_least: int = 0,
-        device: torch.device | str = "cpu",
-        floor: int = 1,
-    ) -> None:
+        self, cells: Cells, per_cell: int, seed: int = 0, *,
+        at_least: int = 0, device: torch.device | str = "cpu", floor: int = 1,
+    ) -> None:  # fmt: skip
         if len(cells) == 0:
             raise EmptyCell("The exemplar set has no sample with a known group; give group labels for some of it.")
         for name, count in zip(cells.names, cells.counts, strict=True):
@@ -98,17 +87,12 @@ class ExemplarSampler:
                     f"{count} exemplars with {name}, fewer than {floor}; lower the floor or drop the group."
                 )
         self.cells, self.per_cell, self.seed, self.device = cells, per_cell, seed, torch.device(device)
-        self.reused = tuple(
-            name for name, count in zip(cells.names, cells.counts, strict=True) if count < per_cell
-        )  # cells too small to give per_cell different members
+        counted = zip(cells.names, cells.counts, strict=True)
+        self.reused = tuple(name for name, count in counted if count < per_cell)  # too small for as many members
         if self.reused:
-            _log.warning(
-                "%d of %d cells have fewer than %d exemplars and are reused within a batch: %s",
-                len(self.reused),
-                len(cells),
-                per_cell,
-                "; ".join(self.reused[:5]) + (" ..." if len(self.reused) > 5 else ""),
-            )
+            shown = "; ".join(self.reused[:5]) + (" ..." if len(self.reused) > 5 else "")
+            said = "%d of %d cells have fewer than %d exemplars and are reused within a batch: %s"
+            _log.warning(said, len(self.reused), len(cells), per_cell, shown)
         index = cells.index.cpu()  # draws are made here and sent over many at a time
         self._members = [torch.nonzero(index == k).flatten() for k in range(len(cells))]
         self._ahead: tuple[int, Tensor] | None = None  # (number, rows [AHEAD, E]) of a stretch of steps

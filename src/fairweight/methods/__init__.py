@@ -188,10 +188,8 @@ class Reweighter:
             return batch.rows
         if len(batch) == self.num_samples:
             return torch.arange(self.num_samples, device=batch.labels.device)
-        last = self.num_samples - 1
-        raise RowsOutOfRange(
-            f"The batch does not say which samples it holds; give Batch(rows=...), numbers from 0 to {last}."
-        )
+        known = f"numbers from 0 to {self.num_samples - 1}"
+        raise RowsOutOfRange(f"The batch does not say which samples it holds; give Batch(rows=...), {known}.")
 
     def check_rows(self, batch: Batch) -> None:
         """Refuse rows that have no score."""
@@ -233,8 +231,6 @@ class ExemplarMethod(Reweighter):
         super().__init__(model, num_samples, loss=loss)
         if gradient not in MODES:
             raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
-        if objective is not None and not callable(objective):
-            raise BadInput(f"objective={objective!r} is no objective; give one such as MeanLoss(), or a function.")
         self.objective = MeanLoss() if objective is None else objective
         self.gradient = gradient
         self._scope: Scope | None = None  # what the virtual step moves; None: everything

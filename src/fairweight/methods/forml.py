@@ -225,7 +225,7 @@ class FORML(ExemplarMethod):
             self._own[places] = self.form.limit(self.score_step.limit(self._own[places], self.form.start))
         if self._ties is not None:
             shared = self._ties.of(batch)
-            self._ties.remember(places, shared[here])
+            self._ties.index[places] = shared[here].to(torch.int32)
             self._ties.move(shared, gradient, weights, lr, self._visits)
         self._visits += len(batch) / self.num_samples
 

@@ -44,10 +44,6 @@ class TiedScores:
         if int(index.max()) >= len(self.scores):
             raise BadInput(f"tie={self.tie!r} tells {len(self.scores)} values apart; merge labels or groups.")
 
-    def remember(self, rows: Tensor, index: Tensor) -> None:
-        """Note which score each row shares."""
-        self.index[rows] = index.to(torch.int32)
-
     def move(self, index: Tensor, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> None:
         """Move each shared score by what its members in the batch say together."""
         total = torch.zeros_like(self.scores).index_add(0, index, gradient)

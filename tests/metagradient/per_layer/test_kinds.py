@@ -67,14 +67,12 @@ CASES = {
             0,
         ),
     ],
-    "added": [
+    "elementwise": [
         (lambda x, w: x + w, r(B, 3, 4), (r(3, 4),), 0),
         (lambda x, w: w - x, r(B, 3, 4), (r(4),), 0),
         (lambda x, w: torch.sub(x, w, alpha=3), r(B, 3, 4), (r(1, 3, 1),), 0),
         (lambda x, w: x + w.expand(B, 3, 4), r(B, 3, 4), (r(1, 4),), 0),
         (lambda x, w: x.clone().add_(w), r(B, 3, 4), (r(4),), 0),
-    ],
-    "scaled": [
         (lambda x, w: x * w, r(B, 3, 4), (r(4),), 0),
         (lambda x, w: w * x, r(3, B, 1), (r(4),), 1),
         (lambda x, w: torch.mul(x, w), r(B, 3), (r(1),), 0),
