@@ -227,13 +227,11 @@ def _given(
 def _plain(options: Options) -> dict[str, Any]:
     """Keep of the options what determines the samples; where and how quickly they are read does not."""
     values = asdict(replace(options, corruptions=()))
-    for name in ("corruptions", "max_file_gb"):
-        values.pop(name)
-    for name in ("cache", "cache_dir", "workers", "memory_gb", "root", "max_megapixels"):
-        values["image"].pop(name)
-    for name in ("decimal", "thousands"):
-        if values["table"][name] is None:  # runs from before there was this option have the same name
-            values["table"].pop(name)
+    how = ("cache", "cache_dir", "workers", "memory_gb", "root", "max_megapixels")
+    unsaid = [name for name in ("decimal", "thousands") if values["table"][name] is None]  # as before there were these
+    for part, names in ((values, ("corruptions", "max_file_gb")), (values["image"], how), (values["table"], unsaid)):
+        for name in names:
+            part.pop(name)
     # Rows from files of their own are in the content; where those files lie is not part of it.
     for part, name in (("split", "test"), ("split", "validation"), ("exemplar", "source")):
         if isinstance(values[part][name], str):

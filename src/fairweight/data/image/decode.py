@@ -21,7 +21,7 @@ from fairweight.errors import BadInput, MissingData, UnreadableFile, UnreadableI
 if TYPE_CHECKING:
     from PIL import Image
 
-Allocate: TypeAlias = Callable[[tuple[int, int, int, int]], Pixels]  # memory of a shape [N, C, H, W]
+Allocate: TypeAlias = Callable[[tuple[int, ...]], Pixels]  # memory of a shape [N, C, H, W]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 _STARTS = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"RIFF": "WEBP", b"GIF8": "GIF", b"BM": "BMP"}
 # Those that the suffixes name; Pillow knows others, and hands EPS to another program.
@@ -109,11 +109,10 @@ class Decoder:
                 out = allocate((len(pictures), 3, *shape[1:]))
                 return out, replace(self, form=replace(self.form, channels=3))._fill(out, pictures)
 
-    def _first_shape(self, pictures: Sequence[Picture]) -> tuple[int, int, int]:
+    def _first_shape(self, pictures: Sequence[Picture]) -> tuple[int, ...]:
         for picture in pictures:
             try:
-                channels, height, width = self.one(picture).shape
-                return channels, height, width
+                return self.one(picture).shape
             except UnreadableImage:
                 if not self.drop:
                     raise

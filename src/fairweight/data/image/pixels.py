@@ -61,7 +61,7 @@ def write_entry(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=folder))
         path = work / PIXELS
 
-        def allocate(shape: tuple[int, int, int, int]) -> Pixels:
+        def allocate(shape: tuple[int, ...]) -> Pixels:
             path.unlink(missing_ok=True)
             opened.append(np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape))
             _reserve(path)
@@ -219,5 +219,5 @@ class EncodedPixels(HeldPixels):
         return entry
 
 
-def _memory(shape: tuple[int, int, int, int]) -> Pixels:
+def _memory(shape: tuple[int, ...]) -> Pixels:
     return np.empty(shape, dtype=np.uint8)
