@@ -127,10 +127,22 @@ def paired(row: Mapping[str, float], other: Mapping[str, float]) -> dict[str, fl
         p = float(stats.ttest_1samp(apart, 0.0).pvalue)
     found = {**mean.to_dict(), "p": p}
     if mean.n >= WILCOXON_FROM:
-        from scipy import stats
-
-        found["wilcoxon"] = float(stats.wilcoxon(apart).pvalue) if any(apart) else 1.0
+        found["wilcoxon"] = _wilcoxon(apart)
     return found
+
+
+def _wilcoxon(apart: Sequence[float]) -> float:
+    """The p-value of Wilcoxon's signed-rank test; over so few seeds as scipy has it, but by one product of matrices."""
+    import numpy as np
+    from scipy import stats
+
+    moved = np.array([value for value in apart if value])
+    if len(apart) > 13:
+        return float(stats.wilcoxon(apart).pvalue) if len(moved) else 1.0
+    ranks = stats.rankdata(abs(moved))
+    signs = np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved)) & 1  # every pattern of signs
+    sums, seen = signs @ ranks, ranks[moved > 0].sum()
+    return float(min(1.0, 2 * min((sums <= seen + 1e-9).mean(), (sums >= seen - 1e-9).mean())))
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
