@@ -22,9 +22,8 @@ HEADS = ("setting", "accuracy", "beside Uniform", "recall std ↓", "TPRD ↓", 
 
 def trained(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The settings that could be chosen: FORML's, run on all three seeds, in the first round."""
-    return [
-        row for row in rows if row["method"] in ("forml", "agreeing") and row["n"] == 3 and row["name"] not in LATER
-    ]
+    ours = [row for row in rows if row["method"] in ("forml", "agreeing") and row["n"] == 3]
+    return [row for row in ours if row["name"] not in LATER]
 
 
 def pooled_error(rows: list[dict[str, Any]]) -> float:

@@ -50,15 +50,20 @@ def done(path: Path) -> bool:
     return path.is_file() and "failed" not in json.loads(path.read_text())
 
 
-def measure(found: Task, method: str) -> dict[str, Any]:
-    """Run one method and measure it on test."""
-    about = peers.METHODS[method]
-    started, before = time.monotonic(), os.times()
-    run: dict[str, Any] = {
+def origin(found: Task, method: str) -> dict[str, Any]:
+    """What a run is of, and where it comes from."""
+    return {
         "set": found.name, "seed": found.seed, "method": method, "test_rows": found.test_rows,
         "n_fit": len(found.fit_labels), "commit": commit(), "versions": peers.versions(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
+
+
+def measure(found: Task, method: str) -> dict[str, Any]:
+    """Run one method and measure it on test."""
+    about = peers.METHODS[method]
+    started, before = time.monotonic(), os.times()
+    run = origin(found, method)
     with tempfile.TemporaryDirectory() as folder:
         try:
             said = about.run(found, Path(folder))
@@ -66,9 +71,7 @@ def measure(found: Task, method: str) -> dict[str, Any]:
             return {**run, "failed": f"{type(error).__name__}: {error}"[:300]}
         verdict = peers.verdict_of(Path(folder)) if method in peers.OURS else {}
     run["seconds"] = round(time.monotonic() - started, 2)
-    run["cpu_seconds"] = round(
-        sum(os.times()[:4]) - sum(before[:4]), 2
-    )  # children too: what a busy machine leaves true
+    run["cpu_seconds"] = round(sum(os.times()[:4]) - sum(before[:4]), 2)  # children's too, true on a busy machine
     numbers = numbers_of(counts_of(found.test_labels, said, found.test_groups), found.seed)
     return {**run, **numbers, **({"verdict": verdict} if verdict else {})}
 

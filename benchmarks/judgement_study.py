@@ -11,7 +11,6 @@ candidates beside the others, so the model that is blind to groups is the choice
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import multiprocessing
 import os
@@ -62,8 +61,8 @@ def one(job: tuple[str, int, str], data: str, until: float, commit: str) -> list
 
 def searched(found: Any) -> list[dict[str, Any]]:
     """Search once with thresholds by group among the candidates; hand over the best of all, and the best blind one."""
+    from judgement import origin
     from judgement_numbers import counts_of, numbers_of
-    from judgement_peers import versions
     from judgement_sets import loaded
 
     from fairweight.apps.deliver import gone_wrong, search, verdict_of
@@ -71,7 +70,6 @@ def searched(found: Any) -> list[dict[str, Any]]:
     from fairweight.metagradient.passes import predicted
     from fairweight.metrics.criterion import criterion
     from fairweight.runs.learners import Learner
-    from fairweight.runs.provenance import commit
     from fairweight.runs.shift import shifted
     from fairweight.training.predict import logits
 
@@ -102,21 +100,9 @@ def searched(found: Any) -> list[dict[str, Any]]:
                 "accuracy_after")  # fmt: skip
         names = {c.title: [round(v, 4) for v in (j.score.accuracy, j.score.gap, j.change[2])] for c, j in
                  zip(search_.candidates, search_.judgements, strict=True)}  # fmt: skip
-        runs.append(
-            {
-                "set": found.name,
-                "seed": found.seed,
-                "method": method,
-                "test_rows": found.test_rows,
-                "n_fit": len(found.fit_labels),
-                "commit": commit(),
-                "versions": versions(),
-                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                **took,
-                **numbers_of(counts_of(found.test_labels, said, found.test_groups), found.seed),
-                "verdict": {key: told[key] for key in keys} | {"judged": names if method == "ours" else {}},
-            }
-        )
+        numbers = numbers_of(counts_of(found.test_labels, said, found.test_groups), found.seed)
+        verdict = {key: told[key] for key in keys} | {"judged": names if method == "ours" else {}}
+        runs.append({**origin(found, method), **took, **numbers, "verdict": verdict})
     return runs
 
 

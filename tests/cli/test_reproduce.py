@@ -82,7 +82,7 @@ def test_a_plan_trains_nothing(fairweight, tmp_path):
         (["reproduce", "mnist", "--quick", "--short"], "give one of them"),
         (["reproduce", "mnist", "--quick", "--rows", "nobody"], "no row of this table"),
         (["reproduce", "mnist", "--quick", "--option", "layers"], "write NAME=VALUE"),
-        (["reproduce", "mnist", "--quick", "--option", "layers=9"], "choose from: 2, 3"),
+        (["reproduce", "mnist", "--quick", "--option", "selection=first"], "choose from: best, last"),
         (["reproduce", "mnist", "--quick", "--engine", "slurm"], "choose processes or ray"),
         (["reproduce", "mnist", "--quick", "--device", "cuda:99"], "not on this machine"),
         (["reproduce", "cifar10", "--quick", "--seeds", "1"], "cifar10 is not here: put data_batch_1.bin"),

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binomtest, studentized_range
 
 import fairweight.metrics as fm
-from fairweight.metrics._limits import range_quantile, wilson, wilson_corrected
 from fairweight.metrics._tally import Tally, bootstrap
+from fairweight.metrics.intervals import range_quantile, wilson, wilson_corrected
 from fairweight.metrics.rates import Statistic
 
 

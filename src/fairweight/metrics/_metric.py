@@ -11,19 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fairweight.errors import BadInput
-from fairweight.metrics._limits import (
-    Limits,
-    debiased_percentiles,
-    gap_limits,
-    mean_limits,
-    quantile_limits,
-    wilson,
-    wilson_corrected,
-    worst_limits,
-)
+from fairweight.metrics import intervals
 from fairweight.metrics._samples import CodedSamples, Ints
 from fairweight.metrics._tally import Tally, bootstrap
-from fairweight.metrics.intervals import Estimate, Intervals, equal_rows
+from fairweight.metrics.intervals import Estimate, Intervals, Limits, equal_rows
 from fairweight.metrics.rates import PROPORTIONS, Counts, Floats, Statistic, divide
 
 Metric: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
@@ -63,7 +54,7 @@ class RateMetric:
         if several and self.name == "selection_rate":  # no such number: see Counts.rows
             return Estimates(self.row_values, self.row_values, self.row_values, n)
         limits = self._score_limits(self.name)(self._settings.z)
-        return Estimates(self.row_values, *mean_limits(self.values, *limits, disjoint=self.name != "fpr"), n)
+        return Estimates(self.row_values, *intervals.mean_limits(self.values, *limits, disjoint=self.name != "fpr"), n)
 
     def _trials(self, metric: str) -> Ints:
         return self._counts.proportion(metric)[1].astype(np.int64)
@@ -84,11 +75,11 @@ class RateMetric:
             low, high = self._gap_limits(("tpr", "fpr") if statistic.kind == "odds" else (self.name,))
             return low, min(1.0, high)
         if statistic.kind == "worst":
-            near, far = self._score_limits(self.name), self._score_limits(self.name, wilson_corrected)
-            return worst_limits(self.values, near, far, level, high_is_worse=statistic.high_is_worse)
+            near, far = self._score_limits(self.name), self._score_limits(self.name, intervals.wilson_corrected)
+            return intervals.worst_limits(self.values, near, far, level, high_is_worse=statistic.high_is_worse)
         strata = statistic.strata(self._tally.by_label)
         draws, centre = bootstrap(self._tally, lambda counts: statistic(counts[0]), self._settings, strata)
-        low, high = np.clip(debiased_percentiles(draws, float(centre), value, level), 0.0, 1.0)
+        low, high = np.clip(intervals.debiased_percentiles(draws, float(centre), value, level), 0.0, 1.0)
         if statistic.kind == "std" and low > 0.0 and self._equal_rows_show(statistic, value):
             low = 0.0
         if statistic.kind == "ratio" and high < 1.0 and self._equal_rows_show(statistic, value):
@@ -118,20 +109,20 @@ class RateMetric:
 
     def _gap_limits(self, metrics: tuple[str, ...]) -> tuple[float, float]:
         found = [
-            gap_limits(self._counts.cells(metric), self._score_limits(metric), self._settings.level,
+            intervals.gap_limits(self._counts.cells(metric), self._score_limits(metric), self._settings.level,
                        disjoint=self._disjoint(metric), families=len(metrics))
             for metric in metrics
         ]  # fmt: skip
         return max(low for low, _ in found), max(high for _, high in found)
 
-    def _score_limits(self, metric: str, interval: Callable[..., tuple[Floats, Floats]] = wilson) -> Limits:
+    def _score_limits(self, metric: str, interval: Callable[..., tuple[Floats, Floats]] = intervals.wilson) -> Limits:
         if metric == "balanced_accuracy" and not self._counts.by_label:
             return self._balanced_limits
         return partial(interval, *self._counts.proportion(metric))
 
     def _balanced_limits(self, z: float) -> tuple[Floats, Floats]:
         hits, trials = self._counts.correct, self._counts.samples
-        low, high = mean_limits(divide(hits, trials), *wilson(hits, trials, z), disjoint=True)
+        low, high = intervals.mean_limits(divide(hits, trials), *intervals.wilson(hits, trials, z), disjoint=True)
         return low[:, None], high[:, None]
 
 
@@ -161,7 +152,7 @@ class CustomMetric:
 
     def rows(self) -> Estimates:
         """By row [R], with limits."""
-        low, high = quantile_limits(self._drawn, self._all, self._settings.z)
+        low, high = intervals.quantile_limits(self._drawn, self._all, self._settings.z)
         return Estimates(self.row_values, low[:-1], high[:-1], self.trials[:, 0])
 
     def value(self, statistic: Statistic) -> float:
@@ -175,15 +166,17 @@ class CustomMetric:
         if not len(draws) or math.isnan(value):
             return math.nan, math.nan
         if statistic.kind == "overall":
-            low, high = quantile_limits(self._drawn, self._all, settings.z)
+            low, high = intervals.quantile_limits(self._drawn, self._all, settings.z)
             return float(low[-1]), float(high[-1])
-        limits: Limits = partial(quantile_limits, draws, self.values)
+        limits: Limits = partial(intervals.quantile_limits, draws, self.values)
         if statistic.kind == "worst":
-            return worst_limits(self.values, limits, limits, settings.level, high_is_worse=statistic.high_is_worse)
-        gap = gap_limits(self.values, limits, settings.level, disjoint=True)
+            return intervals.worst_limits(
+                self.values, limits, limits, settings.level, high_is_worse=statistic.high_is_worse
+            )
+        gap = intervals.gap_limits(self.values, limits, settings.level, disjoint=True)
         if statistic.kind == "gap":
             return gap
-        below, above = debiased_percentiles(statistic.of(draws), value, value, settings.level)
+        below, above = intervals.debiased_percentiles(statistic.of(draws), value, value, settings.level)
         if gap[0] <= 0.0 and statistic.kind == "std":  # the gap may be 0, and then all rows are equal
             below = 0.0
         if gap[0] <= 0.0 and statistic.kind == "ratio":

@@ -9,12 +9,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fairweight.errors import BadInput
-from fairweight.metrics._limits import debiased_percentiles
 from fairweight.metrics._metric import CustomMetric, Metric
 from fairweight.metrics._samples import CodedSamples, Names, factorise, vector_of
 from fairweight.metrics._tally import Tally, bootstrap
 from fairweight.metrics.group_table import GroupTable, group_table
-from fairweight.metrics.intervals import Intervals
+from fairweight.metrics.intervals import Intervals, debiased_percentiles
 from fairweight.metrics.rates import Statistic
 
 
