@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,8 +12,8 @@ from tests.cli.test_train_judged import crowd
 from tests.tables import people
 
 from fairweight.apps.candidates import Candidate
-from fairweight.apps.deliver import search
-from fairweight.apps.judge import Asked, Wish
+from fairweight.apps.deliver import closest, search
+from fairweight.apps.judge import Asked, Judgement, Score, Wish
 from fairweight.apps.pair import best_of_pair
 from fairweight.apps.train import wish_for
 from fairweight.data import load
@@ -48,6 +50,19 @@ def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
     half, nan = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.4, 0.6], [np.nan, np.nan]])
     one = Candidate("plain", "linear", Way(), 1, half, again=(nan,))
     np.testing.assert_allclose(one.said(np.array([True, True])), [[0.5, 0.5], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("high", "within", "says"),
+    [(0.01, True, "chance may explain"), (0.01, False, "costs more accuracy"), (-0.01, True, "keeps the bound")],
+)
+def test_what_came_closest_says_what_it_lacked(high, within, says):
+    one = Candidate("reweighing-1", "trees", Way(), 1, np.zeros((1, 2)))
+    found = Judgement(Score(0.8, 0.8, 0.3, 0.05), (-0.05, -0.1, high), False, within)
+    told = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1))
+    assert "reweighing-1 (trees), gap 10.0 → 5.0 points, accuracy -1.00 points" in told
+    assert says in told
+    assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1)) == ""
 
 
 def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):

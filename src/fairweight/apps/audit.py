@@ -95,11 +95,7 @@ def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, shar
 
 
 def audit_of(
-    run: str | Path,
-    *,
-    baseline: str | Path | None = None,
-    data_dir: str | Path | None = None,
-    images: int = IMAGES,
+    run: str | Path, *, baseline: str | Path | None = None, data_dir: str | Path | None = None, images: int = IMAGES
 ) -> Audit:
     """Audit a finished run, beside plain training on the same data where such a run is known.
 

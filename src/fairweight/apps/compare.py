@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import statistics
 import textwrap
 import time
@@ -37,7 +38,6 @@ from fairweight.training.state import write_atomically
 
 WITH_EXEMPLARS = "uniform-all"
 TITLES = {WITH_EXEMPLARS: "uniform, exemplars in train"}  # of the rows that are not called by their method
-_PLACES = ("--out", "--records", "--data-dir")
 SELECT = ("accuracy", "loss", "objective", "tprd", "max_fnr", "last")
 SURE = 0.05  # the p-value below which a change is clear
 
@@ -227,14 +227,7 @@ def _describe(prepared: Prepared) -> str:
 
 def _command(words: str) -> str:
     """The command without where things lie on this machine, which no number depends on."""
-    kept: list[str] = []
-    given = iter(words.split())
-    for word in given:
-        if word in _PLACES:
-            next(given, None)
-        elif word.partition("=")[0] not in _PLACES:
-            kept.append(word)
-    return " ".join(kept)
+    return re.sub(r" (?:--out|--records|--data-dir)[ =]\S+", "", words)
 
 
 def text_of(record: Mapping[str, Any]) -> str:

@@ -115,13 +115,14 @@ def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before:
         return ""
     one, best = min(near, key=lambda pair: (not pair[1].within, pair[1].score.gap))
     low, high = (100 * bound for bound in best.change[1:])
-    why = f" ({SURE:.0%} interval of the change {low:+.1f} to {high:+.1f}), which "
-    why += "chance may explain" if high >= 0 else "keeps no bound"
-    return (
-        f"Closest on the judged rows: {one.title}, gap {100 * before.gap:.1f} → {100 * best.score.gap:.1f} points, "
-        f"accuracy {100 * (best.score.accuracy - before.accuracy):+.2f} points"
-        f"{why if best.within else ', which costs more than the budget'}."
-    )
+    why = "plain training keeps the bound already"
+    if not best.within:
+        why = "that costs more accuracy than may be given up"
+    elif high >= 0:
+        why = f"chance may explain the smaller gap ({SURE:.0%} interval of its change {low:+.1f} to {high:+.1f})"
+    moved = f"{100 * before.gap:.1f} → {100 * best.score.gap:.1f}"
+    cost = f"{100 * (best.score.accuracy - before.accuracy):+.2f}"
+    return f"Closest to beating it: {one.title}, gap {moved} points, accuracy {cost} points on those rows; {why}."
 
 
 def gone_wrong(fitted: Fitted, plain: Fitted, whole: Dataset, then: Judgement, before: Judgement) -> bool:

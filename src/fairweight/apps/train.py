@@ -138,7 +138,6 @@ def wish_for(
     name: str | None = None,
     bound: float | None = None,
     budget: float | None = None,
-    *,
     each: bool = False,
 ) -> Wish:
     """What is meant by fair on this data, and what it may cost."""
