@@ -86,7 +86,6 @@ class Shim:
 
     def install(self) -> None:
         real_os_open, real_fsync, real_sendfile = os.open, os.fsync, os.sendfile
-        real_save = safetensors.torch.save_file
 
         def open_(file: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
             if not (set(mode) & set("wax+") and self.inside(file, {})):
@@ -107,16 +106,8 @@ class Shim:
             self.reached("write")
             return real_sendfile(*arguments)
 
-        def save_file(tensors: Any, path: Any, **options: Any) -> None:
-            if self.due("write"):  # the library writes a file of its own beside, and renames it
-                if self.fault == "kill":
-                    Path(path).with_name(".tmpHalf").write_bytes(b"half")
-                    self.strike()
-                raise safetensors.SafetensorError("No space left on device (os error 28)")
-            real_save(tensors, path, **options)
-
         builtins.open = io.open = open_  # type: ignore[assignment]
-        os.open, os.fsync, os.sendfile, safetensors.torch.save_file = os_open, fsync, sendfile, save_file
+        os.open, os.fsync, os.sendfile = os_open, fsync, sendfile
         for name in _CHANGING:
             setattr(os, name, self.counted(name, getattr(os, name)))
 
