@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -12,10 +12,8 @@ import fairweight as fw
 
 def main(epochs: int = 2, batch_size: int = 64, folder: str | None = None) -> torch.Tensor:
     x, y = (torch.tensor(a) for a in load_digits(return_X_y=True))
-    held = fw.Batch(x[:300].double() / 16, y[:300])
-    dataset = fw.with_rows(TensorDataset(x[300:1324].double() / 16, y[300:1324]))
-    torch.manual_seed(0)
-    accelerator = Accelerator(gradient_accumulation_steps=2, cpu=True)
+    held, dataset = fw.Batch(x[:300] / 16, y[:300]), fw.with_rows(TensorDataset(x[300:1324] / 16, y[300:1324]))
+    accelerator, _ = Accelerator(gradient_accumulation_steps=2, cpu=True), torch.manual_seed(0)
     model = fw.MLP(64, 10).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = DataLoader(dataset, batch_size // accelerator.num_processes)
@@ -38,3 +36,5 @@ def main(epochs: int = 2, batch_size: int = 64, folder: str | None = None) -> to
 
 if __name__ == "__main__":
     main()
+    PartialState().wait_for_everyone()  # a rank that leaves while another still works may be aborted by torch
+    PartialState().destroy_process_group()

@@ -13,9 +13,7 @@ from fairweight.integrations.transformers import FormlTrainer
 
 def texts(number: int) -> tuple[list[dict[str, Any]], int]:
     rows = pd.read_csv(Path(os.environ["FAIRWEIGHT_DATA"]) / "adult/adult.data", header=None, skipinitialspace=True)
-    said = rows.assign(age=(rows[0] // 10).astype(str) + "0s")[
-        ["age", 1, 3, 5, 6]
-    ]  # work, school, married, job; no sex
+    said = rows.assign(age=(rows[0] // 10).astype(str) + "0s")[["age", 1, 3, 5, 6]]  # work, school, married, job
     words = {word: k + 1 for k, word in enumerate(sorted({"[CLS]", *said.to_numpy().ravel()}))}
     ids = said.map(words.get).assign(first=words["[CLS]"])[["first", *said]].head(number).to_numpy().tolist()
     made = [{"input_ids": i, "attention_mask": [1] * len(i)} for i in ids]
@@ -37,4 +35,6 @@ def main(out: str = "runs/transformers", steps: int = 12, resume: bool = False, 
 
 
 if __name__ == "__main__":
-    print(main().evaluate())
+    print((trainer := main()).evaluate())
+    trainer.accelerator.wait_for_everyone()  # a rank that leaves while another still works may be aborted by torch
+    trainer.accelerator.end_training()

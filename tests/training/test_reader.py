@@ -9,8 +9,9 @@ import torch
 from fairweight.data import Streamed
 from fairweight.methods.forml import FORML
 from fairweight.methods.jtt import JTT
+from fairweight.methods.uniform import Uniform
 from fairweight.models.mlp import MLP
-from fairweight.training.batches import Reader
+from fairweight.training.batches import Batches
 from fairweight.training.fit import fit
 from fairweight.training.options import FitOptions
 from fairweight.types import Batch
@@ -26,28 +27,25 @@ def samples(tmp_path):
     return Batch(pixels[places], labels), Streamed(tmp_path / "pixels.npy", places, labels)
 
 
-class Counted:
-    """Rows of an epoch's steps, noting which were asked for."""
+class Counted(Batches):
+    """Notes the steps whose rows were asked for."""
 
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def __call__(self, step: int) -> torch.Tensor:
-        self.asked.append(step)
+    def rows(self, step: int) -> torch.Tensor:
+        vars(self).setdefault("asked", []).append(step)
         return torch.tensor([step % 41, (3 * step) % 41])
 
 
 def test_every_step_gets_its_batch_and_nothing_is_read_beyond_the_epoch(samples):
-    held, streamed = samples
-    rows = Counted()
-    reader = Reader(streamed, rows, per_epoch=10)
-    for step in [3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 27, 28]:  # a run that goes on, and one that is moved
-        assert torch.equal(reader.batch(step).inputs, held.take(torch.tensor([step % 41, (3 * step) % 41])).inputs)
-        assert max(rows.asked) // 10 == step // 10
-    reader.close()
-    plain = Reader(held, rows, per_epoch=10)
-    assert torch.equal(plain.batch(4).labels, held.labels[torch.tensor([4, 12])])
-    plain.close()
+    for kept in reversed(samples):
+        uniform, options = Uniform(MLP(6, 2), 41), FitOptions(batch_size=2, drop_last=True)
+        batches = Counted(kept, None, uniform, None, options, torch.device("cpu"))
+        for step in [3, 4, 5, 6, 17, 18, 19, 20, 21, 22, 47, 48]:  # a run that goes on, and one that is moved
+            expected = samples[0].take(torch.tensor([step % 41, (3 * step) % 41]))
+            found = batches.train(step)
+            assert torch.equal(found.inputs, expected.inputs)
+            assert torch.equal(found.labels, expected.labels)
+            assert max(batches.asked) // 20 == step // 20
+        batches.close()
 
 
 def trained(train, method=FORML):

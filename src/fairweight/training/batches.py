@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -15,36 +15,6 @@ from fairweight.ranks import Ranks
 from fairweight.sampling import ExemplarSampler, TrainSampler, generator
 from fairweight.training.options import Augment, FitOptions
 from fairweight.types import Batch, Cells, Samples, sent
-
-
-class Reader:
-    """Reads the train batch of a step and, where samples can be read ahead, the next ones of its epoch meanwhile."""
-
-    def __init__(self, samples: Samples, rows: Callable[[int], Tensor], per_epoch: int) -> None:
-        self.samples, self.rows, self.per_epoch = samples, rows, per_epoch
-        self._read_ahead: Callable[[], Any] | None = getattr(samples, "read_ahead", None)
-        self._ahead: Any = None
-        self._stream: Iterator[Batch] = iter(())
-        self._next: int | None = None  # the step that the stream gives next
-
-    def batch(self, step: int) -> Batch:
-        """The samples of this step."""
-        if self._read_ahead is None:
-            return self.samples.take(self.rows(step))
-        if self._ahead is None:
-            self._ahead = self._read_ahead()
-        if step != self._next or step % self.per_epoch == 0:
-            # The rows of the next epoch may depend on what is learned in this one: no reading beyond its end.
-            end = (step // self.per_epoch + 1) * self.per_epoch
-            self._stream = self._ahead.batches(self.rows(s) for s in range(step, end))
-        self._next = step + 1
-        return next(self._stream)
-
-    def close(self) -> None:
-        """Stop reading ahead."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead, self._next = None, None
 
 
 class Batches:
@@ -62,6 +32,7 @@ class Batches:
     ) -> None:
         self._reweighter, self._augment, self._options = reweighter, augment, options
         self._device, self._ranks = device, ranks
+        self._ahead: Any = None
         self._exemplar = exemplar if reweighter.needs & {"exemplar", "exemplar groups"} else None
         if self._exemplar is not None:
             cells, where = Cells.of(self._exemplar.labels, self._exemplar.groups), self._exemplar.labels.device
@@ -70,15 +41,15 @@ class Batches:
             )
         elif reweighter.needs & {"exemplar", "exemplar groups"}:
             raise MissingExemplar(f"{type(reweighter).__name__} learns from an exemplar set; pass exemplar= to fit.")
+        self._stream: Iterator[Batch] = iter(())
+        self._next: int | None = None  # the step that the stream gives next
+        self._drawn: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own, else no rows
         self._open(train)
 
-    def _open(self, train: Samples) -> None:
-        self._where, drop = train.labels.device, self._options.drop_last
-        self._sampler = TrainSampler(
-            len(train), self._options.batch_size, self._options.seed, drop_last=drop, device=self._where
-        )
-        self._reader = Reader(train, lambda step: self._part(self.rows(step)), len(self._sampler))
-        self._drawn: tuple[int, Tensor] | None = None  # (epoch, rows) where the method draws its own, else no rows
+    def _open(self, train: Any) -> None:
+        self._train, self._where = train, train.labels.device
+        size, seed, drop = self._options.batch_size, self._options.seed, self._options.drop_last
+        self._sampler = TrainSampler(len(train), size, seed, drop_last=drop, device=self._where)
 
     def __len__(self) -> int:
         return len(self._sampler)
@@ -100,7 +71,23 @@ class Batches:
 
     def train(self, step: int) -> Batch:
         """The train batch of this step, on the model's device."""
-        return self._augmented(self._reader.batch(step).to(self._device), "augment", step)
+        epoch, place = divmod(step, len(self))
+        if step != self._next or place == 0:
+            self._stream = self._rest(epoch, place)
+        self._next = step + 1
+        return self._augmented(next(self._stream).to(self._device), "augment", step)
+
+    def _rest(self, epoch: int, place: int) -> Iterator[Batch]:
+        """Batches of an epoch from this place on, read ahead where samples can be, but not beyond its end.
+
+        The rows of the next epoch may depend on what is learned in this one.
+        """
+        start = epoch * len(self)
+        order = (self._part(self.rows(step)) for step in range(start + place, start + len(self)))
+        if not hasattr(self._train, "read_ahead"):
+            return map(self._train.take, order)
+        self._ahead = self._train.read_ahead() if self._ahead is None else self._ahead
+        return cast(Iterator[Batch], self._ahead.batches(order))
 
     def exemplar(self, step: int) -> Batch | None:
         """The exemplar batch of this step; None where the method needs none."""
@@ -121,8 +108,11 @@ class Batches:
         return replace(batch, inputs=self._augment(batch.inputs, generator(stream, self._options.seed, step, *key)))
 
     def close(self) -> None:
-        """Stop reading ahead."""
-        self._reader.close()
+        """Stop reading ahead, and let workers go."""
+        self._stream, self._next = iter(()), None
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     def state_dict(self) -> dict[str, Any]:
         """The rows that the method drew for this epoch; all other draws follow from the seed and the step."""

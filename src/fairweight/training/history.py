@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +79,9 @@ class Dynamics:
         self._steps.flush()
         if not self._noted:
             return
-        rows, visits = (torch.cat(parts, dim=-1) for parts in zip(*self._noted, strict=True))  # [M], [7, M]
+        rows, visits = self._noted[0]  # [M], [7, M]
+        if len(self._noted) > 1:  # new memory costs more than the sums
+            rows, visits = (torch.cat(parts, dim=-1) for parts in zip(*self._noted, strict=True))
         self._noted = []
         places = torch.arange(len(rows), dtype=torch.int32, device=rows.device)
         self._place[rows] = places
@@ -100,8 +103,7 @@ class Dynamics:
         self._take_in()
         losses, weighted, given = self._history[_THIS_EPOCH]  # [N] each, NaN where not seen
         over_set = given if weights is None else weights.to(losses)
-        missed = losses.isnan()
-        seen = ~missed if bool(missed.any()) else slice(None)
+        seen = ~losses.isnan() if math.isnan(losses.sum()) else slice(None)
         part = self._epochs[:, seen].mul_(self.decay)
         columns = (
             torch.ones_like(part[0]),

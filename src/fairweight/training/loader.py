@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
@@ -68,10 +69,8 @@ class LoaderSamples:
 class LoaderBatches(Batches):
     """The batches of a loader, in its own order; of several ranks each has a loader over its own part."""
 
-    def _open(self, train: LoaderSamples) -> None:  # type: ignore[override]
-        self.loader = train.loader
-        self._stream: Iterator[Any] = iter(())
-        self._next: int | None = None  # the step that the stream gives next
+    def _open(self, train: LoaderSamples) -> None:
+        self.loader, self._where = train.loader, torch.device("cpu")
         self._last = torch.empty(0, dtype=torch.int64)
         self._compared = self._ranks is None
 
@@ -82,21 +81,7 @@ class LoaderBatches(Batches):
         """Rows of the last batch."""  # [B]
         return self._last
 
-    def train(self, step: int) -> Batch:
-        """The train batch of this step, on the model's device."""
-        epoch, place = divmod(step, len(self))
-        if step != self._next or place == 0:
-            self._begin(epoch, place)
-        self._next = step + 1
-        batch = to_batch(next(self._stream), self._device)
-        assert batch.rows is not None
-        self._last = batch.rows
-        if not self._compared:
-            self._compare(batch.rows)
-        return self._augmented(batch, "augment", step)
-
-    def _begin(self, epoch: int, skip: int) -> None:
-        """Begin an epoch, or go on in the middle of one that was begun before a stop."""
+    def _rest(self, epoch: int, place: int) -> Iterator[Batch]:
         for sampler in (self.loader.sampler, self.loader.batch_sampler):
             told: Any = getattr(sampler, "set_epoch", None)
             if told is not None:
@@ -106,11 +91,15 @@ class LoaderBatches(Batches):
         # A stream of its own: what the loader draws depends on the epoch, not on what the model has drawn.
         torch.manual_seed(generator("loader", self._options.seed, epoch).initial_seed())
         try:
-            self._stream = iter(self.loader)
+            stream = iter(self.loader)
         finally:
             now.restore()
-        for _ in range(skip):
-            next(self._stream)
+        for batch in map(to_batch, islice(stream, place, None)):
+            assert batch.rows is not None
+            self._last = batch.rows
+            if not self._compared:
+                self._compare(batch.rows)
+            yield batch
 
     def _compare(self, rows: Tensor) -> None:
         assert self._ranks is not None
@@ -121,16 +110,6 @@ class LoaderBatches(Batches):
                 "Every rank draws the same rows; give the DataLoader sampler=DistributedSampler(dataset), so that each "
                 "has its own part."
             )
-
-    def close(self) -> None:
-        """Let workers go."""
-        self._stream = iter(())
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"drawn": None}
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        self._next = None
 
 
 def as_samples(train: Any, reweighter: Reweighter) -> Any:
