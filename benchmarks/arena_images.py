@@ -29,7 +29,6 @@ from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
-from fairweight.runs.spec_data import dataset_for
 
 NOISES = {
     "cifar10": {
@@ -93,8 +92,7 @@ def job(task: dict[str, Any], asked: argparse.Namespace) -> tuple[dict[str, Any]
     warnings.simplefilter("ignore")
     logging.getLogger("fairweight").addHandler(logging.NullHandler())
     folder = Path(asked.out) / "_".join(str(value).replace(" ", "-") for value in task.values())
-    spec = spec_for(task, asked.epochs, asked.width)
-    done = run(spec, folder, dataset=dataset_for(spec, asked.data_dir), device=asked.device)
+    done = run(spec_for(task, asked.epochs, asked.width), folder, data_dir=asked.data_dir, device=asked.device)
     return task, ranked(done.folder)
 
 
