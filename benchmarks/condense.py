@@ -21,7 +21,6 @@ from fairweight.paper.records import keep
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
-from fairweight.runs.spec_data import dataset_for
 
 RULES = ("weighted-loss", "recall-quotas")  # the paper's, and quotas by recall
 
@@ -80,7 +79,7 @@ def main() -> None:
     network = {"name": "mlp", "hidden": [64, 64]}
     spec = Spec(asked.source, network=network, method="forml", epochs=asked.epochs, batch_size=128, seed=0)
     chooser = Path(asked.out) / "chooser"
-    run(spec, chooser, dataset=dataset_for(spec, asked.data_dir))
+    run(spec, chooser, data_dir=asked.data_dir)
     rules = [measured(rule, chooser, asked) for rule in RULES]
     about = provenance()
     about["command"] = (

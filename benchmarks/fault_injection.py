@@ -182,7 +182,9 @@ def prepared(name: str, at: Path) -> Path:
     return at
 
 
-def problems(name: str, fault: str, every: int, first: int = 0, seconds: float = math.inf) -> dict[str, Any]:
+def problems(
+    name: str, fault: str, every: int, first: int = 0, seconds: float = math.inf, skip: int = 0
+) -> dict[str, Any]:
     """Spoil every so-many-th call of a piece of work; how many there are of each kind, and what went wrong."""
     work = WORK[name]
     with tempfile.TemporaryDirectory() as inside:
@@ -201,7 +203,7 @@ def problems(name: str, fault: str, every: int, first: int = 0, seconds: float =
         calls = [k for k, kind in enumerate(whole_run.calls) if fault == "kill" or kind in NEED_ROOM]
         chosen, tried, began = calls[first::every], 0, time.monotonic()
         random.Random(0).shuffle(chosen)  # noqa: S311
-        for call in chosen:
+        for call in chosen[skip:]:
             if time.monotonic() - began > seconds:
                 break
             tried += 1
@@ -281,10 +283,12 @@ def main() -> None:
     asked.add_argument("--first", type=int, default=0)
     asked.add_argument("--fault", choices=FAULTS, help="Default: all.")
     asked.add_argument("--seconds", type=float, default=math.inf)
+    asked.add_argument("--skip", type=int, default=0, help="How many of the drawn order were tried before.")
     asked.add_argument("--jobs", type=int, default=1)
     asked.add_argument("--out", type=Path)
     options = asked.parse_args()
     faults = FAULTS if options.fault is None else (options.fault,)
+    how = options.every, options.first, options.seconds, options.skip
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
     if options.jobs > 1:
@@ -293,9 +297,7 @@ def main() -> None:
         show(found)
     else:
         for name in options.work or WORK:
-            found[name] = {
-                fault: problems(name, fault, options.every, options.first, options.seconds) for fault in faults
-            }
+            found[name] = {fault: problems(name, fault, *how) for fault in faults}
             show({name: found[name]})
     if options.out is not None:
         options.out.write_text(json.dumps(found, indent=1) + "\n")

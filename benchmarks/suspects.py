@@ -98,7 +98,7 @@ def by_cleanlab(labels: np.ndarray[Any, Any], chances: np.ndarray[Any, Any]) -> 
 
 def one_run(spec: Spec, folder: Path, data_dir: str | None, folds: int) -> dict[str, dict[str, float]]:
     dataset = dataset_for(spec, data_dir)
-    result = run(spec, folder, dataset=dataset)
+    result = run(spec, folder, data_dir=data_dir, dataset=dataset)
     weights = result.folder.read_weights()
     wrong = (weights["label"].astype(str) != weights["true_label"].astype(str)).to_numpy()
     found = {

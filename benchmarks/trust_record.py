@@ -1,8 +1,9 @@
 """Keep what the attacks have found as a record, with how long large and wide tables take to read.
 
-    python benchmarks/trust_record.py faults*.json hostile*.json [--records records]
+    python benchmarks/trust_record.py faults*.json hostile*.json [--notes found.txt] [--reading-of RECORD]
 
-The files are what fault_injection.py and hostile_input.py write with --out.
+The files are what fault_injection.py and hostile_input.py write with --out. --notes: a file with a line for each thing
+that was found and mended on the way. --reading-of: an earlier record, whose times of reading are taken over.
 """
 
 from __future__ import annotations
@@ -88,20 +89,28 @@ def reading(repeats: int = 3) -> dict[str, Any]:
     }
 
 
+def _taken_over(record: dict[str, Any]) -> dict[str, Any]:
+    return {"measured_at": record["reading"].get("measured_at", record["commit"]), **record["reading"]}
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     asked.add_argument("files", nargs="*", type=Path)
+    asked.add_argument("--notes", type=Path)
+    asked.add_argument("--reading-of", type=Path)
     asked.add_argument("--records", type=Path, default=ROOT / "records")
     asked.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = asked.parse_args()
     if given.one:
         one(given.one[0], Path(given.one[1]))
         return
-    measured = reading()
+    measured = reading() if given.reading_of is None else _taken_over(json.loads(given.reading_of.read_text()))
     attacks: dict[str, Any] = {}
     for file in given.files:
         attacks |= json.loads(file.read_text())
     made = {"kind": "trust", "name": "trust", "attacks": attacks, "reading": measured, **provenance("cpu")}
+    if given.notes is not None:
+        made["found_and_mended"] = given.notes.read_text().splitlines()
     made["command"] = (
         "python benchmarks/fault_injection.py --out faults.json; "
         "python benchmarks/hostile_input.py --out hostile.json; "

@@ -18,8 +18,8 @@ HERE = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("fault_injection", ("fit", "train", "refit", "judged", "--first", "7", "--every", "41")),
-        ("hostile_input", ("kills", "altered", "--most", "6")),
+        ("fault_injection", ("fit", "train", "refit", "judged", "--first", "7", "--every", "67")),
+        ("hostile_input", ("kills", "altered", "--most", "4")),
     ],
 )
 def test_a_sample_of_the_attacks(tmp_path, script, words):
@@ -34,5 +34,5 @@ def test_a_sample_of_the_attacks(tmp_path, script, words):
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
     several = [one for by_fault in found.values() for one in by_fault.values()] if "fit" in found else found.values()
-    assert sum(one["tried"] for one in several) >= 12
+    assert sum(one["tried"] for one in several) >= 8
     assert all(one["tried"] and one["wrong"] == [] for one in several)

@@ -142,6 +142,8 @@ def _run() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has left
         sys.exit(1)
+    except OverflowError as error:
+        _stop(f"a number that was given is too large ({error}); give a smaller one.")
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ):

@@ -33,8 +33,8 @@ _MOST: ContextVar[float] = ContextVar("fairweight_max_file_gb", default=MAX_FILE
 def bounded(gigabytes: float | None) -> Iterator[None]:
     """Read files of up to this size while the block runs, unpacked; None: as it was."""
     most = _MOST.get() if gigabytes is None else gigabytes
-    if not most > 0:
-        raise BadInput(f"{option('max_file_gb')} is {gigabytes}; give a number above 0.")
+    if not 0 < most < 1e6:
+        raise BadInput(f"{option('max_file_gb')} is {gigabytes}; give a number above 0, below a million.")
     token = _MOST.set(most)
     try:
         yield
@@ -75,10 +75,11 @@ def is_there(path: Path) -> bool:
 def read_bytes(path: Path) -> bytes:
     """Read a whole file, unpacked where it is packed with gzip."""
     with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > _limit():
+        size = os.fstat(file.fileno()).st_size
+        if size > _limit():
             raise _too_large(path, "holds")
         try:
-            content = file.read(_limit() + 1)
+            content = file.read(size + 1)  # room is made for as many at once
         except OSError as error:
             raise UnreadableFile(f"{path} cannot be read ({error.strerror}); copy it again.") from error
     if not content:

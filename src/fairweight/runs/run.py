@@ -55,6 +55,7 @@ def run(
     out: str | Path,
     *,
     device: str = "cpu",
+    data_dir: str | Path | None = None,
     observers: Sequence[Observer] = (),
     dataset: Dataset | None = None,
     built: Built | None = None,
@@ -70,7 +71,7 @@ def run(
             folder.drop(CHECKPOINT)  # a kill after the manifest has left it
             return Result(spec, folder, folder.read(METRICS), reused=True)
         folder.drop(*((MANIFEST, METRICS) if same else FILES))  # of another run that stood here: all
-        dataset = dataset_for(spec, beside=folder.beside) if dataset is None else dataset
+        dataset = dataset_for(spec, data_dir, beside=folder.beside) if dataset is None else dataset
         folder.write_run(spec, dataset, provenance(device))
         folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
         if built is None or not built.ready(device):
