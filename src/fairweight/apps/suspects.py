@@ -91,18 +91,13 @@ class Suspects(Ranked):
         """Labels that look wrong: another is more probable, or the margin is below 0."""
         return int(self.ranked["suspected"].sum())
 
-    @property
-    def hard(self) -> int | None:
-        """Labels that stand although their inputs speak for another; None without trusted rows."""
-        return None if self.noise is None else int(self.noise.is_hard.sum())
-
     def to_dict(self, top: int) -> dict[str, Any]:
         """Plain values, with the first few labels."""
         return {
             "rule": self.rule,
             "n": len(self.ranked),
             "suspected": self.suspected,
-            "hard": self.hard,
+            "hard": int(self.table["hard"].sum()) if "hard" in self.table else None,
             "wrong": self.counts(),
             "cleanlab": self.confident(),
             "truth": None if self.found is None else self.found.to_dict(),
@@ -125,8 +120,8 @@ class Suspects(Ranked):
         first = (
             f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong, 95 % interval {whole['low']:,.0f} to "
             f"{whole['high']:,.0f}{'' if whole['low'] > 0 else ': nothing shows that any is'}. {self.suspected:,} look "
-            f"wrong: another label is more probable. {self.hard:,} more are hard: their inputs speak for another "
-            f"label, and the given one still stands.{beside}"
+            f"wrong: another label is more probable. {self.table['hard'].sum():,} more are hard: their inputs speak "
+            f"for another label, and the given one still stands.{beside}"
         )
         said = "  {by} {name}: {wrong:,.0f} of {n:,} ({low:,.0f} to {high:,.0f})"
         return "\n".join([first, *(said.format(**part) for part in parts[:20])])
