@@ -38,7 +38,7 @@ RATES = "the posterior that the label is wrong: flip rates per label and group, 
 POSTERIOR = f"{RATES} from opinions of models that were not trained on the row"
 FINISHED = f"{RATES} from the finished model's opinion"
 BOTH = f"the mean of two ranks: by {FINISHED}; and by the average probability margin over training"
-LEARNED = f"{BOTH}, without a count, as the model errs on trusted pictures or repeats the labels it was trained on"
+LEARNED = "the average probability margin over training, as the model errs on trusted pictures or repeats its labels"
 _SHOWN = (
     *("given", "suggested", "label", "group", "predicted", "probability", "true_label"),
     *("weight", "score", "ema_loss", "mean_probability_margin"),
@@ -234,13 +234,11 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
     repeats = float(np.mean(opinion["logits"].argmax(axis=1) == codes)) - right
     beyond = 2 * np.sqrt(right * (1 - right) / len(opinion["trusted_labels"]))  # chance among exemplars
     pictures = held_out is None and folder.read(PREPROCESSING)["kind"] != "table"
-    learned = pictures and right < CLEAR and margin is not None and (right < POOR or repeats > beyond)
+    if pictures and right < CLEAR and margin is not None and (right < POOR or repeats > beyond):
+        return Ranked(suspicion(weights).assign(code=codes), LEARNED, None, names, groups, chances)
     rule, measure = FINISHED if held_out is None else POSTERIOR, pd.Series(noise.wrong).rank()
-    if margin is not None and (learned or (held_out is None and right >= CLEAR)):
+    if held_out is None and right >= CLEAR and margin is not None:
         rule, measure = BOTH, measure + (-margin).reset_index(drop=True).rank(na_option="top")
-    if learned:
-        ranks = {"rank": places(measure, noise.wrong), "suspicion": (measure / measure.max()).to_numpy()}
-        return Ranked(suspicion(weights).assign(code=codes, **ranks), LEARNED, None, names, groups, chances)
     columns = {
         "rank": places(measure, noise.wrong),
         "suspicion": (measure / measure.max()).to_numpy() if rule == BOTH else noise.wrong,
