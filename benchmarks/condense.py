@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from newest_record import newest, placed
 
-from fairweight.apps.condense import ARMS, NUMBERS, Trainings, condense_run, retrain
+from fairweight.apps.condense import ARMS, NUMBERS, Trainings, condense_run, difference, retrain
 from fairweight.paper.records import keep
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run
@@ -29,7 +29,7 @@ def measured(rule: str, chooser: Path, asked: argparse.Namespace) -> dict[str, A
     written = condense_run(chooser, asked.drop, rule, 10, Path(asked.out) / rule)
     found = retrain(written, Trainings(asked.seeds, 1, jobs=1, data_dir=asked.data_dir))
     cells = written.condensed.cells.to_dict(orient="records")
-    against = {number: found.difference("kept", number, "random-by-class") for number in NUMBERS}
+    against = {n: difference(found.arms["kept"], found.arms["random-by-class"], n) for n in NUMBERS}
     return {"rule": rule, "cells": cells, "arms": found.to_dict(), "kept_against_random_by_class": against}
 
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from fairweight.apps.clean import MENDED, Cleaned
-from fairweight.apps.suspects import FINISHED, HELD_OUT, POSTERIOR, ranked_labels, stays
+from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, ranked_labels, stays, suspects_of
+from fairweight.errors import BadInput
 from fairweight.runs.held_out import held_out_chances
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
@@ -72,6 +73,19 @@ def test_tables_are_judged_by_held_out_opinions_that_the_run_keeps(table, monkey
     other = ranked_labels(folder, weights)
     assert other.rule == FINISHED
     assert other.confident() is None
+
+
+def test_pictures_are_not_counted_by_a_model_that_errs_on_trusted_ones(tmp_path):
+    data = {"corruptions": ["uniform-flips:fraction=0.2"], "split": {"validation": 0.0}, "exemplar": {"size": 10}}
+    spec = Spec("digits", data=data, method="uniform", network={"name": "mlp", "hidden": [8]}, epochs=1)
+    folder = run(spec, tmp_path / "run").folder
+    found = suspects_of(folder.path)
+    assert found.rule == LEARNED
+    assert found.counts() == []
+    assert sorted(found.ranked["rank"]) == list(range(1, len(found.ranked) + 1))
+    assert "cannot be said by a model" in found.text(3)
+    with pytest.raises(BadInput, match="cannot be mended by a model"):
+        found.relabelled()
 
 
 def _cleaned(arms, row_noise=0.5):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,14 +84,14 @@ def number_to_drop(words: str, total: int) -> int:
 
 def condense(
     weights: pd.DataFrame, count: int, rule: str = "weighted-loss", *, floor: int = FLOOR,
-    recall: Mapping[str, float] = MappingProxyType({}), seed: int = 0,
+    recall: Mapping[str, float] | None = None, seed: int = 0,
 ) -> Condensed:  # fmt: skip
     """Drop so many of the lowest by a rule, and no cell below the floor; fewer go where the floor asks for it.
 
     recall: of each label, on held-out samples, which recall-quotas asks for; seed: of what it draws.
     """
     name = rule_named(rule)
-    values = _quota_values(weights, count, recall, seed) if name == QUOTAS else _rule_values(weights, name)
+    values = _quota_values(weights, count, recall or {}, seed) if name == QUOTAS else _rule_values(weights, name)
     loss = weights["ema_loss"].to_numpy(dtype=float) if "ema_loss" in weights else np.zeros(len(weights))
     # From the lowest; of equals the lower average loss, then the lower row; never seen ones last.
     order = np.lexsort((weights["row"].to_numpy(), loss, values, np.isnan(values)))

@@ -179,17 +179,13 @@ class Retrained:
     arms: Mapping[str, Seeds]
     sizes: Mapping[str, int]
 
-    def difference(self, arm: str, number: str, against: str = "random") -> dict[str, Any]:
-        """Of one number from another arm's at the same seed."""
-        return difference(self.arms[arm], self.arms[against], number)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
             arm: {
                 "samples": self.sizes[arm],
                 **{number: mean_of(seeds, number).to_dict() for number in NUMBERS},
-                **{f"{number}_against_random": self.difference(arm, number) for number in NUMBERS},
+                **{f"{n}_against_random": difference(seeds, self.arms["random"], n) for n in NUMBERS},
             }
             for arm, seeds in self.arms.items()
         }
@@ -200,7 +196,8 @@ class Retrained:
 
         rows = {ARMS[a]: [f"{self.sizes[a]:,}", *(mean_of(v, n).text() for n in NUMBERS)] for a, v in self.arms.items()}
         for arm in ("kept", "random-by-class"):
-            rows[f"{ARMS[arm]}, minus random"] = ["", *(mean_text(self.difference(arm, number)) for number in NUMBERS)]
+            apart = [difference(self.arms[arm], self.arms["random"], number) for number in NUMBERS]
+            rows[f"{ARMS[arm]}, minus random"] = ["", *map(mean_text, apart)]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=["samples", *NUMBERS.values()])
         return f"\nUniform, in %, {len(self.arms['full'])} seeds, mean ± standard error\n{table.to_string()}"
 

@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 CLEAR = 0.95  # share of trusted rows that the model has right, from which classes hardly overlap
+POOR = 0.8  # share of trusted pictures below which the finished model cannot count: benchmarks/arena_images.py
 RATES = "the posterior that the label is wrong: flip rates per label and group, estimated beside trusted exemplars"
 POSTERIOR = f"{RATES} from opinions of models that were not trained on the row"
 FINISHED = f"{RATES} from the finished model's opinion"
-LEARNED = "the average probability margin over training, as a model that errs on trusted pictures repeats its labels"
 BOTH = f"the mean of two ranks: by {FINISHED}; and by the average probability margin over training"
+LEARNED = "the average probability margin over training, as the model errs on trusted pictures or repeats its labels"
 _SHOWN = (
     *("given", "suggested", "label", "group", "predicted", "probability", "true_label"),
     *("weight", "score", "ema_loss", "mean_probability_margin"),
@@ -90,18 +91,13 @@ class Suspects(Ranked):
         """Labels that look wrong: another is more probable, or the margin is below 0."""
         return int(self.ranked["suspected"].sum())
 
-    @property
-    def hard(self) -> int | None:
-        """Labels that stand although their inputs speak for another; None without trusted rows."""
-        return None if self.noise is None else int(self.noise.is_hard.sum())
-
     def to_dict(self, top: int) -> dict[str, Any]:
         """Plain values, with the first few labels."""
         return {
             "rule": self.rule,
             "n": len(self.ranked),
             "suspected": self.suspected,
-            "hard": self.hard,
+            "hard": int(self.table["hard"].sum()) if "hard" in self.table else None,
             "wrong": self.counts(),
             "cleanlab": self.confident(),
             "truth": None if self.found is None else self.found.to_dict(),
@@ -124,15 +120,15 @@ class Suspects(Ranked):
         first = (
             f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong, 95 % interval {whole['low']:,.0f} to "
             f"{whole['high']:,.0f}{'' if whole['low'] > 0 else ': nothing shows that any is'}. {self.suspected:,} look "
-            f"wrong: another label is more probable. {self.hard:,} more are hard: their inputs speak for another "
-            f"label, and the given one still stands.{beside}"
+            f"wrong: another label is more probable. {self.table['hard'].sum():,} more are hard: their inputs speak "
+            f"for another label, and the given one still stands.{beside}"
         )
         said = "  {by} {name}: {wrong:,.0f} of {n:,} ({low:,.0f} to {high:,.0f})"
         return "\n".join([first, *(said.format(**part) for part in parts[:20])])
 
     def _reason(self) -> str:
         if self.rule == LEARNED:
-            return f"by a model that errs on over {100 - 100 * CLEAR:.0f} % of the trusted pictures: train a better one"
+            return "by a model that errs on trusted pictures or repeats the labels of its own: train a better one"
         given = f"{option('exemplar.source')} or {option('split.column')}, or say that they were with {option('trust')}"
         return f"without trusted rows: give exemplars whose labels were checked with {given}"
 
@@ -227,15 +223,19 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
     held_out = _opinion(folder, len(weights), HELD_OUT_PARTS, grouped)
     chances = None if held_out is None else np.exp(held_out["logits"])
     opinion = (held_out or _opinion(folder, len(weights), ("train", "exemplar"), grouped)) if trust else None
-    right = 1.0 if opinion is None else float(np.mean(opinion["trusted_logits"].argmax(1) == opinion["trusted_labels"]))
-    learned = held_out is None and right < CLEAR and folder.read(PREPROCESSING)["kind"] != "table"
-    if opinion is None or learned:
+    if opinion is None:
         margins, given = None, np.eye(len(names), dtype=bool)[codes]
         if chances is not None:
             margins = chances[given] - np.where(given, -1, chances).max(axis=1)
-        rule = LEARNED if learned else RULE if margins is None else HELD_OUT
+        rule = RULE if margins is None else HELD_OUT
         return Ranked(suspicion(weights, margins).assign(code=codes), rule, None, names, groups, chances)
     noise, margin = label_noise(labels=codes, **opinion), margin_of(weights)
+    right = float(np.mean(opinion["trusted_logits"].argmax(axis=1) == opinion["trusted_labels"]))
+    repeats = float(np.mean(opinion["logits"].argmax(axis=1) == codes)) - right
+    beyond = 2 * np.sqrt(right * (1 - right) / len(opinion["trusted_labels"]))  # chance among exemplars
+    pictures = held_out is None and folder.read(PREPROCESSING)["kind"] != "table"
+    if pictures and right < CLEAR and margin is not None and (right < POOR or repeats > beyond):
+        return Ranked(suspicion(weights).assign(code=codes), LEARNED, None, names, groups, chances)
     rule, measure = FINISHED if held_out is None else POSTERIOR, pd.Series(noise.wrong).rank()
     if held_out is None and right >= CLEAR and margin is not None:
         rule, measure = BOTH, measure + (-margin).reset_index(drop=True).rank(na_option="top")

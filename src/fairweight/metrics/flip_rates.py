@@ -106,8 +106,7 @@ def flip_rates(
     Rates are held at no flips, and at what all groups show where rows are few.
     """
     (held_shares, firm), likelihood, k = anchor, np.exp(evidence), evidence.shape[1]
-    shares, rates = start or (held_shares, _rates(np.full(held_shares.shape, 0.1)))
-    own = np.eye(k, dtype=bool)
+    (shares, rates), own = start or (held_shares, _rates(np.full(held_shares.shape, 0.1))), np.eye(k, dtype=bool)
     for _ in range(rounds):
         before = rates
         posterior = posterior_of(likelihood, labels, groups, shares, rates)
@@ -183,8 +182,8 @@ def sums_by_cell(chances: Floats, labels: Ints, groups: Ints, num_groups: int) -
 
 def _rates(wrong: Floats) -> Floats:
     """Rates [..., K, K] at which each label [..., K] is written as any other one alike."""
-    k = wrong.shape[-1]
-    return np.where(np.eye(k, dtype=bool), (1 - wrong)[..., None], wrong[..., None] / max(1, k - 1))
+    own = np.eye(wrong.shape[-1], dtype=bool)
+    return np.where(own, (1 - wrong)[..., None], wrong[..., None] / max(1, len(own) - 1))
 
 
 def _angle(rates: Floats) -> Floats:

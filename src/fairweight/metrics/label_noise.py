@@ -10,7 +10,7 @@ that is everywhere alike is not taken for noise of a cell. Each row then has the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,7 @@ from fairweight.metrics import flip_rates as flip
 from fairweight.metrics.flip_rates import Floats, Ints
 from fairweight.metrics.intervals import Estimate
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
-
-DRAWS = 30  # of the bootstrap; fewer where there are many cells
+DRAWS = 30  # resamplings behind intervals, and behind drawing rates together; fewer where there are many cells
 ROWS_AT_A_DRAW = 1_500
 WIDER = 1.5  # a resampling cannot see how far the model is off; chosen on the sets that benchmarks/arena.py names
 
@@ -36,8 +34,8 @@ class LabelNoise:
     posterior: Floats  # [N, K] chances of the true label
     wrong: Floats  # [N] posterior that the label is wrong
     suggested: Ints  # [N] most probable label; the given one where it stands
-    looks_wrong: Bools  # [N] another label is more probable than the given one
-    is_hard: Bools  # [N] the input speaks for another label, and the given one is still the more probable
+    looks_wrong: npt.NDArray[np.bool_]  # [N] another label is more probable than the given one
+    is_hard: npt.NDArray[np.bool_]  # [N] the input speaks for another label, the given one is more probable
     rates: Floats  # [G, K, K] how often a true label (row) of a group is given as another (column)
     shares: Floats  # [G, K] of true labels
     drawn: Floats  # [D, G, K] how many of each cell are wrong, over resampled rows
@@ -66,10 +64,7 @@ def label_noise(
     logits: Any, labels: Any, trusted_logits: Any, trusted_labels: Any, *, groups: Any = None,
     trusted_groups: Any = None, draws: int = DRAWS,
 ) -> LabelNoise:  # fmt: skip
-    """Estimate flip rates on rows [N, K] beside trusted ones [M, K]; groups are numbers from 0, None for one group.
-
-    draws: resamplings behind the intervals, and behind drawing rates together.
-    """
+    """Estimate flip rates on rows [N, K] beside trusted ones [M, K]; groups are numbers from 0, None for one group."""
     said, y, g = _checked(logits, labels, groups)
     trusted, ty, tg = _checked(trusted_logits, trusted_labels, trusted_groups)
     k = said.shape[1]
