@@ -1,13 +1,15 @@
-"""A table as records, as a data frame and as plain values for JSON."""
+"""A table as records, as a data frame, as plain values for JSON and as fairlearn's MetricFrame."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairweight.errors import BadInput
-from fairweight.metrics.rates import BY_CELL, SCALARS
+import numpy as np
+
+from fairweight.errors import BadInput, MissingDependency
+from fairweight.metrics.rates import BY_CELL, PROPORTIONS, SCALARS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,3 +112,37 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
             for (label, group), record in zip(cell_keys(table), cell_records(table), strict=True)
         ]
     return content
+
+
+def to_metric_frame(table: GroupTable) -> Any:
+    """The table's samples in fairlearn's MetricFrame, which has no place for rates by label and group."""
+    try:
+        from fairlearn.metrics import MetricFrame, count
+    except ImportError as error:
+        raise MissingDependency("to_metric_frame needs fairlearn; install fairweight[fairlearn].") from error
+    import pandas as pd
+
+    samples = table.samples
+    values = np.asarray(samples.label_axis.values)
+    built_in = ("accuracy",) if samples.positive is None else PROPORTIONS
+    keys = [_parts(key) for key in table.groups]
+    return MetricFrame(
+        metrics={"count": count, **{name: _as_function(table, name) for name in built_in}, **table.own_metrics},
+        y_true=values[samples.labels],
+        y_pred=values[samples.predictions],
+        sensitive_features=pd.DataFrame([keys[code] for code in samples.rows], columns=list(table.attributes)),
+    )
+
+
+def _as_function(table: GroupTable, metric: str) -> Callable[[object, object], float]:
+    """A built-in metric as f(labels, predictions); NaN, where fairlearn's own say 0, if no sample counts."""
+    from fairweight.metrics.group_table import group_table
+
+    values, positive = table.samples.label_axis.values, table.samples.positive
+
+    def value(labels: object, predictions: object) -> float:
+        one_group = [0] * len(np.asarray(labels))
+        target, names = None if positive is None else values[positive], {v: str(v) for v in values}
+        return group_table(labels, predictions, one_group, positive=target, label_names=names).value(metric)
+
+    return value
