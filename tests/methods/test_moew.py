@@ -9,8 +9,7 @@ import torch
 from tests.methods.one_sample_models import BiasOnly, sgd
 
 from fairweight.errors import BadInput, NotBegun, ScoresMismatch, UnknownName
-from fairweight.methods._autoencoder import autoencode
-from fairweight.methods.moew import MOEW
+from fairweight.methods.moew import MOEW, autoencode
 from fairweight.types import Batch
 
 

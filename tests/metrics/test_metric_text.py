@@ -91,4 +91,4 @@ def test_columns_that_a_narrow_terminal_has_no_room_for_are_named():
     assert "want of width" not in table.text(120)
     narrow = table.text(40)
     assert "FPR" not in narrow.split("\n")[0]
-    assert "Not shown for want of width: TPR, FPR, selected." in narrow
+    assert "Left out, as the terminal is too narrow: TPR, FPR, selected." in narrow

@@ -103,7 +103,14 @@ def prepare(
     method = FORML if wanted.method is None and speaks else wanted.method
     if wanted.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
-    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=method or FORML, seed=wanted.seed)
+    first = Spec(
+        wanted.source,
+        wanted.label,
+        wanted.group,
+        data=data,
+        method=FORML if method is None else method,
+        seed=wanted.seed,
+    )
     dataset = dataset_for(first, data_dir, download)
     groups = dataset.train.groups
     if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):

@@ -231,6 +231,8 @@ class ExemplarMethod(Reweighter):
         super().__init__(model, num_samples, loss=loss)
         if gradient not in MODES:
             raise UnknownName(f"gradient={gradient!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
+        if objective is not None and not callable(objective):
+            raise BadInput(f"objective={objective!r} is no objective; give one such as MeanLoss(), or a function.")
         self.objective = MeanLoss() if objective is None else objective
         self.gradient = gradient
         self._scope: Scope | None = None  # what the virtual step moves; None: everything

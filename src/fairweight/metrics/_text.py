@@ -43,7 +43,11 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
         parts.append(_rows(f"label, {title}", keys, cell_records(table), columns, _TITLES, worst_by="tpr"))
     summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
     parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
-    narrow = [f"Not shown for want of width: {', '.join(titles.get(name, name) for name in lost)}."] if lost else []
+    narrow = (
+        [f"Left out, as the terminal is too narrow: {', '.join(titles.get(name, name) for name in lost)}."]
+        if lost
+        else []
+    )
     return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow])])
 
 

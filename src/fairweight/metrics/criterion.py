@@ -152,7 +152,7 @@ class Criterion:
 _ALL = (
     Criterion(
         "equal-opportunity", ("tpr",), ("positives",),
-        "Those who deserve the positive label get it equally often in every group (true positive rate).",
+        "Those who have the positive label are found equally often in every group (true positive rate).",
         "whoever hands out a good, such as a loan, a job or a place, and fears to overlook the deserving of one group",
         "equal-opportunity-rate", "tprd",
     ),
