@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 from fairweight import signals
 from fairweight.cli._flags import PANELS
 from fairweight.cli._options import HELD
+from fairweight.cli._ranks import leave
 from fairweight.errors import FairweightError, Sentence, printable_lines
 
 # Flags that most people need, listed before all others.
@@ -125,8 +126,13 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     out: Any = _Plain(sys.stdout)
     err: Any = _Plain(sys.stderr)
-    with redirect_stdout(out), redirect_stderr(err):
-        _run()
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            _run()
+    except SystemExit as end:
+        if not end.code:
+            leave(0)
+        raise
 
 
 def _run() -> None:
