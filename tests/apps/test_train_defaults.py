@@ -126,6 +126,8 @@ def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
     lowered = verdict(uneven, even, labels, groups)
     assert lowered.word == "helps"
     assert "gap 50.00 → 0.00 points (-50.00" in lowered.sentence()
+    told = lowered.differences()["numbers"]["tprd"]["interval"]
+    assert tuple(told) == lowered.change[1:]  # one number has one interval, in the sentence and in the table
     assert verdict(even, uneven, labels, groups).word == "worse"
     same = verdict(uneven, uneven, labels, groups)
     assert same.word == "no-effect"

@@ -96,7 +96,7 @@ def test_a_table_shows_its_columns_and_odd_names_do_no_harm(people):
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<dt>town</dt>" in page
-    assert "No plain training of the same data stands beside this run" in " ".join(done.stdout.split())
+    assert "No plain training of the same data was found to compare with" in " ".join(done.stdout.split())
     assert '"tabular-classification"' in (people / "run" / "MODEL_CARD.md").read_text()
 
 

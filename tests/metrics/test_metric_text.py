@@ -44,7 +44,7 @@ def test_what_is_left_out_is_said():
     table = fm.group_table([1, 1, 0, 1], [1, 0, 0, 1], ["a", "b", "c", None], missing="ignore")
     text = str(table)
     assert "1 samples are left out: their group is missing or not known." in text
-    assert "for want of samples of that label: c." in text
+    assert "because no sample has that label: c." in text
     assert "not estimable" in text
     assert "nan" not in text
 

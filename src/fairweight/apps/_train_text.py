@@ -49,12 +49,12 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     """The last screen: what changed in words, the table by group, plain training beside it."""
     found, folder = done.verdict, done.result.folder.path
     title = done.result.spec.title if found is None else found.chosen
-    why = f"no plain training stands beside this run; leave out {option('no_baseline')} to get one."
+    why = f"no plain model was trained to compare with; leave out {option('no_baseline')} to get one."
     said = [f"No verdict: {why}"]
     if found is not None:
         said = [found.sentence(), found.together(), *found.notes]
     elif done.result.spec.method == "uniform":
-        said = ["No verdict: this is plain training, and nothing stands beside it."]
+        said = ["No verdict: this is plain training, with nothing to compare it with."]
     parts = ["\n".join(wrapped(spelled(line)) for line in said if line)]
     parts += ["\n".join(wrapped(f"{name:9s} {text}", "  ", 10) for name, text in ending(done).items())]
     parts += [f"{title} on the test rows\n\n{done.table.text(shutil.get_terminal_size((120, 24)).columns)}"]

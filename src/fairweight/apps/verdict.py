@@ -93,7 +93,16 @@ class Verdict:
     @cached_property
     def numbers(self) -> dict[str, Difference]:
         """Paired differences: the number of what was handed over minus that of plain training."""
-        return {name: compare(self.before, self.after, name) for name in NUMBERS}
+        found = {name: compare(self.before, self.after, name) for name in NUMBERS}
+        if self.of_tprd:  # one number has one interval
+            found["tprd"] = found["tprd"]._replace(low=self.change[1], high=self.change[2])
+        return found
+
+    @property
+    def of_tprd(self) -> bool:
+        """Whether the criterion's gap is the TPRD."""
+        gaps, tprds = [gap.value for gap in self.gap], [self.before.tprd, self.after.tprd]
+        return np.allclose(gaps, tprds, equal_nan=True)
 
     @property
     def accuracy(self) -> Difference:
@@ -166,7 +175,7 @@ class Verdict:
     def rows(self) -> list[tuple[str, ...]]:
         """For a table in points: name, plain training, what was handed over, the difference with its interval."""
         found: list[tuple[str, ...]] = []
-        if not np.isclose(self.gap[0].value, self.numbers["tprd"].a, equal_nan=True):
+        if not self.of_tprd:
             limits = [100 * value for value in self.change]
             apart = "–" if math.isnan(limits[0]) else "{:+.2f} [{:+.1f}, {:+.1f}]".format(*limits)
             found.append(("gap", *map(in_points, self.gap), apart))

@@ -100,7 +100,7 @@ def _notes(table: GroupTable) -> list[str]:
     if names:
         rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
         notes.append(
-            f"No TPR, and no part in the gaps, for want of samples of that label: {'; '.join(names[:5])}{rest}."
+            f"No TPR, and no part in the gaps, because no sample has that label: {'; '.join(names[:5])}{rest}."
         )
     return notes
 

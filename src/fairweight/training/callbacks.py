@@ -186,8 +186,8 @@ class Watch(Observer):
         if "score_std" in summary:
             if summary["effective_size"] < self.concentrated:
                 self.warn(
-                    f"collapse: at epoch {epoch} the weights amount to {100 * summary['effective_size']:.1f} % of each "
-                    "batch; lower the score step's scale or rate.",
+                    f"collapse: at epoch {epoch} the effective sample size is {100 * summary['effective_size']:.1f} % "
+                    "of each batch; lower the score step's scale or rate.",
                 )
             if epoch == self._epochs and summary["score_std"] < self.still:
                 self.warn(
