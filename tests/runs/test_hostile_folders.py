@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from tests.runs import hostile
 from tests.runs.hostile import JSON, ask, copied, is_one_sentence, places, with_changed
 
+from fairweight.apps.audit import audit_of
 from fairweight.errors import Damaged, FairweightError
 from fairweight.runs.folder import METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
@@ -227,3 +228,21 @@ def test_numbers_that_were_being_replaced_are_whole_and_settled_later(made, tmp_
     (run.path / METRICS).write_bytes(new + b" ")
     with pytest.raises(Damaged):
         RunFolder(run.path).read(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "value", "refused"),
+    [
+        (METRICS, ("labels",), [1, "x"], True),
+        (METRICS, ("labels", 0), "x", True),
+        (RUN, ("data", "group"), None, False),
+    ],
+)
+def test_an_audit_of_names_that_do_not_fit_is_refused_or_harmless(made, tmp_path, name, way, value, refused):
+    run = copied(made / "run", tmp_path / "run")
+    with_changed(run, name, way, value)
+    if refused:
+        with pytest.raises(FairweightError, match="names other labels"):
+            audit_of(run)
+    else:
+        assert audit_of(run).title.startswith("Audit")

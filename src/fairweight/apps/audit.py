@@ -168,7 +168,7 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> 
     values = {
         "source": _source_name(spec),
         "label": str(data.get("label", spec.label or "")),
-        "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group", metrics["by"])),
+        "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group") or metrics["by"]),
         "method": catalog.load("methods", spec.method).__name__,
         "criterion": str(metrics.get("criterion", "")),
         "weights": ", ".join(f"those of {name}" for name in others if name),  # of a second training

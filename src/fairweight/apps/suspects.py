@@ -220,6 +220,10 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
     groups = tuple(str(name) for name in weights["group"].cat.categories) if grouped else ()
     trust = trusts_exemplars(folder.read(RUN).get("data", {})) if trust is None else trust
     codes = weights["label"].astype(str).map({name: k for k, name in enumerate(names)}).to_numpy()
+    if codes.dtype.kind != "i":
+        raise BadInput(
+            f"{folder.path} names other labels in {METRICS} than beside its weights; run the training again."
+        )
     held_out = _opinion(folder, len(weights), HELD_OUT_PARTS, grouped)
     chances = None if held_out is None else np.exp(held_out["logits"])
     opinion = (held_out or _opinion(folder, len(weights), ("train", "exemplar"), grouped)) if trust else None
