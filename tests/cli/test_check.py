@@ -106,6 +106,7 @@ def test_inputs_from_a_function(folder):
         (["nets:Plain", "--input", "9"], "does not take these inputs"),
         (["nets:Plain", "--input", "nine"], "give whole numbers"),
         (["nets:Plain", "--input=-8"], "give whole numbers from 1"),
+        (["nets:Plain", "--input", "9" * 25], "too large for memory"),
         (["nets:NoLogits"], "no logits were found"),
         (["nets:Plain", "--device", "cuda:99"], "is not on this machine"),
         (["nets:Plain", "--device", "abacus"], "choose cpu, cuda"),

@@ -6,6 +6,7 @@ import copy
 import importlib
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from operator import attrgetter
@@ -23,6 +24,7 @@ from fairweight.runs.spec import Spec
 from fairweight.training.predict import evaluating
 from fairweight.types import Batch
 
+_MOST = 2**31  # numbers of inputs that are made up
 _INPUTS: dict[type[nn.Module], Callable[[Any], tuple[int, ...]]] = {  # by layer: the sizes of a sample
     nn.Linear: lambda layer: (layer.in_features,),
     nn.Conv2d: lambda layer: (layer.in_channels, 32, 32),
@@ -136,6 +138,8 @@ def example_inputs(model: nn.Module, batch: int, shape: tuple[int, ...] | None, 
     if words is not None:
         return named_object(words)(batch)
     if shape is not None:
+        if math.prod((batch, *shape)) > _MOST:
+            raise BadInput(f"{batch} inputs of this shape are too large for memory; give a smaller {option('shape')}.")
         return torch.randn(batch, *shape)
     for module in model.modules():
         if isinstance(module, nn.Embedding):
