@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -79,6 +80,9 @@ def test_predict_audit_refit_and_the_same_command_again_work_on_it(run, desk):
     assert done.returncode == 0, done.stderr
     assert "Helps: equal-opportunity gap" in done.stdout
     assert "helps" in (folder.path / "MODEL_CARD.md").read_text()
+    command = "fairweight train people.csv --label income --group sex --positive high --budget 3 --learner trees"
+    page = re.sub("</?span>", "", (folder.path / "report.html").read_text())
+    assert command in page  # all that was said, without where it lay
     done = fairweight(desk, "refit", "run", "--no-baseline")
     assert done.returncode == 0, done.stderr
     again = fairweight(desk, "train", *TABLE, "--budget", "3", "--out", "run")

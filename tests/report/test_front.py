@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
@@ -91,6 +92,8 @@ def test_an_audit_of_a_search_shows_its_candidates():
     assert [dot.chosen for dot in front.dots] == [False, True]
     assert front.dots[1].gap_span == pytest.approx((10.0, 25.0))
     assert front.dots[1].command.endswith("--label income --group sex --learner mlp --candidates reweighing")
+    told = replace(made, facts={**made.facts, "command": "fairweight train p.csv --delimiter ';' --label income"})
+    assert of_search(told).dots[0].command == "fairweight train p.csv --delimiter ';' --label income --learner trees"
     assert front.dots[1].row == {"kept epoch": "", "within the budget": "yes", "gap smaller beyond chance": "yes"}
     assert "was chosen instead of plain training" in front.sentence
     assert 'id="front"' in html(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from fairweight.training.state import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
+_LEFT_OUT = ("--out", "--records", "--data-dir", "--learner", "--candidates")  # flags of a command, with a value each
 PAGE, CARD, IMAGES = "report.html", "MODEL_CARD.md", 600  # the last: pictures that a page carries
 
 
@@ -179,8 +181,26 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> 
         "device": str(about.get("device", "")),
         "fairweight": str(about.get("versions", {}).get("fairweight", "")),
         "run": str(about.get("fingerprint", "")),
+        "command": _command(str(about.get("command", "")), spec),
     }
     return {key: value for key, value in values.items() if value}
+
+
+def _command(told: str, spec: Spec) -> str:
+    """The command that trained the run, without what was tried and where things lay; nothing if it was another."""
+    try:
+        words = iter(shlex.split(told))
+    except ValueError:  # a quote without its end
+        return ""
+    kept = []
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name in _LEFT_OUT:
+            if not equals:
+                next(words, None)
+        elif word not in ("--fresh", "--resume", "--json"):
+            kept.append(_source_name(spec) if word == spec.source else Path(word).name if word[:1] == "/" else word)
+    return shlex.join(kept) if kept[:2] == ["fairweight", "train"] else ""
 
 
 def _with_inputs(

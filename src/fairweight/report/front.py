@@ -75,8 +75,10 @@ def of_search(audit: Audit) -> Front | None:
     if len(found) < 2:
         return None
     plain = found.get(judged["reference"])
-    command = ["fairweight", "train", audit.facts.get("source", "SOURCE")]
-    command += [word for key in ("label", "group") if key in audit.facts for word in (f"--{key}", audit.facts[key])]
+    command = shlex.split(audit.facts.get("command", ""))
+    if not command:  # the run was made in Python
+        command = ["fairweight", "train", audit.facts.get("source", "SOURCE")]
+        command += [word for key in ("label", "group") if key in audit.facts for word in (f"--{key}", audit.facts[key])]
     dots = []
     for title, one in found.items():
         between = None

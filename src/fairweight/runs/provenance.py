@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -58,7 +59,7 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
         "versions": versions(),
         "commit": commit(),
         "device": torch.cuda.get_device_name(device) if cuda else named,
-        "command": " ".join([program, *sys.argv[1:]]),
+        "command": shlex.join([program, *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
