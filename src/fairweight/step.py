@@ -8,6 +8,7 @@ p       what the method makes of them                     `Reweighter.weigh`
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache, partial
@@ -136,8 +137,10 @@ def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Te
 
 
 def _check_finite(losses: Tensor, batch: Batch) -> None:
+    if math.isfinite(float(losses.detach().sum())):
+        return
     bad = ~torch.isfinite(losses)
-    if bool(bad.any()):
+    if bool(bad.any()):  # a sum may overflow
         where = torch.nonzero(bad).flatten()
         rows = (batch.rows[where] if batch.rows is not None else where)[:8].tolist()
         raise LossNotFinite(

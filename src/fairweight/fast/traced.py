@@ -90,7 +90,7 @@ class TracedSteps:
         traced = self.step.solve(parameters, scores, rates, batch, exemplar)
         seen = traced.seen
         if check:
-            check_finite([seen["gradient"]], "is finite and its gradient is not", "keep the objective smooth there")
+            check_finite(seen["objective"], seen["gradient"])
         if first and not self.step.random and (reason := _left_out(self.step, traced, batch)) is not None:
             self._refuse(reason)  # not asked of one that draws masks of its own, whose logits are others
             self.step = None

@@ -67,12 +67,18 @@ def check_not_empty(batch: Batch, what: str) -> None:
         raise BadInput(f"The {what} batch is empty; give at least one sample.")
 
 
+def extremes(values: Tensor) -> tuple[int, int]:
+    """The smallest and the largest of whole numbers (a wait on a GPU)."""
+    low, high = torch.aminmax(values)
+    return int(low), int(high)
+
+
 def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
     """Refuse labels that the logits have no column for (reads the labels: a wait on a GPU)."""
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
     if len(labels) == 0:  # a rank's part of a small batch
         return
-    low, high = int(labels.min()), int(labels.max())
+    low, high = extremes(labels)
     if low < 0 or high >= classes:
         raise LabelsBeyondLogits(
             f"The {what} batch has labels from {low} to {high}, and the model gives {classes} classes: "

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
@@ -43,21 +44,27 @@ def solve(
             point = exemplar_point(
                 done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True
             )
-        return Solution(point.direction["scores"] + form.penalty_gradient(scores), point.value, point.losses)
-    there = done.parameters
-    if not at_rest:
-        with torch.enable_grad():
-            total = form.train_loss(scores.detach(), done)
-        there = displaced(there, done.slopes(total, moving), rates)
-    there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
-    by = {name: there[name] for name in moving}
-    point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)
-    if form.sees_logits:
-        moved = tangent(done, scaled(point.direction, rates), mode)
-        pulled = pull_by_tangent(done, moved)
+        gradient, pulled = point.direction["scores"] + form.penalty_gradient(scores), None
     else:
-        moved = pulled = scaled_pull(done, point.direction, rates, mode)
-    return Solution(form.gradient(scores, done, moved), point.value, point.losses, pulled)
+        there = done.parameters
+        if not at_rest:
+            with torch.enable_grad():
+                total = form.train_loss(scores.detach(), done)
+            slope = done.slopes(total, moving)
+            with torch.no_grad():
+                there = displaced(there, slope, rates)
+        there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
+        by = {name: there[name] for name in moving}
+        point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)
+        if form.sees_logits:
+            moved = tangent(done, scaled(point.direction, rates), mode)
+            pulled = pull_by_tangent(done, moved)
+        else:
+            moved = pulled = scaled_pull(done, point.direction, rates, mode)
+        gradient = form.gradient(scores, done, moved)
+    if done.check and done.loss_scale is None:  # a scale that is too large is the scaler's to find out
+        check_finite(point.value, gradient)
+    return Solution(gradient, point.value, point.losses, pulled)
 
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
@@ -128,18 +135,11 @@ def exemplar_point(
         losses = done.exemplar_losses(passes.per_sample(done.loss, logits, exemplar.labels))
         counted = (losses, everyone) if among is None else (losses[among], everyone.take(among))
         value = evaluate(objective, *counted)
-        check = done.check and done.loss_scale is None  # a scale that is too large is the scaler's to find out
-        if check:
-            check_finite([value], "is not finite after the look-ahead", "lower the learning rate")
         if value.requires_grad:
             direction = done.gradients(value, by, keep=keep)
         else:  # an objective that is constant here
             direction = {name: torch.zeros_like(p) for name, p in by.items()}
-        direction = done.summed(direction)
-        if check:
-            said = "is finite and its gradient is not, as at the root of 0"
-            check_finite(direction.values(), said, "keep the objective smooth there, for example with clamp_min")
-        return ExemplarPoint(value.detach(), losses.detach(), direction)
+        return ExemplarPoint(value.detach(), losses.detach(), done.summed(direction))
 
     with torch.enable_grad(), norms_frozen(done.model) if frozen else nullcontext():
         return done.run(there, exemplar, backward)
@@ -161,16 +161,21 @@ def evaluate(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch) -> T
     return value
 
 
-def check_finite(values: Iterable[Tensor], what: str, instead: str) -> None:
-    """Refuse an objective, or its gradient, that is NaN or infinite (reads it: a wait on a GPU)."""
-    held = list(values)
-    # a sum costs a tenth of a look at every entry; one that overflows says nothing
-    sums = torch.stack([value.detach().sum() for value in held])
-    if not bool(torch.isfinite(sums).all()) and not all(bool(torch.isfinite(value).all()) for value in held):
-        raise LossNotFinite(
-            f"The objective on the exemplar batch {what}; nothing was moved. Give LookAhead(lr=...) a smaller rate, "
-            f"or {instead}."
-        )
+def check_finite(value: Tensor, found: Tensor) -> None:
+    """Refuse an objective, or what was found from its gradient, [B], that is not finite (reads it: a wait on a GPU)."""
+    if math.isfinite(float(value)) and math.isfinite(float(found.sum())):  # a sum that overflows says nothing
+        return
+    if not math.isfinite(float(value)):
+        what, instead = "is not finite after the look-ahead", "lower the learning rate"
+    elif not bool(torch.isfinite(found).all()):
+        what = "is finite and its gradient is not, as at the root of 0"
+        instead = "keep the objective smooth there, for example with clamp_min"
+    else:
+        return
+    raise LossNotFinite(
+        f"The objective on the exemplar batch {what}; nothing was moved. Give LookAhead(lr=...) a smaller rate, "
+        f"or {instead}."
+    )
 
 
 class WeightForm:

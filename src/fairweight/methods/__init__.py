@@ -20,7 +20,7 @@ from fairweight.errors import BadInput, MissingExemplar, MissingGroups, OneGroup
 from fairweight.fast.compiled import UsualShape
 from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
 from fairweight.metagradient.model import data_parallel
-from fairweight.metagradient.passes import check_not_empty, classification_loss
+from fairweight.metagradient.passes import check_not_empty, classification_loss, extremes
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
 from fairweight.objectives import Objective
@@ -193,11 +193,11 @@ class Reweighter:
 
     def check_rows(self, batch: Batch) -> None:
         """Refuse rows that have no score."""
-        rows = self.rows(batch)
-        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self.num_samples):
+        low, high = extremes(rows) if len(rows := self.rows(batch)) else (0, 0)
+        if low < 0 or high >= self.num_samples:
             raise RowsOutOfRange(
-                f"The batch names rows {int(rows.min())} to {int(rows.max())}, and {type(self).__name__} was made for "
-                f"{self.num_samples} samples; rows count from 0 to {self.num_samples - 1}, or raise num_samples."
+                f"The batch names rows {low} to {high}, and {type(self).__name__} was made for {self.num_samples} "
+                f"samples; rows count from 0 to {self.num_samples - 1}, or raise num_samples."
             )
 
     def weights(self) -> Tensor | None:
@@ -300,8 +300,11 @@ def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
     if not getattr(objective, "compares", False):
         return
     groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
+    low, high = extremes(groups)
+    if 0 <= low < high:  # all known, and of two groups at least
+        return
     known = groups[groups >= 0]
-    if len(known) == 0 or int(known.min()) == int(known.max()):
+    if len(known) == 0 or int(known.min()) == high:
         present = torch.unique(known).tolist()
         what = "label" if exemplar.groups is None else "group"
         raise OneGroup(

@@ -170,7 +170,7 @@ class FORML(ExemplarMethod):
         batch = done.batch
         before = self._batch_scores(batch)
         if self.phase == "weigh":
-            return Weighing(self.form.weights(before), self.form.train_loss(before, done), mode="scores at rest")
+            return Weighing(self.form.weights(before), self._total(before, done), mode="scores at rest")
         assert exemplar is not None
         assert self.mode is not None
         rates = self._rates(optimizer, done.parameters)
@@ -184,11 +184,15 @@ class FORML(ExemplarMethod):
         self._move(batch, found, before, current_lr(optimizer))
         after = self._batch_scores(batch)
         return Weighing(
-            self.form.weights(after), self.form.train_loss(after, done), found.objective, found.exemplar_losses,
+            self.form.weights(after), self._total(after, done), found.objective, found.exemplar_losses,
             found.pull, found.gradient,
             look=partial(self._look, done, exemplar, rates, self.mode) if self._looks else None,
             mode=(done.ran_as or str(self.mode)) + ("" if self.scope is None else f", scope {self.scope}"),
         )  # fmt: skip
+
+    def _total(self, scores: Tensor, done: ForwardPass) -> Tensor | None:
+        """The loss to step on; None: the weighted sum of the losses."""  # []
+        return None if isinstance(self.form, Softmax) else self.form.train_loss(scores, done)
 
     def _look(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor | None:
         """Compare the halves of the exemplar batch; what they say counts from the next step."""  # []

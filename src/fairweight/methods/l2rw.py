@@ -7,6 +7,7 @@ from torch import nn
 
 from fairweight.constraints import constrained, whole
 from fairweight.metagradient import ForwardPass, classification_loss, exemplar_point, pull
+from fairweight.metagradient.solve import check_finite
 from fairweight.methods import ExemplarMethod, shares
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
@@ -41,5 +42,7 @@ class L2RW(ExemplarMethod):
         here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
         point = exemplar_point(done, here, exemplar, self.objective, by={name: here[name] for name in rates})
         s = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, self.mode)
+        if done.check and done.loss_scale is None:
+            check_finite(point.value, s)
         weights = shares(s.clamp_min(0.0))
         return Weighing(weights, objective=point.value, exemplar_losses=point.losses, pull=s, mode=str(self.mode))

@@ -113,7 +113,11 @@ class GroupLosses(NamedTuple):
 
     def mean(self) -> Tensor:
         """Plain mean over groups; 0 where there are none."""  # []
-        return (self.share * self.loss).sum() / self.number.clamp_min(1.0)
+        return (self.portion() * self.loss).sum()
+
+    def portion(self) -> Tensor:
+        """Of the groups' number, what each entry stands for."""  # [M]
+        return self.share / self.number.clamp_min(1.0)
 
     def largest(self) -> Tensor:
         """The worst group's loss."""  # []
@@ -144,10 +148,9 @@ def group_losses(losses: Tensor, groups: Tensor) -> GroupLosses:
         return GroupLosses(losses.new_zeros(1), losses.new_zeros(1))
     known = groups >= 0
     if len(losses) <= PAIRWISE:
-        same = (groups[:, None] == groups[None, :]) & known[None, :]  # [E, E]
-        number = same.sum(dim=1).clamp_min(1).to(losses.dtype)  # [E]
-        mean = torch.where(same, losses, 0.0).sum(dim=1) / number  # nobody's group is the same as one not known
-        return GroupLosses(mean, known / number)
+        same = (groups[:, None] == groups) & known  # [E, E]
+        share = known / same.sum(dim=1).clamp_min(1).to(losses.dtype)  # [E]
+        return GroupLosses(torch.where(same, losses, 0.0).sum(dim=1) * share, share)
     kept = groups[known]
     unique, index = torch.unique(kept, return_inverse=True)
     if len(unique) == 0:

@@ -47,7 +47,7 @@ class Record:
         self.losses = losses if rest is not None else None
         sent = weights.detach().to(losses.dtype)
         least = max(SMALLEST, torch.finfo(sent.dtype).tiny)
-        self.sent = torch.where(sent.abs() < least, least, sent)  # [B]
+        self.sent = sent.masked_fill(sent.abs() < least, least)  # [B]
         self.device = losses.device.type
         uses = list(seen.uses)
         ways = [use.ways[choice.way] for use, choice in zip(uses, choices, strict=True)]
