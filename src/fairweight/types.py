@@ -76,7 +76,7 @@ class Batch:
                     raise BadInput(f"Batch.{name} has {len(value)} entries; give one per sample, {size} as in labels.")
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return self.labels.shape[0]
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""

@@ -72,11 +72,16 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
+def call(
+    model: nn.Module, inputs: Any, size: int, around: AbstractContextManager[Any] | None = None
+) -> Tensor:  # fmt: skip
     """The model's own forward pass: a tensor or a tuple is given by position, a mapping by name."""  # [B, K]
-    if isinstance(inputs, Mapping):
-        return logits_of(model(**inputs), size)
-    return logits_of(model(*inputs) if isinstance(inputs, tuple | list) else model(inputs), size)
+    with around or nullcontext():
+        if isinstance(inputs, Mapping):
+            output = model(**inputs)
+        else:
+            output = model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
+    return logits_of(output, size)
 
 
 def snapshot(model: nn.Module) -> Parameters:

@@ -35,9 +35,7 @@ def run(
         others = {name: in_full(t) for name, t in {**others, **frozen}.items()}
         inputs = map_tensors(inputs, in_full)
     with exchanged(model, {**others, **parameters}), models.uncompiled():
-        with around or nullcontext():
-            logits = models.call(model, inputs, size)
-        return then(logits)
+        return then(models.call(model, inputs, size, around))
 
 
 def in_full(t: Tensor) -> Tensor:
@@ -242,8 +240,8 @@ def forward(
     parameters, buffers = parameters or trainable(inner), models.snapshot(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
     with torch.enable_grad(), kernels(plain_kernels), models.restored_on_error(inner, buffers, random):
-        with models.uncompiled() if twice else nullcontext(), around or nullcontext():
-            logits = models.call(model, batch.inputs, len(batch))
+        with models.uncompiled() if twice else nullcontext():
+            logits = models.call(model, batch.inputs, len(batch), around)
         losses = losses_with_graph(loss, logits, batch.labels, check=check)
     wrapped = models.data_parallel(model) is not None
     return ForwardPass(

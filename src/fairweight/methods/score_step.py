@@ -115,10 +115,10 @@ class AdaptiveStep(ScoreStep):
         magnitude = (total / number).sqrt_().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
-        rate = self.rate * follow / (1 + visits) ** self.slowing
+        rate = -self.rate * follow / (1 + visits) ** self.slowing
         if self.heeds:
             rate = rate * (self.reliability(gradient.device) ** self.heed).to(rate.dtype)
-        return per_weight.div_(magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)).mul_(-rate)
+        return per_weight.div_(magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)).mul_(rate)
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
         return scores.clamp(start - self.fall, start + self.rise)

@@ -199,3 +199,53 @@ def test_in_bfloat16_it_errs_like_forward_mode(name):
     assert oracle.error(low[2].gradient, true[2].gradient) < 0.1  # 8 bits, through a dozen layers
     slopes = [torch.cat([p.grad.flatten() for p in one[1].parameters()]) for one in (low, true)]
     assert oracle.error(*slopes) < 0.1
+
+
+class Experts(nn.Module):
+    """Sorts its samples by their first value before a layer, and puts them back after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expert, self.head = nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        order = (x[:, 0] > 0).long().argsort(stable=True)
+        made = torch.tanh(self.expert(x[order]))
+        return self.head(torch.zeros_like(made).index_add(0, order, made))
+
+
+@pytest.mark.parametrize("gradient", ["auto", "per-layer"])
+def test_samples_that_are_sent_elsewhere_by_their_values(gradient):
+    """In the first batch all stay where they are, in the second they do not: no plan of the first may be used."""
+    torch.manual_seed(0)
+    model = Experts().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    labels, rows = torch.arange(SIZE) % 3, torch.arange(SIZE)
+    inputs = torch.randn(SIZE, 5).double()
+    first, second = (Batch(x, labels, None, rows) for x in (inputs.abs(), inputs))
+    exemplar = Batch(torch.randn(6, 5).double(), labels[:6])
+    forml = fw.FORML(model, SIZE, gradient=gradient)
+    try:
+        forml.step(first, exemplar, optimizer)
+    except NotDifferentiable as error:
+        assert gradient == "per-layer" and "is seen to use them" in str(error)
+        return
+    scores = forml.scores
+    expected = score_gradient(model, second, exemplar, scores, forml.objective, 0.1, mode="double-backward")
+    assert oracle.error(forml.step(second, exemplar, optimizer).gradient, expected) < BOUND
+
+
+def test_running_statistics_of_a_layer_that_is_run_again_move_once():
+    """Instance norm with running statistics is read by running it again, which must not move them again."""
+    torch.manual_seed(0)
+    layers = (nn.Conv1d(2, 4, 3), nn.InstanceNorm1d(4, affine=True, track_running_stats=True), nn.Flatten())
+    model = nn.Sequential(*layers, nn.Linear(4 * 5, 3)).double()
+    rows = torch.arange(SIZE)
+    batch = Batch(torch.randn(SIZE, 2, 7).double(), rows % 3, None, rows)
+    exemplar = Batch(torch.randn(6, 2, 7).double(), rows[:6] % 3)
+    after = {}
+    for gradient in ("per-layer", "forward"):
+        _, twin, record = stepped(model, batch, exemplar, gradient)
+        assert record.mode == gradient
+        after[gradient] = {name: b.clone() for name, b in twin.named_buffers()}
+    assert all(torch.allclose(b, after["forward"][name], rtol=1e-12) for name, b in after["per-layer"].items())

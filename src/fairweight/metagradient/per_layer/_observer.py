@@ -22,6 +22,13 @@ from fairweight.metagradient.per_layer.kinds.other import Other, outputs
 from fairweight.types import map_tensors, tensors
 
 _MARK = "_fairweight_of_samples"
+_ROUTED = "_fairweight_routed"
+# Results that say which samples go where, and so differ from batch to batch: experts are given their rows by these.
+_SELECTS = frozenset({
+    torch.nonzero, Tensor.nonzero, torch.argwhere, Tensor.argwhere, torch.topk, Tensor.topk, torch.sort, Tensor.sort,
+    torch.argsort, Tensor.argsort, torch.masked_select, Tensor.masked_select, torch.multinomial, Tensor.multinomial,
+})  # fmt: skip
+_PUTS_BACK = ("index_add", "index_put", "index_copy", "scatter", "scatter_add", "scatter_reduce", "__setitem__")
 
 
 class Way(NamedTuple):
@@ -47,12 +54,13 @@ class Use(NamedTuple):
     function: Any
     names: frozenset[str]  # of the parameters that take part
     ways: tuple[Way, ...]
+    routed: bool = False  # the samples' values say which of them are here, and in which order: no plan can know
 
     @property
     def signature(self) -> tuple[Any, ...]:
         """What a plan for one pass must find again in another."""
         ranks = tuple(tuple(len(s) for s in way.shapes) for way in self.ways)
-        return self.function, self.names, tuple(type(way.kind) for way in self.ways), ranks
+        return self.function, self.names, tuple(type(way.kind) for way in self.ways), ranks, self.routed
 
 
 class Observer(TorchFunctionMode):
@@ -67,6 +75,7 @@ class Observer(TorchFunctionMode):
         super().__init__()
         self.frozen, self.parameters = frozen, parameters
         self.uses: list[Use] = []
+        self._routes = False  # whether samples have been sent anywhere by their values
         self._learned = {id(p): (p, frozenset({name})) for name, p in parameters.items()}
         self._data = {id(t): t for t in tensors(data)}
 
@@ -81,6 +90,23 @@ class Observer(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not self._routes and func not in _SELECTS and func is not Tensor.__getitem__ and func is not torch.where:
+            return self._seen(func, args, kwargs)
+        given = _tensors(args, kwargs)
+        selects = func in _SELECTS or (func is torch.where and len(args) == 1) or (
+            func is Tensor.__getitem__ and any(t.dtype == torch.bool for t in given[1:])
+        )  # fmt: skip
+        routed = (selects and any(map(self._of_samples, given))) or any(
+            hasattr(t, _ROUTED) for t in (given[:1] if func.__name__.rstrip("_") in _PUTS_BACK else given)
+        )
+        self._routes |= routed
+        out = self._seen(func, args, kwargs)
+        for t in tensors(out) if routed and isinstance(out, Tensor | list | tuple) else ():
+            if not selects or func is Tensor.__getitem__ or not t.requires_grad:  # values that are sorted stay home
+                setattr(t, _ROUTED, True)
+        return out
+
+    def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self.frozen is not None and func in _NORMS:
             usual = {"weight": None, "bias": None, "training": False, "momentum": 0.1, "eps": 1e-5}
             call = Call(func, args, kwargs, self._is_learned)
@@ -130,7 +156,8 @@ class Observer(TorchFunctionMode):
         if kind is not None:
             out = call.run(kind.instead)
             kind.instead = None
-            return self._noted(func, learned, [_way(kind, [out] if isinstance(out, Tensor) else outputs(out))], out)
+            ways = [_way(kind, [out] if isinstance(out, Tensor) else outputs(out))]
+            return self._noted(func, learned, ways, out, _tensors(args, kwargs) if self._routes else ())
         # the parameters under another name each, so that the gradient by this use alone can be had
         own = {id(t): t.view_as(t) for t in learned}
         self._learned |= {id(own[id(t)]): (own[id(t)], self.names(t)) for t in learned}
@@ -138,16 +165,23 @@ class Observer(TorchFunctionMode):
         call = Call(func, args, kwargs, self._is_learned)
         other, given = Other.of(call), Given(tuple(own.values()))
         assert other is not None
+        # what it may write, such as running statistics, as it is now: it will be run again, and must not write again
+        constants = (t for t in _tensors(args, kwargs) if not self._is_learned(t) and not self._of_samples(t))
+        other.before = {id(t): t.clone() for t in constants}
         out = call.run()
         if len(outputs(out)) > 1:  # one may be made of another inside, and must not get the other's gradient too
             out = map_tensors(out, lambda t: t.view_as(t) if t.requires_grad else t)
-        return self._noted(func, learned, [_way(given, given.weights), _way(other, outputs(out))], out)
+        ways = [_way(given, given.weights), _way(other, outputs(out))]
+        return self._noted(func, learned, ways, out, _tensors(args, kwargs))
 
-    def _noted(self, func: Any, learned: Iterable[Tensor], ways: list[Way], out: Any) -> Any:
+    def _noted(
+        self, func: Any, learned: Iterable[Tensor], ways: list[Way], out: Any, given: Iterable[Tensor] = ()
+    ) -> Any:
         """The result of a use, which is noted where a gradient can come back to it."""
         names = frozenset().union(*map(self.names, learned))
         if names and any(edge is not None for edge in ways[-1].edges):
-            self.uses.append(Use(func, names, tuple(ways)))
+            routed = self._routes and any(hasattr(t, _ROUTED) for t in given)
+            self.uses.append(Use(func, names, tuple(ways), routed))
         return out
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -170,8 +204,15 @@ class Observer(TorchFunctionMode):
 
 def _way(kind: Kind, outs: Iterable[Tensor]) -> Way:
     outs = tuple(outs)
-    edges = tuple(get_gradient_edge(t) if t.requires_grad else None for t in outs)
+    edges = tuple(_edge(t) for t in outs)
     return Way(kind, edges, tuple(t.shape for t in outs), tuple(t._version for t in kind.kept))
+
+
+def _edge(t: Tensor) -> GradientEdge | None:
+    if not t.requires_grad:
+        return None
+    node = t.grad_fn
+    return get_gradient_edge(t) if node is None else GradientEdge(node, t.output_nr)
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Tensor]:

@@ -101,11 +101,11 @@ class _Tried:
                     mixed |= owned is not None and bool((owned == MIXED).any())
                 reached = [at for g, at in zip(arrived, layouts, strict=True) if g is not None]
                 unused &= not reached
-                if choice is None and reached and None not in reached:
+                if choice is None and reached and None not in reached and not use.routed:
                     choice = Choice(k, tuple(layouts))
-            if choice is None and mixed:
+            if choice is None and mixed and not use.routed:
                 raise NotDifferentiable(_MIXING)
-            if unused:
+            if unused and not use.routed:
                 choice = Choice(0, tuple(next(candidates(s, self.size), None) for s in use.ways[0].shapes))
             found.append(choice)
         return found
@@ -212,6 +212,8 @@ def masks(size: int, like: Tensor) -> list[Tensor]:
 
 def owners(whole: Tensor, masked: Sequence[Tensor | None]) -> Tensor:
     """Whose each entry is, from its gradient by all losses and by those that each mask leaves in."""
+    if whole.numel() == 0:  # an expert that nobody was sent to
+        return torch.full(whole.shape, UNKNOWN, device=whole.device)
     size = whole.abs()
     clear = size > size.max() * (1e-3 if whole.dtype in (torch.float32, torch.float64) else 2e-2)
     number = torch.zeros(whole.shape, dtype=torch.int64, device=whole.device)

@@ -27,8 +27,11 @@ class Linear(Product):
     def of(cls, call: Call) -> Self | None:
         bias = None
         if call.function is F.linear:
-            given = call.read("input weight bias", bias=None)
-            a, weight, bias = given["input"], given["weight"], given["bias"]
+            if call.kwargs or len(call.args) != 3:
+                given = call.read("input weight bias", bias=None)
+                a, weight, bias = given["input"], given["weight"], given["bias"]
+            else:
+                a, weight, bias = call.args  # as nn.Linear calls it: the most often of all
         elif call.function in (torch.addmm, Tensor.addmm):
             given = call.read("input mat1 mat2", beta=1, alpha=1)
             a, weight, bias = given["mat1"], given["mat2"], given["input"]

@@ -20,6 +20,7 @@ class Other(Kind):
 
     def __init__(self, call: Call, weights: tuple[Tensor, ...]) -> None:
         self.weights, self.args, self.kwargs, self.function = weights, call.args, call.kwargs, call.function
+        self.before: dict[int, Tensor] = {}  # constants by id, as they were before the call
         found = tensors((call.args, call.kwargs))
         self.kept = tuple(t for t in found if not call.learned(t))
         self.device = found[0].device.type
@@ -32,7 +33,8 @@ class Other(Kind):
 
     def at(self, weights: Sequence[Tensor]) -> list[Tensor]:
         """The function's outputs with other weights, the rest held constant."""
-        other = {id(own): w for own, w in zip(self.weights, weights, strict=True)}
+        other = {key: t.clone() for key, t in self.before.items()}
+        other |= {id(own): w for own, w in zip(self.weights, weights, strict=True)}
         args, kwargs = map_tensors((self.args, self.kwargs), lambda t: other.get(id(t), t.detach()))
         with _plainly(self.device), torch.autocast(self.device, dtype=self.cast[1], enabled=self.cast[0]):
             return outputs(self.function(*args, **kwargs))
