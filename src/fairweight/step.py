@@ -41,16 +41,24 @@ def backward(
     refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
     """
     in_pieces = torch.distributed.is_available() and torch.distributed.is_initialized()  # perhaps: `gathered` looks
-    whole = gathered(method.model, optimizer) if in_pieces else nullcontext()
-    with whole, nullcontext() if (ranks := method.ranks) is None else ranks.together():
-        several = len(batches) > 1  # on every rank, though some of its parts may be empty
+    whole = gathered(method.model, optimizer) if in_pieces else nullcontext(False)
+    with whole as pieces, nullcontext() if (ranks := method.ranks) is None else ranks.together():
+        if pieces and ranks is None:
+            raise BadInput(
+                "Ranks share the parameters of fully_shard, so they must step together; leave process_group."
+            )
+        several = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
         batches = [batch for batch in batches if len(batch)] or batches[:1]
         own = batches[0] if not several else labels_side_by_side(batches)
-        everyone = None if ranks is None else Everyone.of(ranks, own, exemplar)
-        if everyone is None:
+        everyone = None
+        if ranks is None:
             method.check(own, exemplar, values=check)
         else:
+            rates = [group["lr"] for group in optimizer.param_groups if not isinstance(group["lr"], Tensor)]
+            alike = {"their learning rates": rates, "how many steps their method has taken": method.steps}
+            everyone = Everyone.of(ranks, own, exemplar, several=several, alike=alike)
             method.check(everyone.batch, everyone.exemplar, values=check)
+            several = everyone.several
         runs = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
         done = AccumulatedPass.of(runs) if several else runs[0]()
         if isinstance(done, AccumulatedPass):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -244,6 +243,23 @@ def micro_batches(gradient: str = "auto") -> Numbers:
 CASES["micro_batches_forward"] = partial(micro_batches, "forward")
 
 
+@case
+def micro_batches_of_some_ranks() -> Numbers:
+    """The first rank has one micro-batch, the others two: under a wrapper too, all of them sum by themselves."""
+    model = net()
+    train, exemplar = data()
+    shown = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
+    forml, optimizer = fw.FORML(shown, N, OBJECTIVE, **FORWARD), torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        batch, chosen = (part(b) for b in batches(step, train, exemplar))
+        optimizer.zero_grad()
+        with forml.accumulating(4):
+            for rows in torch.arange(len(batch)).tensor_split(1 if rank_and_size()[0] == 0 else 2):
+                forml.backward(batch.take(rows), chosen, optimizer)
+        optimizer.step()
+    return numbers(model, forml)
+
+
 def traffic() -> dict[str, list[int]]:
     """Bytes that a step gives to the others, exchange by exchange, and how many of them were sums."""
     sent: dict[str, list[int]] = {"all_gather": [], "all_reduce": []}
@@ -271,38 +287,3 @@ def traffic() -> dict[str, list[int]]:
             for name, function in kept.items():
                 setattr(dist, name, function)
     return sent
-
-
-def _fit(epochs: int, out: Path | None = None, *, norm: bool = False, resume: bool = False) -> Numbers:
-    train, exemplar = data()
-    model = net()
-    if norm:
-        model = nn.Sequential(model, nn.BatchNorm1d(3).double().to(DEVICE), nn.Dropout(0.2))
-    forml, dynamics = fw.FORML(model, N, OBJECTIVE, agreement_every=4), fw.Dynamics(N, DEVICE)
-    record = fw.fit(
-        model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), forml, train, exemplar, epochs,
-        [fw.EarlyStopping("loss", patience=50)], validation=exemplar, dynamics=dynamics, out=out, resume=resume,
-        batch_size=16, per_cell=2, seed=3,
-    )  # fmt: skip
-    history = torch.tensor([[e["loss"], e["validation"]["loss"], e["score_std"]] for e in record.history])
-    seen = {f"dynamics_{name}": torch.as_tensor(v).double() for name, v in dynamics.table().items()}
-    return {**numbers(model, forml), "history": history.double(), **seen}
-
-
-@case
-def fit() -> Numbers:
-    return _fit(3)
-
-
-@case
-def resumed() -> Numbers:
-    """How far a run that was stopped and resumed ends from one that was not: nowhere, with its ranks."""
-    out = Path(os.environ["FOLDER"], "run") if dist.is_initialized() else None
-    whole = _fit(3, norm=True)
-    if out is None:
-        return {"difference": torch.zeros((), dtype=torch.float64)}
-    _fit(2, out, norm=True)
-    again = _fit(3, out, norm=True, resume=True)
-    assert [found.name for found in out.iterdir() if found.name.startswith("log")] == ["log.jsonl"]
-    differences = [(again[key] - whole[key]).nan_to_num().abs().max() for key in whole]
-    return {"difference": torch.stack(differences).max()}

@@ -25,7 +25,8 @@ TOLERANCE = 1e-10  # in float64: kernels of a GPU add up in another order
 
 def worker(backend: str) -> None:
     """One rank, or with "none" the process that knows of none; leaves its numbers in FOLDER."""
-    from tests.distributed.cases import CASES, DEVICE
+    from tests.distributed.cases import DEVICE
+    from tests.distributed.fit_cases import CASES
 
     import fairweight.methods.forml
     from fairweight.ranks import Ranks

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from tests.distributed.cases import N, batches, data, net, part, sharded
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
 import fairweight as fw
 
@@ -35,11 +37,14 @@ class FailsOn(nn.Module):
         return found
 
 
+def _last() -> bool:
+    return dist.get_rank() == dist.get_world_size() - 1
+
+
 def _step(model: nn.Module, **changed: object) -> object:
     train, exemplar = data()
     batch, chosen = (part(b) for b in batches(0, train, exemplar))
-    last = dist.get_rank() == dist.get_world_size() - 1
-    batch = replace(batch, **changed) if changed and last else batch  # type: ignore[arg-type]
+    batch = replace(batch, **changed) if changed and _last() else batch  # type: ignore[arg-type]
     return fw.FORML(model, N, gradient="forward").step(batch, chosen, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
@@ -136,3 +141,121 @@ def fit_of_a_model_in_pieces() -> object:
     model = sharded(net())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return fw.fit(model, optimizer, fw.FORML(model, N), train, exemplar, 1)
+
+
+@refused
+def fully_shard_of_ranks_alone() -> object:
+    train, exemplar = data()
+    model = sharded(net())
+    batch, chosen = (part(b) for b in batches(0, train, exemplar))
+    forml = fw.FORML(model, N, process_group=None)
+    return forml.step(batch, chosen, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@refused
+def sync_batch_norm() -> object:
+    return _step(nn.Sequential(net(), nn.SyncBatchNorm(3).double()))
+
+
+@refused
+def wrapper_of_other_ranks() -> object:
+    alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
+    return _step(nn.parallel.DistributedDataParallel(net(), process_group=alone))
+
+
+def _steps(model: nn.Module, forml: fw.FORML, lr: float = 0.1, number: int = 3) -> object:
+    train, exemplar = data()
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    return [forml.step(*(part(b) for b in batches(k, train, exemplar)), optimizer) for k in range(number)]
+
+
+@refused
+def other_options_of_the_method() -> object:
+    return _steps(model := net(), fw.FORML(model, N, every=2 if _last() else 1))
+
+
+@refused
+def other_objective() -> object:
+    return _steps(model := net(), fw.FORML(model, N, fw.MeanLoss() if _last() else fw.LossVariance()))
+
+
+@refused
+def other_number_of_samples() -> object:
+    return _steps(model := net(), fw.FORML(model, N + dist.get_rank()))
+
+
+@refused
+def other_learning_rate() -> object:
+    return _steps(model := net(), fw.FORML(model, N), lr=0.2 if _last() else 0.1)
+
+
+@refused
+def state_loaded_on_one_rank() -> object:
+    model = net()
+    forml = fw.FORML(model, N)
+    _steps(model, forml, number=1)
+    saved = forml.state_dict()
+    _steps(model, forml, number=1)
+    if _last():
+        forml.load_state_dict(saved)
+    return _steps(model, forml)
+
+
+def _fit(train: object, **options: Any) -> object:
+    model = net()
+    forml, optimizer = fw.FORML(model, N), torch.optim.SGD(model.parameters(), lr=0.1)
+    return fw.fit(model, optimizer, forml, train, data()[1], per_cell=2, **options)  # type: ignore[arg-type]
+
+
+@refused
+def sample_that_cannot_be_read() -> object:
+    train, _ = data()
+
+    class Broken:
+        labels, groups = train.labels, train.groups
+
+        def __len__(self) -> int:
+            return N
+
+        def take(self, index: Tensor) -> fw.Batch:
+            if _last():
+                raise OSError("picture 7 cannot be read")
+            return train.take(index)
+
+    return _fit(Broken(), epochs=1)
+
+
+@refused
+def observer_fails() -> object:
+    class Fails(fw.Observer):
+        def on_step(self, step: int, record: fw.StepRecord) -> None:
+            if _last():
+                raise ArithmeticError("the observer fails")
+
+    return _fit(data()[0], epochs=1, observers=[Fails()])
+
+
+@refused
+def other_epochs() -> object:
+    return _fit(data()[0], epochs=1 + dist.get_rank())
+
+
+@refused
+def rows_already_split() -> object:
+    return _fit(data()[0].take((torch.arange(N) + dist.get_rank()) % N), epochs=1)
+
+
+@refused
+def loaders_of_different_length() -> object:
+    train, _ = data()
+    assert isinstance(train.inputs, Tensor)
+    rows = range(20) if _last() else range(20, N)
+    own = DataLoader(fw.with_rows(TensorDataset(train.inputs, train.labels)), 4, sampler=SubsetRandomSampler(rows))
+    return _fit(own, epochs=1)
+
+
+@refused
+def loaders_of_the_same_rows() -> object:
+    train, _ = data()
+    assert isinstance(train.inputs, Tensor)
+    return _fit(DataLoader(fw.with_rows(TensorDataset(train.inputs, train.labels)), 4, shuffle=True), epochs=1)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.scaling import HEADER, HEADERS, Work
-from tests.distributed.cases import CASES, FEW, Numbers, net
+from tests.distributed.cases import FEW, Numbers, net
+from tests.distributed.fit_cases import CASES
 from tests.distributed.launch import ranks
 from tests.distributed.refusals import REFUSED
 from tests.distributed.worker import SECONDS
@@ -97,3 +98,20 @@ def test_the_error_is_that_of_the_rank(rest: list[dict[str, Any]]) -> None:
     assert "static_graph" in said["static_graph"][1]
     assert "DTensor" in said["tensor_parallel"][1]
     assert "mp_policy" in said["precision_of_fully_shard"][1]
+    for name, word in {
+        "fully_shard_of_ranks_alone": "fully_shard",
+        "sync_batch_norm": "SyncBatchNorm",
+        "wrapper_of_other_ranks": "process_group",
+        "other_options_of_the_method": "options",
+        "other_objective": "options",
+        "other_number_of_samples": "options",
+        "other_learning_rate": "learning rates",
+        "state_loaded_on_one_rank": "steps",
+        "sample_that_cannot_be_read": "picture 7",
+        "observer_fails": "the observer fails",
+        "other_epochs": "epochs",
+        "rows_already_split": "train",
+        "loaders_of_different_length": "batches per epoch",
+        "loaders_of_the_same_rows": "DistributedSampler",
+    }.items():
+        assert word in said[name][1], name

@@ -18,7 +18,8 @@ def main(kind: str, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=SECONDS))
     rank = dist.get_rank()
-    from tests.distributed.cases import CASES, FEW, traffic
+    from tests.distributed.cases import FEW, traffic
+    from tests.distributed.fit_cases import CASES
     from tests.distributed.refusals import REFUSED
 
     chosen = [name for name in CASES if (name in FEW) == (kind == "few")]

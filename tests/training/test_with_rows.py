@@ -123,6 +123,54 @@ def test_a_loader_resumes_in_its_own_order(tmp_path: Any) -> None:
     assert all(torch.equal(one, other) for one, other in zip(whole, again, strict=True))
 
 
+class Stops(fw.Observer):
+    """Ends a run in the middle of an epoch."""
+
+    def on_step(self, step: int, record: fw.StepRecord) -> None:
+        if step == 7:
+            raise InterruptedError
+
+
+class Noisy(TensorDataset):
+    """Samples that are changed at random when they are read."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+        x, *rest = super().__getitem__(index)
+        return x + torch.randn_like(x) / 10, *rest
+
+
+@pytest.mark.parametrize("kind", [TensorDataset, Noisy])
+def test_a_loader_resumes_in_the_middle_of_an_epoch(kind: Any, tmp_path: Any) -> None:
+    """What a sampler shuffles is drawn with the first batch, and must not depend on when that is read."""
+    x, y, a = _tensors()
+    loader = DataLoader(fw.with_rows(kind(x, y, a)), 8, shuffle=True)
+    options = fw.FitOptions(per_cell=2, checkpoint_every=0.0)
+
+    def trained(out: Any = None, observers: tuple[fw.Observer, ...] = ()) -> Tensor:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.1), nn.Linear(5, 2)).double()
+        forml, optimizer = fw.FORML(model, N), torch.optim.SGD(model.parameters(), lr=0.2)
+        resume = out is not None
+        fw.fit(
+            model, optimizer, forml, loader, fw.Batch(x, y, a), 3, observers, out=out, resume=resume, options=options
+        )
+        return forml.scores
+
+    with pytest.raises(InterruptedError):
+        trained(tmp_path, (Stops(),))
+    assert torch.equal(trained(tmp_path), trained())
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_every_batch_of_a_stream_comes_in_every_epoch(workers: int) -> None:
+    """Each worker makes a last batch of its own, which torch does not count."""
+    model = nn.Linear(4, 2).double()
+    uniform, dynamics = fw.Uniform(model, N), fw.Dynamics(N)
+    loader = DataLoader(fw.with_rows(Stream()), 6, num_workers=workers)
+    fw.fit(model, torch.optim.SGD(model.parameters(), lr=0.1), uniform, loader, epochs=2, dynamics=dynamics)
+    assert dynamics.visits.tolist() == [2] * N
+
+
 def test_a_stream_trains_with_uniform_weights() -> None:
     model = nn.Linear(4, 2).double()
     before = model.weight.detach().clone()

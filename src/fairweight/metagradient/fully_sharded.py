@@ -18,13 +18,13 @@ from fairweight.errors import BadInput
 
 
 @contextmanager
-def gathered(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Whole parameters in the model and in the optimizer's groups; gradients come back in pieces."""
+def gathered(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[bool]:
+    """Whole parameters in the model and in the optimizer's groups; gradients come back in pieces. Gives whether any."""
     sharding: list[Any] = [m for m in model.modules() if hasattr(type(m), "_get_fsdp_state")]
     for module in sharding:
         module.reshard()  # the outermost one stays together after a forward pass
     if not any(_in_pieces(p) for p in model.parameters()):
-        yield
+        yield False
         return
     _check(model, sharding)
     wholes: dict[int, nn.Parameter] = {}
@@ -43,7 +43,7 @@ def gathered(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
             for number, hook in all_of_them.items():
                 if str(getattr(hook, "__module__", "")).startswith("torch.distributed.fsdp"):
                     del held[number]
-        yield
+        yield True
     finally:
         for held, all_of_them in hooks:
             held.clear()

@@ -7,9 +7,10 @@ to each sample is found where the sample is, and gathered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from typing import Any, ClassVar
+from zlib import crc32
 
 import torch
 from torch import Tensor, nn
@@ -31,21 +32,31 @@ class Everyone:
     ranks: Ranks
     batch: Batch
     exemplar: Batch | None
+    several: bool = False  # whether any rank has more than one micro-batch
 
     @classmethod
-    def of(cls, ranks: Ranks, batch: Batch, exemplar: Batch | None) -> Everyone:
-        """Gather what the batches say of their samples."""
+    def of(
+        cls, ranks: Ranks, batch: Batch, exemplar: Batch | None, *, several: bool = False, alike: Mapping[str, Any]
+    ) -> Everyone:
+        """Gather what the batches say of their samples; alike: values that every rank must have, by their name."""
         columns: list[Tensor | None] = [getattr(b, name, None) for b in (batch, exemplar) for name in _NAMES]
         given = [int(column is not None) for column in columns]
-        seen = ranks.largest([*given, *(1 - g for g in given)])
+        alike = {**alike, "the types of what they give": [getattr(column, "dtype", None) for column in columns]}
+        marks = [crc32(repr(value).encode()) for value in alike.values()]
+        mine = [*given, *marks]
+        most = ranks.largest([*mine, *(-m for m in mine), int(several)])
+        differ = [most[k] != -most[len(mine) + k] for k in range(len(mine))]
         for k, name in enumerate(_NAMES * 2):
             what = "an exemplar batch" if k == 4 else f"{'the exemplar ' if k > 4 else ''}Batch({name}=...)"
-            if seen[k] and seen[len(columns) + k]:
+            if differ[k]:
                 raise BadInput(f"Some ranks gave {what} and others did not; give it on every rank or on none.")
+        for name, differs in zip(alike, differ[len(given) :], strict=True):
+            if differs:
+                raise BadInput(f"Ranks differ in {name}; do the same on every rank.")
         found = ranks.gather([column for column in columns if column is not None])
         joined = iter([torch.cat(parts) for parts in zip(*found, strict=True)])
         whole = [next(joined) if g else None for g in given]
-        return cls(ranks, _batch(*whole[:4]), None if exemplar is None else _batch(*whole[4:]))
+        return cls(ranks, _batch(*whole[:4]), None if exemplar is None else _batch(*whole[4:]), bool(most[-1]))
 
     def live(self, *own: Tensor) -> list[Tensor]:
         """Everybody's tensors side by side, the rank's own with their graph; in one exchange."""

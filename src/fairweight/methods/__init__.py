@@ -103,7 +103,8 @@ class Reweighter:
             found = find_ranks(self.process_group, self.model)
             if found is not None:
                 with found.together():
-                    check_alike(found, self.model, self._state_of_all_ranks())
+                    options = {k: v for k, v in vars(self).items() if k not in ("model", "process_group")}
+                    check_alike(found, self.model, {**options, "state": self._state_of_all_ranks()})
             self._ranks = found
         return self._ranks
 

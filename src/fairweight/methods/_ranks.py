@@ -12,7 +12,6 @@ from fairweight.errors import BadInput
 from fairweight.metagradient.model import data_parallel, unwrap
 from fairweight.metagradient.passes import Mode
 from fairweight.ranks import Group, Ranks
-from fairweight.types import map_tensors
 
 
 def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
@@ -22,11 +21,10 @@ def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
     return Ranks.find(group, next(iter(unwrap(model).parameters())).device)
 
 
-def check_alike(ranks: Ranks, model: nn.Module, state: Mapping[str, Any]) -> None:
-    """Refuse ranks that start from different parameters, or from different numbers of the method."""
-    check_model(model)
-    named: Any = [p.detach() for p in unwrap(model).parameters()]
-    mine = [repr(map_tensors(value, _sums)) for value in (named, state)]
+def check_alike(ranks: Ranks, model: nn.Module, method: Mapping[str, Any]) -> None:
+    """Refuse ranks that start from different parameters, or from different numbers or options of the method."""
+    check_model(model, ranks)
+    mine = [repr(_plain(value)) for value in ([p.detach() for p in unwrap(model).parameters()], method)]
     for rank, theirs in enumerate(ranks.texts(mine)):
         if theirs[0] != mine[0]:
             raise BadInput(
@@ -35,19 +33,37 @@ def check_alike(ranks: Ranks, model: nn.Module, state: Mapping[str, Any]) -> Non
             )
         if theirs[1] != mine[1]:
             raise BadInput(
-                f"The method starts from other numbers on rank {rank} than on rank {ranks.rank}; give it the same "
-                "options and seed on every rank."
+                f"The method starts from other numbers or options on rank {rank} than on rank {ranks.rank}; give it "
+                "the same options and seed on every rank, and load the same state on all."
             )
 
 
-def _sums(values: Tensor) -> Any:
-    """Two numbers that differ where tensors differ."""
-    wide = values.to(torch.float64)
-    return float(wide.sum()), float(wide.abs().sum())
+def _plain(value: Any, deep: int = 6) -> Any:
+    """A value as text has it, without what may differ between ranks: addresses, devices, and what is private."""
+    if isinstance(value, Tensor):
+        wide = value.detach().to(torch.float64)
+        return str(value.dtype), tuple(value.shape), float(wide.sum()), float(wide.abs().sum())
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if deep == 0 or isinstance(value, torch.device | nn.Module):
+        return type(value).__name__
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner, deep - 1) for key, inner in value.items() if not str(key).startswith("_")}
+    if isinstance(value, tuple | list):
+        return [_plain(inner, deep - 1) for inner in value]
+    named = getattr(value, "__qualname__", None)  # a function's
+    return named if isinstance(named, str) else [type(value).__name__, _plain(getattr(value, "__dict__", {}), deep - 1)]
 
 
-def check_model(model: nn.Module) -> None:
-    """Refuse wrappers under which the step would not be exact."""
+def check_model(model: nn.Module, ranks: Ranks | None = None) -> None:
+    """Refuse layers and wrappers under which the step would not be exact."""
+    if any(isinstance(m, nn.SyncBatchNorm) for m in model.modules()):
+        raise BadInput(
+            "SyncBatchNorm exchanges statistics inside passes that a step takes by itself; use BatchNorm, whose "
+            "statistics are each rank's own, or GroupNorm."
+        )
     if any(type(m).__name__ == "FullyShardedDataParallel" for m in model.modules()):
         raise BadInput(
             "FullyShardedDataParallel keeps parameters in pieces that cannot be put together for a step; use "
@@ -59,6 +75,15 @@ def check_model(model: nn.Module) -> None:
             "DistributedDataParallel(static_graph=True) counts on one backward pass a step, and ranks would end with "
             "different parameters; leave static_graph out."
         )
+    if wrapper is not None and ranks is not None and _members(wrapper.process_group) != _members(ranks.group):
+        raise BadInput(
+            "DistributedDataParallel averages over other ranks than the method weighs together; give both the same "
+            "process_group."
+        )
+
+
+def _members(group: Any) -> list[int]:
+    return sorted(torch.distributed.get_process_group_ranks(group))
 
 
 def check_step(model: nn.Module, optimizer: torch.optim.Optimizer, *, first: bool) -> None:

@@ -65,6 +65,29 @@ def fit(
         >>> record.epochs, record.steps
         (2, 8)
     """
+    given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
+    chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
+    ranks = reweighter.ranks
+    writes = out is not None and (ranks is None or ranks.first)  # the first rank alone
+    with nullcontext() if ranks is None else ranks.together(), claimed(str(out)) if writes else nullcontext():
+        _check(train, exemplar, validation, out, resume=resume)
+        sets = as_samples(train, reweighter), as_samples(exemplar, reweighter)
+        folder = None if out is None else Path(out)
+        more: Any = (validation, scheduler, augment, dynamics, folder, resume, chosen)
+        training = Training(model, optimizer, reweighter, *sets, epochs, tuple(observers), *more)
+        random = RandomState.now(training.device)
+        try:
+            record = training.go()
+        finally:
+            for observer in training.observers:
+                observer.on_end(training.stopped)
+            random.restore()
+        if ranks is not None:
+            ranks.agree()  # that all have ended well
+        return record
+
+
+def _check(train: Any, exemplar: Any, validation: Any, out: str | Path | None, *, resume: bool) -> None:
     if resume and out is None:
         raise BadInput("resume=True goes on from a checkpoint and needs its folder; pass out= with the run's folder.")
     for name, data in (("train", train), ("exemplar", exemplar), ("validation", validation)):
@@ -74,19 +97,3 @@ def fit(
                 f"{name}= is a {type(data).__name__}, and fit draws samples by their row: pass a Batch that holds the "
                 "whole set, anything with labels, groups, len() and take(rows), or a DataLoader over with_rows(data)."
             )
-    given: dict[str, Any] = {"batch_size": batch_size, "per_cell": per_cell, "seed": seed}
-    chosen = replace(options or FitOptions(), **{key: value for key, value in given.items() if value is not None})
-    writes = reweighter.ranks is None or reweighter.ranks.first  # the first rank alone
-    with claimed(out) if out is not None and writes else nullcontext():
-        sets = as_samples(train, reweighter), as_samples(exemplar, reweighter)
-        folder = None if out is None else Path(out)
-        more: Any = (validation, scheduler, augment, dynamics, folder, resume, chosen)
-        training = Training(model, optimizer, reweighter, *sets, epochs, tuple(observers), *more)
-        random = RandomState.now(training.device)
-        try:
-            return training.go()
-        finally:
-            for observer in training.observers:
-                observer.on_end(training.stopped)
-            if random is not None:
-                random.restore()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from fairweight.metagradient.model import RandomState
 from fairweight.methods import Reweighter
 from fairweight.sampling import generator
 from fairweight.training.batches import Batches
-from fairweight.training.with_rows import to_batch
+from fairweight.training.with_rows import Stream, to_batch
 from fairweight.types import Batch
 
 
@@ -50,7 +51,9 @@ class LoaderSamples:
 
     @cached_property
     def _columns(self) -> tuple[Tensor, Tensor | None]:
-        plain: Any = DataLoader(self.loader.dataset, 256, collate_fn=self.loader.collate_fn)
+        dataset: Any = self.loader.dataset
+        whole = dataset.undivided() if isinstance(dataset, Stream) else dataset  # not this rank's part alone
+        plain: Any = DataLoader(whole, 256, collate_fn=self.loader.collate_fn)
         labels, groups = torch.zeros(len(self), dtype=torch.int64), None
         for batch in map(to_batch, plain):
             assert batch.rows is not None
@@ -72,10 +75,14 @@ class LoaderBatches(Batches):
     def _open(self, train: LoaderSamples) -> None:
         self.loader, self._where = train.loader, torch.device("cpu")
         self._last = torch.empty(0, dtype=torch.int64)
-        self._compared = self._ranks is None
+        self._compared, self._number = self._ranks is None, len(train)
 
     def __len__(self) -> int:
-        return len(self.loader)
+        loader = self.loader
+        if not isinstance(loader.dataset, Stream) or loader.batch_size is None:
+            return len(loader)
+        # torch can only guess, and knows of no ranks
+        return loader.dataset.batches(self._number, loader.batch_size, loader.num_workers, drop_last=loader.drop_last)
 
     def rows(self, step: int) -> Tensor:
         """Rows of the last batch."""  # [B]
@@ -87,19 +94,25 @@ class LoaderBatches(Batches):
             if told is not None:
                 told(epoch)
         now = RandomState.now(torch.device("cpu"))
-        assert now is not None
-        # A stream of its own: what the loader draws depends on the epoch, not on what the model has drawn.
+        # A stream of its own: the order depends on the epoch, not on what the model has drawn. A sampler makes it when
+        # the first batch is asked for, so that batch is read here, and so are those before the place.
         torch.manual_seed(generator("loader", self._options.seed, epoch).initial_seed())
         try:
-            stream = iter(self.loader)
+            stream = map(to_batch, self.loader)
+            read = deque(islice(stream, max(place, 1)), maxlen=1)
         finally:
             now.restore()
-        for batch in map(to_batch, islice(stream, place, None)):
+        for batch in chain(() if place else read, stream):
             assert batch.rows is not None
             self._last = batch.rows
             if not self._compared:
                 self._compare(batch.rows)
             yield batch
+        while isinstance(self.loader.dataset, Stream):  # a rank whose part is shorter goes on without samples
+            first = next(map(to_batch, self.loader), None)
+            if first is None:
+                raise BadInput("A rank has no sample of the stream; start fewer ranks.")
+            yield first.take(torch.arange(0))
 
     def _compare(self, rows: Tensor) -> None:
         assert self._ranks is not None

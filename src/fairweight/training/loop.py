@@ -21,6 +21,7 @@ from fairweight.methods import Reweighter, current_lr
 from fairweight.sampling import generator
 from fairweight.step import update
 from fairweight.training import state
+from fairweight.training._ranks import check_alike
 from fairweight.training.batches import Batches
 from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
 from fairweight.training.checkpoint import Checkpoint, put_back, standing
@@ -83,6 +84,8 @@ class Training:
         self.stopped = "interrupted"  # until the run ends in another way
         self.seconds = 0.0
         self._logged_warnings = 0
+        if self.ranks is not None:
+            check_alike(self.ranks, self)
 
     def _check(self) -> None:
         name, made_for = type(self.reweighter).__name__, self.reweighter.num_samples
@@ -228,7 +231,8 @@ class Training:
         reasons = [reason for o in self.observers if (reason := o.on_epoch(epoch, summary))]
         self.stopped = reasons[0] if reasons else self.stopped
         if self.ranks is not None:
-            self.stopped = self.ranks.texts(self.stopped)[0]
+            said = self.ranks.texts(self.stopped)
+            self.stopped = next((reason for reason in said if reason != "interrupted"), self.stopped)
         if self.early is not None and self.early.improved:
             self.best, self.best_method = state.cloned(unwrap(self.model).state_dict()), method
         if isinstance(self.scheduler, ReduceLROnPlateau):

@@ -38,7 +38,7 @@ def with_rows(dataset: Any, *, sharded: bool = False) -> Any:
         [[0, 1], [2, 3]]
     """
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
-        return _Stream(dataset, sharded)
+        return Stream(dataset, sharded)
     return _Rows(dataset)
 
 
@@ -102,7 +102,7 @@ class _Rows(Dataset[Any]):
         return getattr(self.dataset, name)
 
 
-class _Stream(IterableDataset[Any]):
+class Stream(IterableDataset[Any]):
     """A dataset that is iterated."""
 
     def __init__(self, dataset: Any, sharded: bool) -> None:
@@ -123,8 +123,20 @@ class _Stream(IterableDataset[Any]):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    def undivided(self) -> Stream:
+        """The same on every rank, where somebody else divides it."""
+        found = Stream(self.dataset, self.sharded)
+        found._ranks = (0, 1)
+        return found
+
+    def batches(self, number: int, size: int, workers: int, *, drop_last: bool) -> int:
+        """Batches of an epoch on the rank that has most: each worker of each rank makes them of its own part."""
+        ranks, workers = (self._ranks or _ranks())[1], max(1, workers)
+        parts = [len(range(here, number, ranks * workers)) for here in range(workers)]  # of the first rank
+        return sum(n // size if drop_last else -(-n // size) for n in parts)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ranks": _ranks()}  # a worker that is spawned knows of no ranks
+        return {**self.__dict__, "_ranks": self._ranks or _ranks()}  # a worker that is spawned knows of no ranks
 
 
 def _ranks() -> tuple[int, int]:
