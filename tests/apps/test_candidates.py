@@ -12,7 +12,7 @@ from tests.cli.test_train_judged import crowd
 from tests.tables import people
 
 from fairweight.apps.candidates import Candidate, reference
-from fairweight.apps.deliver import closest, gone_wrong, search
+from fairweight.apps.deliver import closest, gone_wrong, search, short_of_bound
 from fairweight.apps.judge import Asked, Judgement, Rows, Score, Wish
 from fairweight.apps.pair import best_of_pair
 from fairweight.apps.train import wish_for
@@ -56,7 +56,7 @@ def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
 
 @pytest.mark.parametrize(
     ("high", "within", "says"),
-    [(0.01, True, "chance may explain"), (0.01, False, "costs more accuracy"), (-0.01, True, "keeps the bound")],
+    [(0.01, True, "chance may explain the smaller gap (90 % interval"), (0.01, False, "costs more accuracy")],
 )
 def test_what_came_closest_says_what_it_lacked(high, within, says):
     one = Candidate("reweighing-1", "trees", Way(), 1, np.zeros((1, 2)))
@@ -65,6 +65,19 @@ def test_what_came_closest_says_what_it_lacked(high, within, says):
     assert "reweighing-1 (trees), gap 10.0 → 5.0 points, accuracy -1.00 points" in told
     assert says in told
     assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1)) == ""
+
+
+def test_a_bound_that_is_not_kept_is_said_with_what_was_refused():
+    names = [Candidate(f"reweighing-{k}", "trees", Way(), 1, np.zeros((1, 2))) for k in (1, 2)]
+    scores = Score(0.8, 0.8, 0.3, 0.05), Score(0.8, 0.6, 0.3, 0.01)
+    found = [Judgement(score, (-0.05, -0.1, -0.01), k == 1, True) for k, score in enumerate(scores)]
+    told = short_of_bound(names, found, scores[0], Wish(FAIR, bound=2))
+    assert "The bound of 2 points is not kept" in told
+    assert "the gap is 5.0 points" in told
+    assert "reweighing-2 (trees) does, and is refused: it is close to constant." in told
+    assert "refused" not in short_of_bound(names[:1], found[:1], scores[0], Wish(FAIR, bound=2))
+    assert short_of_bound(names, found, scores[0], Wish(FAIR, bound=6)) == ""
+    assert short_of_bound(names, found, scores[0], Wish(FAIR)) == ""
 
 
 def test_plain_training_that_says_the_same_of_all_rows_gives_way_to_one_within_the_budget():

@@ -111,22 +111,17 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     before = judgements[found.index(plain)]
     why = why_plain(before.score, wish)
     if place is None:
-        notes += [near] if (near := closest(found, judgements, before.score)) else []
+        told = closest(found, judgements, before.score) if why == NOTHING else ""
     else:
+        told = short_of_bound(found, judgements, judgements[place].score, wish)
         if chosen.way is not plain.way:  # a second stage of plain training needs no other
             fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
         if chosen.shift is not None:
             fitted = replace(fitted, shift=chosen.shift.tolist())
         if gone_wrong(fitted, whole, judgements[place].score):
-            why = (
-                f"{chosen.title} beat plain training where models were judged, but came out of the last training worse"
-            )
-            chosen, fitted = plain, fitted_plain
-        elif wish.bound is not None and 100 * judgements[place].score.gap > wish.bound:
-            gap = f"{100 * judgements[place].score.gap:.1f}"
-            notes.append(
-                f"None keeps the bound of {wish.bound:g} points on those rows; this one is closest, with {gap}."
-            )
+            why = f"{chosen.title} won on the rows that models were judged on, but lost much in its last training"
+            chosen, fitted, told = plain, fitted_plain, ""
+    notes += [told] if told else []
     took, found_all = clock.now() - clock.start, (found, judgements, chosen, fitted, fitted_plain)
     return Search(whole, rows, wish, plain, *found_all, tuple(notes), took, why)
 
@@ -137,15 +132,25 @@ def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before:
     if not near:
         return ""
     one, best = min(near, key=lambda pair: (not pair[1].within, pair[1].score.gap))
-    low, high = (100 * bound for bound in best.change[1:])
-    why = "plain training keeps the bound already"
-    if not best.within:
-        why = "that costs more accuracy than may be given up"
-    elif high >= 0:
-        why = f"chance may explain the smaller gap ({SURE:.0%} interval of its change {low:+.1f} to {high:+.1f})"
+    why = "that costs more accuracy than may be given up"
+    if best.within:
+        low, high = (100 * bound for bound in best.change[1:])
+        why = f"chance may explain the smaller gap ({100 * SURE:g} % interval of its change {low:+.1f} to {high:+.1f})"
     moved = f"{100 * before.gap:.1f} → {100 * best.score.gap:.1f}"
     cost = f"{100 * (best.score.accuracy - before.accuracy):+.2f}"
     return f"Closest to beating it: {one.title}, gap {moved} points, accuracy {cost} points on those rows; {why}."
+
+
+def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, wish: Wish) -> str:
+    """Say that a bound is not kept where models were judged, and what would keep it and was refused."""
+    if wish.bound is None or 100 * chosen.gap <= wish.bound:
+        return ""
+    keep = [c.title for c, j in zip(found, judgements, strict=True) if j.constant and 100 * j.score.gap <= wish.bound]
+    refused = f" {keep[0]} does, and is refused: it is close to constant." if keep else ""
+    return (
+        f"The bound of {wish.bound:g} points is not kept on the rows that models were judged on: there the gap is "
+        f"{100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
+    )
 
 
 def gone_wrong(fitted: Fitted, whole: Dataset, then: Score) -> bool:
