@@ -26,7 +26,7 @@ import judgement_peers as peers
 from judgement_numbers import CRITERIA, counts_of, numbers_of
 from judgement_page import table, write_pictures
 from judgement_record import record_of, restore
-from judgement_sets import ROWS, SETS, Task, task
+from judgement_sets import ROWS, SETS, Task, sources, task
 
 from fairweight.runs.provenance import commit
 
@@ -116,7 +116,7 @@ def main() -> None:
     """Read the command line."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--data", type=Path, help="The folder that holds adult/, compas/ and tables/.")
-    words.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    words.add_argument("--sets", nargs="+", default=list(SETS), choices=list(sources()))
     words.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
     words.add_argument("--methods", nargs="+", default=["all"], help="Names, or all, peers, every-ours.")
     words.add_argument("--rows", type=int, default=ROWS, help="Rows to learn from, at most.")

@@ -11,7 +11,7 @@ import judgement_peers as peers
 import numpy as np
 from judgement_checks import BUDGET, Entry, checks
 from judgement_numbers import CRITERIA, numbers_of
-from judgement_sets import SETS
+from judgement_sets import sources
 
 from fairweight.runs.provenance import all_versions, provenance
 from fairweight.runs.statistics import Mean
@@ -31,7 +31,9 @@ def record_of(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     good = [run for run in every if "failed" not in run]
     _same_rows(good)
     sets = {
-        name: _set(name, [r for r in good if r["set"] == name]) for name in SETS if any(r["set"] == name for r in good)
+        name: _set(name, [r for r in good if r["set"] == name])
+        for name in sources()
+        if any(r["set"] == name for r in good)
     }
     used = all_versions(run["versions"] for run in good)
     origin = {
@@ -96,7 +98,7 @@ def _set(name: str, runs: list[Mapping[str, Any]]) -> dict[str, Any]:
             "means": {**means, "gaps": gaps},
             "seeds": {str(r["seed"]): {**{k: r[k] for k in kept if k in r}, **_short(r)} for r in mine},
         }
-    return {"about": SETS[name].about, "rows": rows}
+    return {"about": sources()[name].about, "rows": rows}
 
 
 def _mean(values: list[float]) -> dict[str, Any]:

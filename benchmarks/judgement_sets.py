@@ -72,7 +72,7 @@ def loaded(frame: pd.DataFrame, seed: int, **options: Any) -> Dataset:
 
 def drawn(name: str, seed: int, data: Path, rows: int = ROWS) -> pd.DataFrame:
     """Shuffle a set by the seed and mark its parts, stratified by cell: so many rows for learning, the rest test."""
-    source = SETS[name]
+    source = sources()[name]
     rng = np.random.default_rng([seed, *name.encode()])
     whole = source.read(data, rng)
     whole = whole.iloc[rng.permutation(len(whole))].reset_index(drop=True)
@@ -87,7 +87,8 @@ def drawn(name: str, seed: int, data: Path, rows: int = ROWS) -> pd.DataFrame:
     return whole.assign(**{PART: part})[part != ""].reset_index(drop=True)
 
 
-def _marked(frame: pd.DataFrame, label: pd.Series, group: pd.Series, leave_out: tuple[str, ...]) -> pd.DataFrame:
+def marked(frame: pd.DataFrame, label: pd.Series, group: pd.Series, leave_out: tuple[str, ...]) -> pd.DataFrame:
+    """Inputs with the label as 0 and 1, and the group as text."""
     inputs = frame.drop(columns=list(leave_out))
     return inputs.assign(**{LABEL: label.astype(int).to_numpy(), GROUP: group.astype(str).to_numpy()})
 
@@ -100,27 +101,27 @@ def _named(name: str, data: Path) -> pd.DataFrame:
 def adult(data: Path, rng: np.random.Generator) -> pd.DataFrame:
     """Adult by sex."""
     frame = _named("adult", data)
-    return _marked(frame, frame["income"] == ">50K", frame["sex"], ("income", "sex", "fnlwgt"))
+    return marked(frame, frame["income"] == ">50K", frame["sex"], ("income", "sex", "fnlwgt"))
 
 
 def compas(data: Path, rng: np.random.Generator) -> pd.DataFrame:
     """COMPAS by race."""
     frame = _named("compas", data)
     frame = frame[frame["race"].isin(["African-American", "Caucasian"])]
-    return _marked(frame, frame["two_year_recid"].astype(str) == "1", frame["race"], ("two_year_recid", "race"))
+    return marked(frame, frame["two_year_recid"].astype(str) == "1", frame["race"], ("two_year_recid", "race"))
 
 
 def bank(data: Path, rng: np.random.Generator) -> pd.DataFrame:
     """Bank marketing by marital status, without what is known only after the call."""
     frame = pd.read_csv(data / "tables" / "bank.csv")
-    return _marked(frame, frame["y"] == "yes", frame["marital"], ("y", "marital", "duration"))
+    return marked(frame, frame["y"] == "yes", frame["marital"], ("y", "marital", "duration"))
 
 
 def credit(data: Path, rng: np.random.Generator) -> pd.DataFrame:
     """Credit card default by sex."""
     frame = pd.read_csv(data / "tables" / "credit.csv")
     sex = frame["SEX"].map({1: "male", 2: "female"})
-    return _marked(frame, frame["default payment"] == 1, sex, ("default payment", "SEX"))
+    return marked(frame, frame["default payment"] == 1, sex, ("default payment", "SEX"))
 
 
 def communities(data: Path, rng: np.random.Generator) -> pd.DataFrame:
@@ -128,13 +129,13 @@ def communities(data: Path, rng: np.random.Generator) -> pd.DataFrame:
     frame = pd.read_csv(data / "tables" / "communities.csv")
     out = ("class", "Black", "ViolentCrimesPerPop", "communityname", "state", "fold")
     black = frame["Black"].map({0: "few", 1: "many"})
-    return _marked(frame, frame["class"] == 0, black, tuple(name for name in out if name in frame))
+    return marked(frame, frame["class"] == 0, black, tuple(name for name in out if name in frame))
 
 
 def student(data: Path, rng: np.random.Generator) -> pd.DataFrame:
     """Student performance by sex."""
     frame = pd.read_csv(data / "tables" / "student.csv")
-    return _marked(frame, frame["class"] == "High", frame["sex"], ("class", "sex"))
+    return marked(frame, frame["class"] == "High", frame["sex"], ("class", "sex"))
 
 
 def thinned(frame: pd.DataFrame, positives: float, rng: np.random.Generator) -> pd.DataFrame:
@@ -152,7 +153,7 @@ def rare(data: Path, rng: np.random.Generator) -> pd.DataFrame:
     """Adult by age with 6 % positives; by sex, plain training would have no gap left to close."""
     frame = _named("adult", data)
     age = pd.Series(np.where(frame["age"].astype(int) >= 35, "35 or older", "younger"))
-    return thinned(_marked(frame, frame["income"] == ">50K", age, ("income", "age", "fnlwgt")), 0.06, rng)
+    return thinned(marked(frame, frame["income"] == ">50K", age, ("income", "age", "fnlwgt")), 0.06, rng)
 
 
 def common(data: Path, rng: np.random.Generator) -> pd.DataFrame:
@@ -189,3 +190,10 @@ SETS = {
     "small": Source(adult, "Adult by sex, 1,000 rows to learn from", rows=1_000),
     "wide": Source(wide, "credit by sex with products and shuffled columns: 210 columns, 2,000 rows", rows=2_000),
 }
+
+
+def sources() -> dict[str, Source]:
+    """Every set: those that the rule was settled on, and those that took no part in it."""
+    from judgement_outside import OUTSIDE
+
+    return {**SETS, **OUTSIDE}

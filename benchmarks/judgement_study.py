@@ -87,8 +87,7 @@ def searched(found: Any) -> list[dict[str, Any]]:
         fitted = every.fitted_plain
     else:
         fitted = Learner(chosen.learner, every.dataset, found.seed).whole(chosen.way, chosen.epoch)
-        then, was = (every.judgements[list(every.candidates).index(c)] for c in (chosen, every.plain))
-        if gone_wrong(fitted, every.fitted_plain, every.dataset, then, was):
+        if gone_wrong(fitted, every.dataset, every.judgements[list(every.candidates).index(chosen)].score):
             chosen, fitted = every.plain, every.fitted_plain
     took = {"seconds": round(time.monotonic() - started, 2), "cpu_seconds": round(time.process_time() - before, 2)}
     runs = []

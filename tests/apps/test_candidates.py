@@ -11,15 +11,17 @@ import torch
 from tests.cli.test_train_judged import crowd
 from tests.tables import people
 
-from fairweight.apps.candidates import Candidate
-from fairweight.apps.deliver import closest, search
-from fairweight.apps.judge import Asked, Judgement, Score, Wish
+from fairweight.apps.candidates import Candidate, reference
+from fairweight.apps.deliver import closest, gone_wrong, search, short_of_bound
+from fairweight.apps.judge import Asked, Judgement, Rows, Score, Wish
 from fairweight.apps.pair import best_of_pair
 from fairweight.apps.train import wish_for
 from fairweight.data import load
 from fairweight.errors import BadInput, MissingData
 from fairweight.metrics.criterion import criterion
-from fairweight.runs.learners import Way
+from fairweight.runs.cross_fit import all_rows
+from fairweight.runs.learners import Learner, Way
+from fairweight.training.predict import logits
 
 FAIR = criterion("equal-opportunity")
 
@@ -54,7 +56,7 @@ def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
 
 @pytest.mark.parametrize(
     ("high", "within", "says"),
-    [(0.01, True, "chance may explain"), (0.01, False, "costs more accuracy"), (-0.01, True, "keeps the bound")],
+    [(0.01, True, "chance may explain the smaller gap (90 % interval"), (0.01, False, "costs more accuracy")],
 )
 def test_what_came_closest_says_what_it_lacked(high, within, says):
     one = Candidate("reweighing-1", "trees", Way(), 1, np.zeros((1, 2)))
@@ -63,6 +65,46 @@ def test_what_came_closest_says_what_it_lacked(high, within, says):
     assert "reweighing-1 (trees), gap 10.0 → 5.0 points, accuracy -1.00 points" in told
     assert says in told
     assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1)) == ""
+
+
+def test_a_bound_that_is_not_kept_is_said_with_what_was_refused():
+    names = [Candidate(f"reweighing-{k}", "trees", Way(), 1, np.zeros((1, 2))) for k in (1, 2)]
+    scores = Score(0.8, 0.8, 0.3, 0.05), Score(0.8, 0.6, 0.3, 0.01)
+    found = [Judgement(score, (-0.05, -0.1, -0.01), k == 1, True) for k, score in enumerate(scores)]
+    told = short_of_bound(names, found, scores[0], Wish(FAIR, bound=2))
+    assert "The bound of 2 points is not kept" in told
+    assert "the gap is 5.0 points" in told
+    assert "reweighing-2 (trees) does, and is refused: it is close to constant." in told
+    assert "refused" not in short_of_bound(names[:1], found[:1], scores[0], Wish(FAIR, bound=2))
+    assert short_of_bound(names, found, scores[0], Wish(FAIR, bound=6)) == ""
+    assert short_of_bound(names, found, scores[0], Wish(FAIR)) == ""
+
+
+def test_plain_training_that_says_the_same_of_all_rows_gives_way_to_one_within_the_budget():
+    labels = np.repeat([1, 1, 1, 0], 100)
+    every = np.ones(400, dtype=bool)
+
+    def one(learner: str, said: np.ndarray) -> Candidate:
+        return Candidate("plain", learner, Way(), 1, np.eye(2)[said])
+
+    same, close, far = np.ones(400, dtype=int), np.ones(400, dtype=int), np.ones(400, dtype=int)
+    close[[0, 300, 1]] = 0  # one right and two wrong: a quarter of a point below
+    far[:8] = 0
+    models = [one("trees", same), one("linear", far)]
+    assert reference(models, every, labels, Wish(FAIR)).learner == "trees", "two points behind is too far"
+    assert reference([*models, one("mlp", close)], every, labels, Wish(FAIR)).learner == "mlp"
+    assert reference([*models, one("mlp", close)], every, labels, Wish(FAIR, budget=0.1)).learner == "trees"
+
+
+def test_a_last_training_is_held_to_what_the_same_did_on_rows_it_had_not_seen():
+    whole = all_rows(load(crowd(600, 1), label="income", group="sex"))
+    fitted = Learner("linear", whole).whole(Way(), 1)
+    said = logits(fitted.model, whole.train).argmax(dim=1).numpy()
+    own = Score.of(Rows(whole.train.labels.numpy(), None, 2), said, criterion("recall-parity"))
+    assert not gone_wrong(fitted, whole, own)
+    assert not gone_wrong(fitted, whole, replace(own, balanced=own.balanced - 0.2)), "better on rows it has seen"
+    assert gone_wrong(fitted, whole, replace(own, balanced=own.balanced + 0.021))
+    assert gone_wrong(fitted, whole, replace(own, share=2.1 * own.share))
 
 
 def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairweight.apps.judge import Rows, Score, Wish
-from fairweight.apps.second_stage import even_recalls, moved, thresholds
+from fairweight.apps.second_stage import even_recalls, moved, stages, thresholds
 from fairweight.metrics.criterion import criterion
 
 
@@ -21,6 +21,32 @@ def test_a_score_that_is_shifted_for_one_group_is_shifted_back():
     assert before.gap > 0.3
     assert after.gap < 0.02
     assert after.accuracy > before.accuracy
+
+
+def test_parts_of_the_way_to_even_thresholds_close_parts_of_the_gap():
+    draw = np.random.default_rng(0)
+    labels, groups, fold = draw.integers(2, size=6000), draw.integers(2, size=6000), np.arange(6000) % 5
+    score = 2 * labels - 1 + draw.normal(size=6000) - 1.5 * groups
+    chances = 1 / (1 + np.exp(-np.stack([-score, score], axis=1)))
+    rows, fair = Rows(labels, groups, 2), criterion("equal-opportunity")
+    made = list(stages(chances, rows, Wish(fair), fold, range(5), by_group=True))
+    assert [name for name, _, _ in made] == [f"thresholds-{part}" for part in ("0.25", "0.5", "0.75", "1")]
+    gaps = [Score.of(rows, found.argmax(axis=1), fair).gap for _, found, _ in made]
+    assert gaps == sorted(gaps, reverse=True)
+    np.testing.assert_allclose(made[0][2], made[3][2] / 4)
+
+
+def test_thresholds_keep_to_the_budget_where_the_whole_gap_would_cost_more():
+    draw = np.random.default_rng(0)
+    labels, groups = draw.integers(2, size=8000), draw.integers(2, size=8000)
+    score = (2 * labels - 1) * np.where(groups, 0.3, 2.0) + draw.normal(size=8000) - 0.4 * groups  # 1: hardly told
+    chances = 1 / (1 + np.exp(-np.stack([-score, score], axis=1)))
+    rows, fair = Rows(labels, groups, 2), criterion("equal-opportunity")
+    before = Score.of(rows, chances.argmax(axis=1), fair)
+    up = thresholds(chances, rows, Wish(fair, budget=0.3), 2)
+    after = Score.of(rows, moved(chances, groups, up).argmax(axis=1), fair)
+    assert 100 * (before.accuracy - after.accuracy) <= 0.35
+    assert after.gap < before.gap
 
 
 def test_a_class_that_is_scored_too_low_is_raised():

@@ -11,6 +11,7 @@ import torch
 from tests.tables import people
 
 from fairweight.apps._train_text import in_words
+from fairweight.apps.judge import Score, Wish, why_plain
 from fairweight.apps.train import Wanted, prepare
 from fairweight.apps.verdict import Verdict
 from fairweight.data import load
@@ -140,6 +141,23 @@ def test_levelling_is_named():
     note = verdict(before, [1] * 400, labels, groups).together()  # everybody is predicted positive
     assert "of all groups went up" in note
     assert "to 100.0 %" in note
+
+
+def test_one_label_for_every_row_is_named():
+    labels, groups = [1, 0] * 20, [0] * 20 + [1] * 20
+    assert "predicts 1 for each of the 40 test rows" in verdict(labels, [1] * 40, labels, groups).alike()
+    assert verdict([1] * 40, labels, labels, groups).alike() == ""
+
+
+def test_the_first_line_says_why_plain_training_was_kept():
+    labels, groups = [1] * 40, [0] * 20 + [1] * 20
+    plain = replace(verdict(labels, labels, labels, groups), kept_plain=True)
+    assert plain.sentence().startswith("Nothing beat plain training on the rows that models were judged on, so plain")
+    fair = criterion("equal-opportunity")
+    kept = why_plain(Score(0.9, 0.7, 0.3, 0.01), Wish(fair, bound=2))
+    told = replace(plain, why=kept).sentence()
+    assert told.startswith("Plain training keeps the bound of 2 points on the rows that models were judged on, so ")
+    assert why_plain(Score(0.9, 0.7, 0.3, 0.03), Wish(fair, bound=2)).startswith("Nothing beat")
 
 
 def test_a_gap_that_cannot_be_estimated_is_not_called_zero():

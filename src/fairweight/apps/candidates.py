@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairweight.apps.judge import Asked, Clock, Floats, Ints, Mask, OutOfTime, Rows
+from fairweight.apps.judge import BUDGET, Asked, Clock, Floats, Ints, Mask, OutOfTime, Rows, Wish
 from fairweight.apps.second_stage import stages
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
@@ -215,6 +215,14 @@ class Candidates:
             total = np.bincount(flat, weights[known], minlength=self.counts.size).reshape(self.counts.shape)
             self._learned = self._natural(np.where(self.counts > 0, total / np.maximum(1, self.counts), 1.0))
         return self._learned
+
+
+def reference(plain: Sequence[Candidate], rows: Mask, labels: Ints, wish: Wish) -> Candidate:
+    """Plain training that is most often right; one that says the same of all rows only if no other is close to it."""
+    right = {one.learner: one.right(rows, labels) for one in plain}
+    least = max(right.values()) - min(wish.allowed, BUDGET)
+    near = [one for one in plain if right[one.learner] >= least and (one.said(rows) > 0).any(axis=0).sum() > 1]
+    return max(near or plain, key=lambda one: right[one.learner])
 
 
 def together(runs: Sequence[Sequence[Candidate]]) -> list[Candidate]:

@@ -11,8 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairweight.apps.candidates import Candidate, Candidates, Tell, together
-from fairweight.apps.judge import SURE, Asked, Clock, Judgement, Rows, Score, Wish, choose, judged, near_constant
+from fairweight.apps.candidates import Candidate, Candidates, Tell, reference, together
+from fairweight.apps.judge import (
+    NOTHING,
+    SURE,
+    Asked,
+    Clock,
+    Judgement,
+    Rows,
+    Score,
+    Wish,
+    choose,
+    judged,
+    near_constant,
+    why_plain,
+)
 from fairweight.apps.verdict import Verdict, by_group, verdict_on
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
@@ -49,6 +62,7 @@ class Search:
     fitted_plain: Fitted
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    why: str = NOTHING  # plain training was kept
 
     @property
     def kept_plain(self) -> bool:
@@ -62,6 +76,7 @@ class Search:
             for c, j in zip(self.candidates, self.judgements, strict=True)
         ]
         about = {"reference": self.plain.title, "chosen": self.chosen.title, "rows": len(self.rows.labels)}
+        about |= {"why": self.why} if self.kept_plain else {}
         return {**about, "candidates": found, "notes": list(self.notes), "seconds": round(self.seconds, 2)}
 
 
@@ -86,7 +101,7 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     found = together([made.found for made in runs])
     there = np.logical_or.reduce([made.folds.judged for made in runs])
     rows = first.rows.at(there)
-    plain = max((one for one in found if one.name == "plain"), key=lambda one: one.right(there, first.rows.labels))
+    plain = reference([one for one in found if one.name == "plain"], there, first.rows.labels, wish)
     said = plain.said(there)
     judgements = [judged(rows, said, one.said(there), wish, seed) for one in found]
     place = choose(Score.of(rows, said, wish.criterion), judgements, wish)
@@ -94,18 +109,21 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
     fitted, notes = fitted_plain, list(made.notes)
     before = judgements[found.index(plain)]
+    why = why_plain(before.score, wish)
     if place is None:
-        notes += [near] if (near := closest(found, judgements, before.score)) else []
+        told = closest(found, judgements, before.score) if why == NOTHING else ""
     else:
+        told = short_of_bound(found, judgements, judgements[place].score, wish)
         if chosen.way is not plain.way:  # a second stage of plain training needs no other
             fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
         if chosen.shift is not None:
             fitted = replace(fitted, shift=chosen.shift.tolist())
-        if gone_wrong(fitted, fitted_plain, whole, judgements[place], before):
-            notes.append(f"{chosen.title} was chosen, and its training on all rows came out close to constant.")
-            chosen, fitted = plain, fitted_plain
+        if gone_wrong(fitted, whole, judgements[place].score):
+            why = f"{chosen.title} won on the rows that models were judged on, but lost much in its last training"
+            chosen, fitted, told = plain, fitted_plain, ""
+    notes += [told] if told else []
     took, found_all = clock.now() - clock.start, (found, judgements, chosen, fitted, fitted_plain)
-    return Search(whole, rows, wish, plain, *found_all, tuple(notes), took)
+    return Search(whole, rows, wish, plain, *found_all, tuple(notes), took, why)
 
 
 def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score) -> str:
@@ -114,23 +132,34 @@ def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before:
     if not near:
         return ""
     one, best = min(near, key=lambda pair: (not pair[1].within, pair[1].score.gap))
-    low, high = (100 * bound for bound in best.change[1:])
-    why = "plain training keeps the bound already"
-    if not best.within:
-        why = "that costs more accuracy than may be given up"
-    elif high >= 0:
-        why = f"chance may explain the smaller gap ({SURE:.0%} interval of its change {low:+.1f} to {high:+.1f})"
+    why = "that costs more accuracy than may be given up"
+    if best.within:
+        low, high = (100 * bound for bound in best.change[1:])
+        why = f"chance may explain the smaller gap ({100 * SURE:g} % interval of its change {low:+.1f} to {high:+.1f})"
     moved = f"{100 * before.gap:.1f} → {100 * best.score.gap:.1f}"
     cost = f"{100 * (best.score.accuracy - before.accuracy):+.2f}"
     return f"Closest to beating it: {one.title}, gap {moved} points, accuracy {cost} points on those rows; {why}."
 
 
-def gone_wrong(fitted: Fitted, plain: Fitted, whole: Dataset, then: Judgement, before: Judgement) -> bool:
-    """True if a training on all rows is closer to constant, beside plain training's, than it was when judged."""
+def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, wish: Wish) -> str:
+    """Say that a bound is not kept where models were judged, and what would keep it and was refused."""
+    if wish.bound is None or 100 * chosen.gap <= wish.bound:
+        return ""
+    keep = [c.title for c, j in zip(found, judgements, strict=True) if j.constant and 100 * j.score.gap <= wish.bound]
+    refused = f" {keep[0]} does, and is refused: it is close to constant." if keep else ""
+    return (
+        f"The bound of {wish.bound:g} points is not kept on the rows that models were judged on: there the gap is "
+        f"{100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
+    )
+
+
+def gone_wrong(fitted: Fitted, whole: Dataset, then: Score) -> bool:
+    """True if a model trained on all rows is closer to constant than the same, judged on rows it had not seen.
+
+    On rows that it has seen a sound training is more often right than on others, whatever trains it.
+    """
     rows = Rows(whole.train.labels.numpy(), None, len(whole.label_names))
-    fall = 100 * max(0.0, before.score.balanced - then.score.balanced)
-    scores = [Score.of(rows, predicted(_logits(one, whole.train)).numpy(), ANY) for one in (plain, fitted)]
-    return near_constant(scores[1], scores[0], 2.0 + fall)
+    return near_constant(Score.of(rows, predicted(_logits(fitted, whole.train)).numpy(), ANY), then)
 
 
 def _logits(fitted: Fitted, part: Samples) -> Tensor:
@@ -159,7 +188,7 @@ def verdict_of(found: Search, dataset: Dataset) -> Verdict:
     test = dataset.test
     before, after = (_logits(one, test) for one in (found.fitted_plain, found.fitted))
     said: dict[str, Any] = {"chosen": found.chosen.title, "plain": found.plain.title, "kept_epoch": found.fitted.epoch}
-    said |= {"kept_plain": found.kept_plain, "notes": found.notes}
+    said |= {"kept_plain": found.kept_plain, "notes": found.notes, "why": found.why}
     return verdict_on(dataset.preprocessing.meaning, found.wish, test.labels, test.groups, before, after, **said)
 
 

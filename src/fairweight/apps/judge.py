@@ -32,6 +32,7 @@ BUDGET = 0.3  # points of accuracy that may be given up, where neither bound nor
 LEVEL = 0.95  # of intervals that are told
 SURE = 0.90  # of the interval that must lie below 0 before plain training is left
 DRAWS = 2_000
+NOTHING = "Nothing beat plain training on the rows that models were judged on"
 GRAIN = 60  # steps of a share: exact for the means of up to six models
 LEAST_BALANCED = 2.0  # points of balanced accuracy below plain training's: more is close to constant
 SHARES = (0.5, 2.0)  # of plain training's share of positives
@@ -233,6 +234,13 @@ def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, wish: Wish, s
     within = 100 * (before.accuracy - after.accuracy) <= wish.allowed + 1e-9
     change = gap_change(rows, plain, other, wish.criterion, seed=seed, level=SURE)
     return Judgement(after, change, near_constant(after, before), within)
+
+
+def why_plain(plain: Score, wish: Wish) -> str:
+    """Why plain training was kept, as the beginning of a sentence."""
+    if wish.bound is not None and 100 * plain.gap <= wish.bound:
+        return f"Plain training keeps the bound of {wish.bound:g} points on the rows that models were judged on"
+    return NOTHING
 
 
 def choose(plain: Score, found: Sequence[Judgement], wish: Wish) -> int | None:

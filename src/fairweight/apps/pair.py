@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairweight.apps.judge import Floats, Rows, Score, Wish, choose, judged
+from fairweight.apps.judge import NOTHING, Floats, Rows, Score, Wish, choose, judged, why_plain
 from fairweight.apps.second_stage import stages
 from fairweight.apps.verdict import PLAIN, Verdict, verdict_between
 from fairweight.data import Dataset
@@ -57,7 +57,7 @@ def trained_pair(
     if choice.shift is not None:
         _shift(folder, won, choice.shift.tolist(), dataset, device)
     ended = Result(final, folder, won.metrics, reused=False)
-    kept = {"chosen": choice.title, "kept_plain": choice.title == PLAIN}
+    kept = {"chosen": choice.title, "kept_plain": choice.title == PLAIN, "why": choice.judged.get("why", NOTHING)}
     verdict = verdict_between(ended, plain, dataset, wish, **kept)
     folder.write(METRICS, {**won.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": choice.judged})
     folder.seal()
@@ -83,9 +83,11 @@ def best_of_pair(
         return Choice("plain", PLAIN, None, nothing)
     plain = found[0][2].argmax(axis=1)
     judgements = [judged(rows, plain, chances.argmax(axis=1), wish, seed) for _, _, chances, _ in found]
-    title, run, _, shift = found[choose(Score.of(rows, plain, wish.criterion), judgements, wish) or 0]
+    before = Score.of(rows, plain, wish.criterion)
+    title, run, _, shift = found[choose(before, judgements, wish) or 0]
     told = [{"name": one[0], "learner": "network", **j.to_dict()} for one, j in zip(found, judgements, strict=True)]
     about = {"reference": PLAIN, "chosen": title, "rows": len(rows.labels), "candidates": told, "notes": []}
+    about |= {"why": why_plain(before, wish)} if title == PLAIN else {}
     return Choice(run, title, shift, about)
 
 

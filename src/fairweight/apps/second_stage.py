@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,9 +10,10 @@ from fairweight.apps.judge import Floats, Ints, Mask, Rows, Wish
 from fairweight.metrics.criterion import POSITIVE, confusion
 
 BIASES = (0.25, 0.5, 1.0)  # strengths of the biases that even out the classes' recalls
+PARTS = (0.25, 0.5, 0.75, 1.0)  # of the way to the thresholds that even out the groups
 GRID = 80  # thresholds tried for each group
 PASSES = 6
-DEAR = 10.0  # what a point of accuracy beyond the budget counts, in points of the gap
+DEAR = 100.0  # what a point of accuracy beyond the budget counts, in points of the gap
 ROUNDS = 60  # of evening out recalls
 
 
@@ -32,10 +32,9 @@ def stages(
         ways = {f"bias-{strength:g}": [strength * up for up in ups] for strength in BIASES}
     if by_group and rows.classes == 2 and rows.groups is not None:
         size = int(rows.groups.max()) + 1
-        # What spends the whole budget on the rows it was found on spends more on others: half of it is tried as well.
-        half = replace(wish, budget=wish.allowed / 2) if np.isfinite(wish.allowed) else wish
-        for name, aim in (("thresholds", wish), ("thresholds-half", half)):
-            ways[name] = [thresholds(chances[part], rows.at(part), aim, size) for part in parts]
+        found_by = [thresholds(chances[part], rows.at(part), wish, size) for part in parts]
+        # What closes the whole gap cannot be told from what overshoots: parts of the way are tried as well.
+        ways = {f"thresholds-{strength:g}": [strength * up for up in found_by] for strength in PARTS}
     for name, shifts in ways.items():
         found = chances.copy()
         for k, shift in zip(used, shifts[:-1], strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import deliver
-from fairweight.apps.judge import FAMILIES, Asked, Wish
+from fairweight.apps.judge import FAMILIES, NOTHING, Asked, Wish
 from fairweight.apps.pair import trained_pair
 from fairweight.apps.verdict import Verdict, table_of, verdict_between
 from fairweight.data import Dataset
@@ -227,6 +227,8 @@ def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell
         if beside.finished:
             plain = _found(beside)
         said = {"plain": reference, "kept_plain": chosen == reference, "kept_epoch": done.metrics["kept_epoch"]}
+        judged = done.metrics["judged"]
+        said |= {"notes": tuple(judged.get("notes", ())), "why": judged.get("why", NOTHING)}
         verdict = verdict_between(done, plain or done, dataset, wish, chosen=chosen, **said)
     elif prepared.asked is None:
         done, plain, verdict = trained_pair(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from fairweight.apps.judge import BUDGET, Rows, Wish, gap_change
+from fairweight.apps.judge import BUDGET, NOTHING, Rows, Wish, gap_change
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
@@ -73,6 +73,7 @@ class Verdict:
     kept_plain: bool = False
     budget: float = BUDGET
     notes: tuple[str, ...] = ()
+    why: str = NOTHING  # plain training was kept: the beginning of the first line
     calibration: Calibration = field(default_factory=dict)
 
     @cached_property
@@ -134,6 +135,14 @@ class Verdict:
             "the change is the same for everybody."
         )
 
+    def alike(self) -> str:
+        """Say that one label is predicted for every test row, or nothing."""
+        samples = self.after.samples
+        if len(said := set(samples.predictions.tolist())) != 1:
+            return ""
+        name = self.after.labels[said.pop()]
+        return f"{self.chosen} predicts {name!r} for each of the {self.after.n:,} test rows: its gap says nothing."
+
     def to_dict(self) -> dict[str, Any]:
         """Fields of metrics.json."""
         before, after = self.gap
@@ -143,7 +152,7 @@ class Verdict:
                         for name in columns[0]},
             "calibration": self.calibration,
             "all_rates_move_together": self.together(),
-            "notes": list(self.notes),
+            "notes": [*self.notes, *([self.alike()] if self.alike() else [])],
         }  # fmt: skip
         return {
             "verdict": self.word,
@@ -192,8 +201,8 @@ class Verdict:
             gap = self.gap[0]
             span = f"{100 * gap.value:.2f} points (95 % interval {100 * gap.low:.1f} to {100 * gap.high:.1f})"
             return (
-                f"Nothing beat plain training on the rows that models were judged on, so {self.plain} is what you get: "
-                f"{what} {'cannot be estimated' if math.isnan(gap.value) else span}, accuracy "
+                f"{self.why}, so {self.plain} is what you get: {what} "
+                f"{'cannot be estimated' if math.isnan(gap.value) else span}, accuracy "
                 f"{100 * self.accuracy.a:.2f} %."
             )
         change, low, high = (100 * value for value in self.change)
