@@ -26,14 +26,17 @@ METRICS = ("auc", "precision", "count", "wrong", "seconds", "accuracy", "tprd", 
 
 
 def grouped(entries: list[Found], kinds: tuple[str, ...], by: tuple[str, ...]) -> list[tuple[Found, dict[str, Found]]]:
-    """What the tasks of these kinds say in common, and what was found by seed."""
+    """What the tasks of these kinds say in common, and what was found by seed; later files replace earlier ones."""
     found: dict[str, tuple[Found, dict[str, Found]]] = {}
-    for entry in sorted(entries, key=lambda entry: json.dumps(entry["task"], sort_keys=True)):
+    for entry in entries:
         task = entry["task"]
         if task["kind"] in kinds:
             about = {"set" if name == "name" else name: task[name] for name in by}
-            found.setdefault(json.dumps(about), (about, {}))[1][str(task["seed"])] = entry["found"]
-    return list(found.values())
+            seeds = found.setdefault(json.dumps(about), (about, {}))[1]
+            before = seeds.get(str(task["seed"]), {})
+            seeds[str(task["seed"])] = {**before, **entry["found"]} if task["kind"] == "ours" else entry["found"]
+    ordered = [(about, dict(sorted(seeds.items(), key=lambda pair: int(pair[0])))) for about, seeds in found.values()]
+    return sorted(ordered, key=lambda pair: json.dumps(pair[0]))
 
 
 def rankings(entries: list[Found], kinds: tuple[str, ...], by: tuple[str, ...]) -> list[Found]:
@@ -110,7 +113,7 @@ def _followed(found: Found) -> Found | None:
 def record_of(files: list[Found]) -> Found:
     entries = [entry for file in files for entry in file["entries"]]
     parts: dict[str, Callable[[], Any]] = {
-        "rows": lambda: rankings(entries, ("ranking", "draw"), ("name", "noise", "exemplars")),
+        "rows": lambda: rankings(entries, ("ranking", "draw", "ours"), ("name", "noise", "exemplars")),
         "cleaning": lambda: cleaning(entries),
         "controls": lambda: [
             {**about, "seeds": seeds, "means": averages(seeds)}

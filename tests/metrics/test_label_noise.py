@@ -181,10 +181,10 @@ def test_uniform_noise_is_ranked_as_by_the_opinion_itself():
     prior = np.log([0.7, 0.3])
     noise = label_noise(logits + prior, given, trusted + prior, ty, groups=groups, trusted_groups=tg)
     own = (logits + prior)[np.arange(len(given)), given] - (logits + prior)[np.arange(len(given)), 1 - given]
-    assert _auc(given != true, noise.wrong) > _auc(given != true, -own) - 0.015
+    assert area(given != true, noise.wrong) > area(given != true, -own) - 0.015
 
 
-def _auc(wrong, suspicion):
+def area(wrong, suspicion):
     places = suspicion.argsort().argsort() + 1.0
     return (places[wrong].sum() - wrong.sum() * (wrong.sum() + 1) / 2) / (wrong.sum() * (~wrong).sum())
 
@@ -196,6 +196,7 @@ def _auc(wrong, suspicion):
         ([[25, 25], [25, 25]], [0.5, 0.5], False),  # even
         ([[40, 10], [40, 10]], [0.8, 0.2], False),  # groups are not as common as in train
         ([[40, 40], [12, 8]], [0.85, 0.15], False),  # labels are not: no random draw, though uneven
+        ([[40, 8], [40, 12]], [0.8, 0.2], False),  # an even draw that ran short of some cells
     ],
 )
 def test_a_random_draw_of_trusted_rows_has_natural_groups_and_labels(trusted, by_inputs, random):

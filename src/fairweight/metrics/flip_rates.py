@@ -73,21 +73,27 @@ def anchor_of(given: Floats, trusted: Floats, *, random: bool) -> tuple[Floats, 
     return (trusted + 5 * overall) / (size + 5)[:, None], np.full(len(size), weight)
 
 
+def natural_groups(given: Floats, trusted: Floats) -> bool:
+    """True if groups are as common among trusted rows as in train, and labels not as many of each; counts [G, K]."""
+    from scipy.stats import chi2
+
+    alike = (trusted.max(axis=1) <= 1.25 * np.maximum(trusted.min(axis=1), 1.0)).all()
+    if alike or (trusted == trusted.max()).mean() >= 0.5:  # the second: an even draw that ran short of some cells
+        return False
+    there, wanted = trusted.sum(axis=1), given.sum(axis=1) / given.sum() * trusted.sum()
+    apart = float(((there - wanted) ** 2 / np.maximum(wanted, 1e-9)).sum())
+    return bool(chi2.sf(apart, max(1, len(there) - 1)) > 1e-3)
+
+
 def drawn_at_random(given: Floats, trusted: Floats, by_inputs: Floats) -> bool:
     """True if trusted rows look like a random draw, by counts [G, K] and the labels' shares that inputs speak for [K].
 
     Groups have their natural shares then, and labels too; as many of each label in every group is an even draw.
     """
-    from scipy.stats import chi2
-
     n = trusted.sum()
-    if (trusted.max(axis=1) <= 1.25 * np.maximum(trusted.min(axis=1), 1.0)).all():
-        return False
-    there, wanted = trusted.sum(axis=1), given.sum(axis=1) / given.sum() * n
-    apart = float(((there - wanted) ** 2 / np.maximum(wanted, 1e-9)).sum())
     share = trusted.sum(axis=0) / n
     near = np.abs(share - by_inputs) <= 2 * np.sqrt(0.04**2 + share * (1 - share) / n)  # inputs err by about 0.04
-    return bool(chi2.sf(apart, max(1, len(there) - 1)) > 1e-3 and near.all())
+    return bool(near.all()) and natural_groups(given, trusted)
 
 
 class Flips(NamedTuple):

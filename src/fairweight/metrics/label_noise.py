@@ -2,9 +2,10 @@
 
 A model's logits say which label an input looks like; best, a model that was not trained on the row. On trusted rows,
 whose labels are right, that opinion is calibrated: what it is worth as evidence, log p(x | label) up to a constant.
-EM on the other rows then finds, for each group, how common each true label is and how often it was written down as
-another one. Rates that differ by no more than chance explains are drawn together (empirical Bayes), so that noise
-that is everywhere alike is not taken for noise of a cell. Each row then has the chance that its label is wrong.
+The other rows then tell, for each group, how common each true label is and how often it was written down as another
+one: with two labels by every pair of rates on a grid (flip_grid.py), with more by EM, after which rates that differ by
+no more than chance explains are drawn together. So noise that is everywhere alike is not taken for noise of a cell.
+Each row then has the chance that its label is wrong.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import numpy.typing as npt
 
 from fairweight.errors import BadInput
 from fairweight.metrics import flip_rates as flip
+from fairweight.metrics.flip_grid import SAMPLES, Grid, flip_grid
 from fairweight.metrics.flip_rates import Floats, Ints
 from fairweight.metrics.intervals import Estimate
 
 DRAWS = 30  # resamplings behind intervals, and behind drawing rates together; fewer where there are many cells
 ROWS_AT_A_DRAW = 1_500
-WIDER = 1.5  # a resampling cannot see how far the model is off; chosen on the sets that benchmarks/arena.py names
+WIDER = 1.5  # no interval sees how far the model is off; chosen on the sets that benchmarks/arena.py names
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class LabelNoise:
     is_hard: npt.NDArray[np.bool_]  # [N] the input speaks for another label, the given one is more probable
     rates: Floats  # [G, K, K] how often a true label (row) of a group is given as another (column)
     shares: Floats  # [G, K] of true labels
-    drawn: Floats  # [D, G, K] how many of each cell are wrong, over resampled rows
-    by_chance: Floats  # [D, G, K] the same where no label is wrong
+    drawn: Floats  # [D, G, K] how many of each cell are wrong, over resampled rows or drawn from the posterior
+    by_chance: Floats  # [D, G, K] the same where no label is wrong; none of these where the posterior knows it
 
     def count(self, label: int | None = None, group: int | None = None, level: float = 0.95) -> Estimate:
         """How many labels are wrong, of all, of a given label or of a group, with an interval.
@@ -55,7 +57,7 @@ class LabelNoise:
         drawn, chance = (part[:, chosen].sum(axis=1) for part in (self.drawn, self.by_chance))
         low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         low, high = (value + WIDER * (limit - value) for limit in (min(low, value), max(high, value)))
-        if value <= WIDER * np.quantile(chance, level):
+        if len(chance) and value <= WIDER * np.quantile(chance, level):
             low = 0.0
         return Estimate(value, max(float(low), 0.0), min(float(high), float(n)), n)
 
@@ -70,6 +72,9 @@ def label_noise(
     k = said.shape[1]
     if trusted.shape[1] != k or len(ty) < k:
         raise BadInput(f"{len(ty)} trusted rows for {k} labels; give some of each, with the same labels.")
+    if k == 2:
+        odds, beside = said[:, 1] - said[:, 0], trusted[:, 1] - trusted[:, 0]
+        return _of_two(y, g, flip_grid(odds, y, g, beside, ty, tg, SAMPLES if draws else 0))
     cells = np.zeros((int(max(g.max(), tg.max())) + 1, k))
     draws = draws if cells.size <= flip.MANY_CELLS else min(draws, 8)
     given = _counts(y, g, cells)
@@ -108,6 +113,16 @@ def label_noise(
     return LabelNoise(
         y, g, posterior, wrong, suggested, suggested != y, hard, rates, flips.shares, counts[::2], counts[1::2]
     )
+
+
+def _of_two(y: Ints, g: Ints, found: Grid) -> LabelNoise:
+    """Two labels: the other one is more probable, or the given one stands."""
+    wrong, looks = found.wrong, found.wrong > 0.5
+    posterior = np.stack([np.where(y == label, 1 - wrong, wrong) for label in (0, 1)], axis=1)
+    hard = ((found.positive > 0.5) != (y == 1)) & ~looks
+    suggested = np.where(looks, 1 - y, y)
+    nothing = np.zeros((0, *found.shares.shape))
+    return LabelNoise(y, g, posterior, wrong, suggested, looks, hard, found.rates, found.shares, found.drawn, nothing)
 
 
 def _counts(labels: Ints, groups: Ints, cells: Floats) -> Floats:

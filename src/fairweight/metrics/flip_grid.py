@@ -1,0 +1,213 @@
+"""Flip rates of two labels: every pair of rates on a grid, weighed by what train and trusted rows say of it.
+
+If a 0 is written as 1 at rate u and a 1 as 0 at rate v, then P(given 1 | x) = u + (1 - u - v) P(true 1 | x). For each
+pair the second chance is a logistic curve of the model's opinion, fitted to the given labels of a group: there are many
+of them, so that the few trusted rows are left to tell the pairs apart. Rates may be one for all, one for each label,
+one for each group or one for each cell; each of the four counts by how well it explains the data (Bayes), and each rate
+may be 0. Nothing is drawn at random but the intervals.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fairweight.metrics.flip_rates import Floats, Ints, natural_groups
+
+RATES = np.concatenate([[0, 0.004, 0.01, 0.02, 0.03], np.arange(0.045, 0.25, 0.015), [0.26, 0.28, 0.3, 0.33, 0.36, 0.4],
+                        [0.45, 0.52, 0.6, 0.7]])  # fmt: skip
+NONE = 0.3  # chance that a rate is 0, before anything is seen
+FALL = 5.0  # how fast large rates become less likely: (1 - rate) to this power, less one
+MOST = 0.85  # both rates of a group together: beyond, given labels would say next to nothing
+BELIEF = 0.2  # what a train row counts: its curve is not quite a logistic one
+LEAST = 0.003  # no opinion is surer than that
+BINS = 75  # of opinions in each group with as many rows in each, and as many more of one width
+WIDEST = 12.0  # log odds
+OFF = 0.07  # by how much shares of true labels are usually off, before trusted rows tell them
+SAMPLES = 2_000  # of the counts, for intervals
+U, V = (rate.astype(np.float64) for rate in np.meshgrid(RATES, RATES, indexing="ij"))  # [R, R]
+LEFT = 1 - U - V  # [R, R]
+POSSIBLE = LEFT >= 1 - MOST
+
+
+class Binned(NamedTuple):
+    """One group: its opinions in bins, and the curve that belongs to each pair of rates."""
+
+    said: Floats  # [B] mean opinion
+    rows: Floats  # [2, B] how many are given as 0 and as 1
+    scale: Floats  # [R, R]
+    bias: Floats  # [R, R]
+
+    def positive(self, said: Floats) -> Floats:
+        """P(true 1) by every pair of rates."""  # [N, R, R]
+        return _curve(self.scale * said[:, None, None] + self.bias)
+
+
+class Grid(NamedTuple):
+    """What was found; a cell is (group, given label)."""
+
+    wrong: Floats  # [N] posterior that the label is wrong
+    positive: Floats  # [N] chance of a true 1 by the inputs alone
+    rates: Floats  # [G, 2, 2] row: true label, column: given label
+    shares: Floats  # [G, 2] of true labels
+    drawn: Floats  # [D, G, 2] wrong labels of each cell, drawn from the posterior
+
+
+def flip_grid(said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: Ints, at: Ints, draws: int) -> Grid:
+    """Rates, and the chance that each label is wrong: log odds of label 1 for rows [N] and for trusted rows [M]."""
+    said, trusted = said.clip(-WIDEST, WIDEST), trusted.clip(-WIDEST, WIDEST)
+    count = int(max(groups.max(), at.max())) + 1
+    parts = {g: _binned(said[groups == g], labels[groups == g]) for g in np.unique(groups).tolist()}
+    known = np.stack([np.bincount(at[true == y], minlength=count) for y in (0, 1)], axis=1).astype(np.float64)  # [G, 2]
+    given = np.stack([np.bincount(groups[labels == y], minlength=count) for y in (0, 1)], axis=1).astype(np.float64)
+    share = {g: np.einsum("b,bij->ij", part.rows.sum(axis=0), part.positive(part.said)) / part.rows.sum()
+             for g, part in parts.items()}  # fmt: skip
+    fits = {
+        g: BELIEF * _train_fit(part) + _trusted_fit(part, trusted[at == g], true[at == g], share[g])
+        for g, part in parts.items()
+    }
+    weights = _weights(fits)
+    if natural_groups(given, known) and _at_random(known, share, weights) > 0:
+        for g, pi in share.items():
+            fits[g] = fits[g] + known[g, 1] * np.log(pi) + known[g, 0] * np.log(1 - pi)
+        weights = _weights(fits)
+    wrong, positive = np.zeros(len(said)), np.zeros(len(said))
+    rates, shares = np.tile(np.eye(2), (count, 1, 1)), np.full((count, 2), 0.5)
+    for g, part in parts.items():
+        rows, mean = np.flatnonzero(groups == g), weights[g].mean
+        u, v, one = (float((mean * value).sum()) for value in (U, V, share[g]))
+        rates[g], shares[g] = [[1 - u, u], [v, 1 - v]], [1 - one, one]
+        for i, j in np.argwhere(mean > 1e-3 * mean.max()):
+            q = _curve(part.scale[i, j] * said[rows] + part.bias[i, j])
+            positive[rows] += mean[i, j] * q
+            wrong[rows] += mean[i, j] * np.where(labels[rows] == 1, *_wrong(q, U[i, j], V[i, j])[::-1])
+        positive[rows] /= (total := mean[mean > 1e-3 * mean.max()].sum())
+        wrong[rows] /= total
+    counts = np.zeros((draws, count, 2))
+    if draws:
+        inside = {g: _expected(part) for g, part in parts.items()}
+        for g, cells in _sampled(weights, draws).items():
+            counts[:, g] = inside[g][:, cells].T
+    return Grid(wrong, positive, rates, shares, counts)
+
+
+def _curve(log_odds: Floats) -> Floats:
+    return np.asarray((1 / (1 + np.exp(-log_odds))).clip(LEAST, 1 - LEAST))
+
+
+def _wrong(q: Floats, u: Floats, v: Floats) -> tuple[Floats, Floats]:
+    """Chance that a given 0 and that a given 1 is wrong, where a true 1 has chance q."""
+    given = u + (1 - u - v) * q
+    return q * v / (1 - given), (1 - q) * u / given
+
+
+def _expected(part: Binned) -> Floats:
+    """Wrong labels among those given as 0 and as 1, by every pair of rates."""  # [2, R R]
+    both = _wrong(part.positive(part.said), U, V)
+    return np.stack([np.einsum("b,bij->ij", n, chance).ravel() for n, chance in zip(part.rows, both, strict=True)])
+
+
+def _binned(said: Floats, labels: Ints, rounds: int = 15) -> Binned:
+    """Bins of one group's opinions, and its curve under every pair of rates, by Newton's method from a near start."""
+    edges = np.union1d(np.quantile(said, np.linspace(0, 1, BINS + 1)[1:-1]), np.linspace(-4, 4, BINS))
+    place = np.searchsorted(edges, said, side="right")
+    rows = np.stack([np.bincount(place[labels == y], minlength=len(edges) + 1) for y in (0, 1)]).astype(np.float64)
+    there = rows.sum(axis=0) > 0
+    middle = np.bincount(place, said, len(edges) + 1)[there] / rows.sum(axis=0)[there]
+    rows = rows[:, there]
+    n, ones, x = (value[:, None, None] for value in (rows.sum(axis=0), rows[1], middle))
+    start = np.maximum(LEFT, 0.2) ** -0.5  # an opinion on given labels is flatter than one on true labels
+    scale, bias = start.copy(), np.zeros_like(start)
+    for _ in range(rounds):
+        q = _curve(scale * x + bias)
+        chance, slope = U + LEFT * q, LEFT * q * (1 - q)
+        pull, curve = (ones - n * chance) / (chance * (1 - chance)) * slope, n * slope**2 / (chance * (1 - chance))
+        along, up = (pull * x).sum(axis=0) - 25 * (scale - start), pull.sum(axis=0) - 0.5 * bias
+        a, b, c = (curve * x * x).sum(axis=0) + 25, (curve * x).sum(axis=0), curve.sum(axis=0) + 0.5
+        steps = np.stack([c * along - b * up, a * up - b * along]) / (a * c - b * b)
+        steps /= np.maximum(1.0, np.abs(steps).max(axis=0))
+        scale, bias = scale + steps[0], bias + steps[1]
+        if float(np.abs(steps[:, POSSIBLE]).max()) < 1e-3:
+            break
+    return Binned(middle, rows, scale, bias)
+
+
+def _train_fit(part: Binned) -> Floats:
+    """Log-likelihood of the given labels."""  # [R, R]
+    chance = U + LEFT * part.positive(part.said)
+    fit = np.einsum("b,bij->ij", part.rows[1], np.log(chance)) + np.einsum("b,bij->ij", part.rows[0], np.log1p(-chance))
+    return np.asarray(fit - fit[0, 0])
+
+
+def _trusted_fit(part: Binned, said: Floats, true: Ints, share: Floats) -> Floats:
+    """Log-likelihood of a group's trusted labels, where how many there are of each says nothing."""  # [R, R]
+    values, place = np.unique(said.round(2), return_inverse=True)
+    zeros, ones = (np.bincount(place[true == y], minlength=len(values)).astype(np.float64) for y in (0, 1))
+    q = part.positive(values)
+    for_one, for_zero = q * (ones.sum() + 0.5) / share, (1 - q) * (zeros.sum() + 0.5) / (1 - share)
+    chance = for_one / (for_one + for_zero)
+    return np.asarray(np.einsum("b,bij->ij", ones, np.log(chance)) + np.einsum("b,bij->ij", zeros, np.log1p(-chance)))
+
+
+def _at_random(known: Floats, share: dict[int, Floats], weights: dict[int, Weights]) -> float:
+    """Log odds that trusted rows were drawn at random, so that each label is as common as it is in truth."""
+    from scipy.special import betaln
+
+    odds = 0.0
+    for g, each in weights.items():
+        zero, one = known[g]
+        likely = share[g].clip(0.02, 0.98)
+        firm = np.maximum(likely * (1 - likely) / OFF**2 - 1, 2.0)
+        drawn = betaln(one + likely * firm, zero + (1 - likely) * firm) - betaln(likely * firm, (1 - likely) * firm)
+        odds += _total(np.log(np.maximum(each.mean, 1e-300)) + drawn) - float(betaln(one + 1, zero + 1))
+    return odds
+
+
+class Weights(NamedTuple):
+    """Chance of every pair of rates in one group: all in all [R, R], and by each way that rates may be alike."""
+
+    mean: Floats
+    ways: tuple[tuple[float, Floats], ...]  # chance of the way, chances under it; the first two are common to groups
+
+
+def _weights(fits: dict[int, Floats]) -> dict[int, Weights]:
+    edges = np.concatenate([[0.0], (RATES[1:-1] + RATES[2:]) / 2, [RATES[-1]]])
+    prior = np.concatenate([[NONE], (1 - NONE) * np.diff(1 - (1 - edges) ** FALL) / (1 - (1 - edges[-1]) ** FALL)])
+    alike = np.where(np.eye(len(RATES), dtype=bool) & POSSIBLE, np.log(prior), -np.inf)
+    free = np.where(POSSIBLE, np.log(prior)[:, None] + np.log(prior), -np.inf)
+    whole = np.sum(list(fits.values()), axis=0)
+    common = [alike + whole, free + whole]
+    totals = [_total(one) for one in common]
+    if len(fits) > 1:
+        totals += [sum(_total(way + fit) for fit in fits.values()) for way in (alike, free)]
+    chances = np.exp(np.array(totals) - _total(np.array(totals)))
+    found = {}
+    for g, fit in fits.items():
+        each = [_chances(one) for one in (*common, alike + fit, free + fit)[: len(chances)]]
+        mean = np.einsum("w,wij->ij", chances, np.stack(each))
+        found[g] = Weights(mean, tuple(zip(chances.tolist(), each, strict=True)))
+    return found
+
+
+def _sampled(weights: dict[int, Weights], draws: int) -> dict[int, Ints]:
+    """Places on the grid, drawn from the posterior of all groups together."""  # of each group [D]
+    random = np.random.default_rng(0)
+    ways = next(iter(weights.values())).ways
+    which = random.choice(len(ways), draws, p=[chance for chance, _ in ways])
+    found = {g: np.zeros(draws, dtype=np.int64) for g in weights}
+    for k in range(len(ways)):
+        common = random.random(draws)
+        for g, each in weights.items():
+            line = common if k < 2 else random.random(draws)
+            place = np.searchsorted(each.ways[k][1].ravel().cumsum(), line).clip(max=U.size - 1)
+            found[g] = np.where(which == k, place, found[g])
+    return found
+
+
+def _total(values: Floats) -> float:
+    return float(np.logaddexp.reduce(values.ravel()))
+
+
+def _chances(values: Floats) -> Floats:
+    return np.asarray(np.exp(values - _total(values)))
