@@ -1,4 +1,4 @@
-"""Pages made from records: docs/results.md, and marked places in README.md and docs/*.md.
+"""Pages made from records: docs/results.md and docs/results/, and marked places in README.md and docs/*.md.
 
 A place between <!-- records:NAME --> and <!-- /records:NAME --> is replaced.
 """
@@ -17,7 +17,7 @@ from fairweight.paper.front_picture import front_svg
 from fairweight.paper.methods_page import method_lines, methods_text
 from fairweight.paper.plan import is_whole, size_name
 from fairweight.paper.records import grouped, other_options
-from fairweight.paper.results_page import COMMAND, has_front, picture_name, results
+from fairweight.paper.results_page import COMMAND, FOLDER, has_front, results, slug, table_page
 from fairweight.runs.statistics import mean_text
 
 RESULTS = Path("docs") / "results.md"
@@ -33,8 +33,9 @@ def pages(root: Path) -> dict[Path, str]:
     """What every generated page should hold, by path."""
     found = records.read_all(root / "records")
     tables = grouped(found)  # once: its intervals are bootstrapped
-    made = {root / RESULTS: results(tables, root)}
-    made |= {root / "docs" / picture_name(record): front_svg(record) for record in tables if has_front(record)}
+    made, folder = {root / RESULTS: results(tables)}, root / "docs" / FOLDER
+    made |= {folder / f"{slug(record)}.md": table_page(record, root) for record in tables}
+    made |= {folder / f"{slug(record)}.svg": front_svg(record) for record in tables if has_front(record)}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         if path != root / RESULTS and path.is_file():
             before = path.read_text(encoding="utf-8")
