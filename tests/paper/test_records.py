@@ -12,7 +12,8 @@ from fairweight.paper._table_text import share_text
 from fairweight.paper.pages import block, filled, main, pages
 from fairweight.paper.plan import planned
 from fairweight.paper.records import grouped
-from fairweight.paper.results_page import results, table_page
+from fairweight.paper.results_page import results
+from fairweight.paper.results_page import table_page as page_of
 from fairweight.paper.status import standings
 from fairweight.paper.verdict import with_statistics
 
@@ -130,6 +131,11 @@ def test_a_damaged_record_is_named(tmp_path):
     path.write_text("{")
     with pytest.raises(BadInput, match=r"record\.json is no record"):
         records.read_all(tmp_path)
+
+
+def table_page(record, root):
+    """With spaces that break."""
+    return page_of(record, root).replace("\u00a0", " ")
 
 
 def test_results_show_every_table_and_what_is_missing(tmp_path):

@@ -60,7 +60,8 @@ def table_page(record: Record, root: Path) -> str:
         parts.append("The printed numbers are of the full size, so none stands beside these.")
     parts += ["## What it shows", *told] if told else []
     parts += ["## Beside the printed numbers", markdown(*printed)] if printed[1] else []
-    return "\n\n".join([*parts, *_differences(record), *_front(record), *_source(record)]) + "\n"
+    text = "\n\n".join([*parts, *_differences(record), *_front(record), *_source(record)]) + "\n"
+    return re.sub(r"(?<=\d) (?=±|\\\*)|(?<=±) ", "\u00a0", text)  # a number stays on one line
 
 
 def _differences(record: Record) -> list[str]:
