@@ -12,21 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.paper import records
-from fairweight.paper._table_text import markdown, printed_text
+from fairweight.paper._table_text import markdown
 from fairweight.paper.front_picture import front_svg
 from fairweight.paper.methods_page import method_lines, methods_text
-from fairweight.paper.plan import is_whole, size_name
-from fairweight.paper.records import grouped, other_options
+from fairweight.paper.records import grouped
 from fairweight.paper.results_page import COMMAND, FOLDER, has_front, results, slug, table_page
 from fairweight.runs.statistics import mean_text
 
 RESULTS = Path("docs") / "results.md"
 Record = Mapping[str, Any]
-# How the keys of the headline's rows end.
-_SHOWN = (
-    "uniform", "uniform-same", "uniform-clean", "lb", "lb-rate-3", "forml", "-default", "-refit", "fine-tuned",
-    "exemplars-only", "static-weights", "class-bias-budget",
-)  # fmt: skip
 
 
 def pages(root: Path) -> dict[Path, str]:
@@ -62,37 +56,12 @@ def block(name: str, found: Mapping[str, Record], tables: list[dict[str, Any]]) 
     if name == "demo":
         demos = [record for record in found.values() if record.get("kind") == "demo"]
         return _demo(demos[-1]) if demos else none.format("demo --records records")
-    if name == "results":
-        return _headline(tables) or none.format("reproduce mnist")
     every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
     if name == "methods":
         return methods_text(every) or none.format("compare digits --records records")
     if name.startswith("method-"):
         return method_lines(every, name.removeprefix("method-")) or "No record has it yet."
     return None
-
-
-def _headline(tables: list[dict[str, Any]]) -> str:
-    """Uniform with its controls, LB, FORML as printed and by default; other options at the full size alone.
-
-    A printed number stands beside the method that it is of, at the full size.
-    """
-    rows = []
-    for record in tables:
-        if other_options(record) and not is_whole(record):
-            continue
-        size = ", ".join([size_name(record), *other_options(record)])
-        for row in record["rows"]:
-            wanted = row["key"].endswith(_SHOWN) and "-at-" not in row["key"]
-            if wanted and row["means"].get("tprd", {}).get("n"):
-                cells = []
-                for entry in (row["means"][key] for key in ("tprd", "accuracy")):
-                    beside = f" ({printed_text(entry)})" if "printed" in entry and is_whole(record) else ""
-                    cells.append(mean_text(entry) + beside)
-                rows.append([record["table"], size, row["title"], row["means"]["tprd"]["n"], *cells])
-    headline = markdown(["table", "size", "row", "n", "TPRD, %", "accuracy, %"], rows)
-    told = "Mean ± standard error over n seeds; in brackets, what is printed of the same method."
-    return f"{headline}\n\n{told}" if rows else ""
 
 
 def _demo(record: Record) -> str:

@@ -15,6 +15,10 @@ from fairweight.paper.verdict import BETWEEN, CLEAN, TEST
 
 COMMAND = "python -m fairweight.paper.records"
 FOLDER = "results"  # beside the first page
+PICTURE = (
+    "Points are means, bars standard errors. Black: rows of the paper; red: FORML as printed, reversed and by default; "
+    "blue: others. The line is a bias per class on Uniform's logits, from none to its full strength."
+)
 Record = Mapping[str, Any]
 
 
@@ -103,7 +107,7 @@ def _front(record: Record) -> list[str]:
         cells = [len(row["seeds"]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes", free]
         rows.append([row["title"], *cells])
     told = "TPRD compared with a bias per class on Uniform's logits at equal accuracy"
-    parts = ["## TPRD against accuracy", f"![TPRD against accuracy]({slug(record)}.svg)"]
+    parts = ["## TPRD against accuracy", f"![TPRD against accuracy]({slug(record)}.svg)", PICTURE]
     parts.append(markdown(["row", "n", "TPRD", "accuracy", "on the front", told], rows))
     if len({tuple(sorted(row["seeds"])) for row in shown}) > 1:
         parts.append("Rows differ in their seeds: where two means are close, use the differences by seed.")
