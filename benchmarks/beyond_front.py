@@ -1,8 +1,8 @@
 """Whether scores of single samples go beyond the front that a bias per class draws for free; clean labels.
 
 cifar10: the rows and net of the study `class_fairness` (docs/choices.md): 15,000 rows, 5,000 exemplars held out,
-30,000 other training rows that judge. mnist, small enough for one core: 3,000 rows, 3,000 exemplars, 54,000 other
-training rows that judge; 784-128-10, 40 epochs, which fits its rows. No test rows. Two things that change what the
+30,000 other training rows that judge. mnist, small enough for one core: 1,200 rows, 1,200 exemplars, 57,600 other
+training rows that judge; 784-128-10, 30 epochs, which fits its rows. No test rows. Two things that change what the
 network learns, not where it cuts:
   recall         FORML, one score per sample, under the mean loss plus a smooth maximum over the classes' missed recalls
                  (m_c = 1 − mean e^−l over the exemplars of class c)
@@ -65,8 +65,8 @@ def spec_for(of: str, seed: int) -> Spec:
     """What is trained, whatever the method; a core trains MNIST's in seconds, CIFAR-10's in a minute."""
     shared: dict[str, Any] = {"optimizer": "sgd", "lr": 0.1, "schedule": {"name": "cosine", "warm_up": 2}, "seed": seed}
     if of == "mnist":
-        data = {"split": {"validation": 0.9, "test": 0.0}, "exemplar": {"source": "train", "size": 300}}
-        return Spec("mnist", data=data, epochs=40, network={"name": "mlp", "hidden": [128]}, batch_size=50, **shared)
+        data = {"split": {"validation": 0.96, "test": 0.0}, "exemplar": {"source": "train", "size": 120}}
+        return Spec("mnist", data=data, epochs=30, network={"name": "mlp", "hidden": [128]}, batch_size=50, **shared)
     data = {"split": {"validation": 0.6}, "exemplar": {"source": "train", "size": 500}}
     more = {"weight_decay": 5e-4, "autocast": "bfloat16", "augment": True}
     return Spec("cifar10", data=data, epochs=8, **more, **shared)
