@@ -33,15 +33,16 @@ def on_config(config: Any) -> Any:
     sections = {title: entries for entry in config.nav for title, entries in entry.items() if isinstance(entries, list)}
     named = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
     folder = Path(config.docs_dir)
+    linked = re.findall(r"\]\((results/[\w-]+\.md)\)", (folder / "results.md").read_text(encoding="utf-8"))
+    table_pages = sorted(set(linked), key=linked[::-1].index, reverse=True)  # in the order of the list of all pages
+    named |= set(table_pages)
     for path in sorted(folder.rglob("*.md")):
         uri = path.relative_to(folder).as_posix()
         if uri not in named and not uri.startswith(("generate/", "gallery/")):
             section, title = OPTIONAL.get(uri, ("Project", ""))
             sections[section].append({title: uri} if title else uri)
     tables = next(k for k, entry in enumerate(sections["Results"]) if "results.md" in str(entry))
-    sections["Results"][tables] = {
-        "Every table": ["results.md", *(uri for uri in table_pages() if uri != "results.md")]
-    }
+    sections["Results"][tables] = {"Every table": ["results.md", *table_pages]}
     return config
 
 
@@ -65,32 +66,13 @@ def on_files(files: Files, config: Any) -> Files:
         "reference/run-folder.md": run_folder.page(),
         "gallery/index.md": gallery.page(ROOT, choosing.judgement(ROOT)["folder"], curve[0] if curve else ""),
         **({"gallery/condense.svg": curve[1]} if curve else {}),
-        **table_pages(),
         **{target: root_page(name, target) for name, target in ROOT_PAGES.items()},
     }
     for uri, text in made.items():
-        there = files.get_file_from_path(uri)
-        if there is not None:  # results.md, of which the site has its head alone
-            files.remove(there)
         files.append(File.generated(config, uri, content=text))
     for picture in sorted((ROOT / "records" / choosing.judgement(ROOT)["folder"]).glob(PICTURES)):
         files.append(File.generated(config, f"gallery/{picture.name}", abs_src_path=str(picture)))
     return files
-
-
-def table_pages() -> dict[str, str]:
-    """docs/results.md in parts: its head, with links, and a page per table."""
-    head, *sections = re.split(
-        r"^(?=## )", (ROOT / "docs" / "results.md").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
-    made = {}
-    for section in sections:
-        title = section.splitlines()[0].removeprefix("## ")
-        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-        text = section.replace("## ", "# ", 1).replace("\n### ", "\n## ")
-        made[f"results/{anchor}.md"] = _led(text, f"results/{anchor}.md", Path("docs/results.md"))
-        head = head.replace(f"](#{anchor})", f"](results/{anchor}.md)")
-    return {"results.md": head, **made}
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:

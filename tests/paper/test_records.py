@@ -13,6 +13,8 @@ from fairweight.paper.pages import block, filled, main, pages
 from fairweight.paper.plan import planned
 from fairweight.paper.records import grouped
 from fairweight.paper.results_page import results
+from fairweight.paper.results_page import table_page as page_of
+from fairweight.paper.status import standings
 from fairweight.paper.verdict import with_statistics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +75,7 @@ def test_more_seeds_of_the_same_settings_add_to_the_record(tmp_path):
     found = records.read(path)
     assert row_of(found, "uniform")["means"]["accuracy"]["mean"] == pytest.approx(96.0)
     assert row_of(found, "uniform")["means"]["accuracy"]["n"] == 3
-    assert row_of(found, "uniform")["means"]["accuracy"]["verdict"] == "too few seeds to say"
+    assert row_of(found, "uniform")["means"]["accuracy"]["verdict"] == "undecided"
     assert row_of(found, "lb")["means"]["accuracy"]["n"] == 1
     assert row_of(found, "lb")["compared"]["uniform"]["accuracy"]["mean"] == pytest.approx(-5.0)
     assert found["seeds"] == [0, 1, 2]
@@ -131,6 +133,11 @@ def test_a_damaged_record_is_named(tmp_path):
         records.read_all(tmp_path)
 
 
+def table_page(record, root):
+    """With spaces that break."""
+    return page_of(record, root).replace("\u00a0", " ")
+
+
 def test_results_show_every_table_and_what_is_missing(tmp_path):
     found = {
         "a": record_of(
@@ -146,19 +153,53 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     notes = tmp_path / "records" / "b" / "notes.md"
     notes.parent.mkdir(parents=True)
     notes.write_text("What was tried: patience.\n")
-    page = results(grouped(found), tmp_path)
-    assert page.index("## cifar10, short") < page.index("## mnist, full")
-    assert "8 epochs in place of 200" in page
-    assert "What was tried: patience." in page
-    assert "95.50 ± 0.50" in page
-    assert "95.24 ± 0.36" in page
-    assert "on the front" in page
-    assert "share of the gap to clean labels" in page
-    assert "| [cifar10](#cifar10-short) | not run | 200 epochs of 9 rows" in page
+    short, full = grouped(found)
+    page = results([short, full])
+    assert page.index("| [cifar10, short](") < page.index("| [mnist, full](")
+    assert "| [cifar10](results/cifar10-short.md) | not run | 200 epochs of 9 rows" in page
     assert "Run so far: short (1 seed). |" in page
     assert (
-        "| [mnist](#mnist-full) | not reproduced | 10 seeds. Not run: Uniform (clean data), Uniform, FORML. |" in page
+        "| [mnist](results/mnist-full.md) | not reproduced | 10 seeds. Not run: Uniform (clean data), Uniform, FORML. |"
+        in page
     )
+    of_short, of_full = (table_page(record, tmp_path) for record in (short, full))
+    assert of_short.startswith("# cifar10, short\n")
+    assert "8 epochs in place of 200" in of_short
+    assert "What was tried: patience." in of_short
+    assert "on the front" in of_short
+    assert "8.79 ± 0.14" not in of_short, "what is printed is of the full size"
+    assert "95.50 ± 0.50" in of_full
+    assert "95.24 ± 0.36: undecided" in of_full
+    assert "share of the gap to clean labels" in of_full
+
+
+def test_the_first_screen_says_what_the_command_says():
+    tables = grouped(records.read_all(ROOT / "records"))
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    first = page.split("## ")[0]
+    for one in standings(tables):
+        assert re.search(rf"^\| \[?{one.table}\b.*\| {one.state} \| {re.escape(one.why)} \|$", first, re.M), one.table
+    assert first.count("\n| ") == 1 + len(standings(tables))
+    for link in re.findall(r"\]\((results/\S+)\)", page):
+        assert (ROOT / "docs" / link).is_file()
+
+
+def test_a_difference_carries_marks_and_its_p_values_stand_apart(tmp_path):
+    noise = (0.0, 0.1, -0.1, 0.05, 0.02, -0.04, 0.03, 0.08, -0.06, 0.01)
+    rows = {"uniform": dict.fromkeys(range(10), 95.0), "lb": {k: 96 + e for k, e in enumerate(noise)}}
+    page = table_page(grouped({"a": record_of(rows)})[0], tmp_path)
+    assert re.search(r"\| LB \| Uniform \| 10 \| -1\.01 ± 0\.02 \\\*\\\* \|", page)
+    folded = page[page.index("<details") :]
+    assert re.search(r"\| LB \| Uniform \| \S+ / \S+ / 0\.002 \|", folded)
+
+
+def test_a_table_whose_rows_train_on_different_rows_says_so(tmp_path):
+    rows = {"uniform": {0: 93.0}, "uniform-same": {0: 92.0}, "class-bias": {0: 92.0}}
+    page = table_page(grouped({"a": record_of(rows, table="cifar10", size="short")})[0], tmp_path)
+    assert "| Uniform / Proportion | 1 | all rows |" in page
+    assert "| Uniform, exemplars held out too | 1 | all but the exemplars |" in page
+    assert "| Uniform with a bias per class at its full strength | 1 | all but the exemplars |" in page
+    assert "trains on" not in table_page(grouped({"a": record_of({"uniform": {0: 95.0}})})[0], tmp_path)
 
 
 def test_marked_places_are_replaced_and_nothing_else():
@@ -191,7 +232,6 @@ def test_methods_show_what_they_cost_and_gave():
         "1.0 times its time."
     )
     assert block("method-focal", found, grouped(found)) == "No record has it yet."
-    assert "| mnist | full | Uniform | 2 |" in block("results", found, grouped(found))
 
 
 def test_a_second_training_costs_what_its_first_did_too():
@@ -203,31 +243,30 @@ def test_a_second_training_costs_what_its_first_did_too():
     assert "points from Uniform, – times its time." in block("method-given", {"a": found}, grouped({"a": found}))
 
 
-def test_the_page_begins_with_its_sections_and_their_seeds(tmp_path):
+def test_the_first_page_lists_pages_and_their_seeds():
     options = {**record_of({})["options"], "selection": "last"}
     found = {"a": record_of({"uniform": {0: 95.0, 1: 96.0}, "lb": {0: 95.0}}, options=options)}
-    page = results(grouped(found), tmp_path)
-    assert "| [mnist, full, selection=last](#mnist-full-selectionlast) | 2 | 1 to 2 | a GPU |" in page
-    assert page.index("](#mnist-full-selectionlast)") < page.index("## mnist, full, selection=last")
+    page = results(grouped(found))
+    assert "| [mnist, full, selection=last](results/mnist-full-selection-last.md) | 2 | 1 to 2 | a GPU |" in page
 
 
 def test_a_command_from_before_a_default_was_changed_says_what_to_name(tmp_path):
     changed = {**record_of({})["options"], "selection": "last"}
     older = record_of({"uniform": {0: 95.0}}, options=changed)
     told = "selection=last was the default: pass it explicitly now"
-    assert told in results(grouped({"a": older}), tmp_path)
+    assert told in table_page(grouped({"a": older})[0], tmp_path)
     named = record_of(
         {"uniform": {0: 95.0}}, options=changed, command="fairweight reproduce mnist --option selection=last"
     )
-    assert told not in results(grouped({"a": named}), tmp_path)
-    assert "was the default" not in results(grouped({"a": record_of({"uniform": {0: 95.0}})}), tmp_path)
+    assert told not in table_page(grouped({"a": named})[0], tmp_path)
+    assert "was the default" not in table_page(grouped({"a": record_of({"uniform": {0: 95.0}})})[0], tmp_path)
 
 
 def test_a_front_of_different_seeds_says_so(tmp_path):
     alike = record_of({"uniform": {0: 93.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
     other = record_of({"uniform": {0: 93.0, 1: 94.0}, "group-dro": {0: 92.9}}, table="cifar10", size="short")
-    assert "Rows differ in their seeds" not in results(grouped({"a": alike}), tmp_path)
-    page = results(grouped({"a": other}), tmp_path)
+    assert "Rows differ in their seeds" not in table_page(grouped({"a": alike})[0], tmp_path)
+    page = table_page(grouped({"a": other})[0], tmp_path)
     assert "Rows differ in their seeds" in page
     assert "| Uniform / Proportion | 2 | 6.50 | 93.50 | yes |" in page
 
@@ -240,10 +279,10 @@ def test_shares_have_no_negative_nothing(share, text):
 def test_the_command_writes_the_pages_that_changed(tmp_path, capsys):
     (tmp_path / "records" / "x").mkdir(parents=True)
     (tmp_path / "records" / "x" / "record.json").write_text(json.dumps(record_of({"uniform": {0: 95.0}})))
-    (tmp_path / "README.md").write_text("<!-- records:results -->\n")
+    (tmp_path / "README.md").write_text("<!-- records:methods -->\n")
     main(["--root", str(tmp_path)])
     assert "results.md" in capsys.readouterr().out
-    assert "| mnist |" in (tmp_path / "README.md").read_text()
+    assert "records:methods -->\nNo record yet" in (tmp_path / "README.md").read_text()
     main(["--root", str(tmp_path)])
     assert "nothing changed" in capsys.readouterr().out
 

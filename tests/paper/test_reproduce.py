@@ -8,6 +8,7 @@ import pytest
 from fairweight.paper._table_text import text_of
 from fairweight.paper.plan import planned
 from fairweight.paper.reproduce import reproduce
+from fairweight.paper.verdict import with_statistics
 from fairweight.runs.folder import RunFolder
 
 ROWS = ("uniform-clean", "uniform", "forml-default")
@@ -93,7 +94,8 @@ def test_text_shows_both_numbers_and_says_the_size(record):
     text = text_of(record)
     assert "Size: quick: scikit-learn's 1,797 digits" in text
     assert "there is no verdict at this size" in text
-    assert "8.59 ± 0.91" in text
+    assert "8.59 ± 0.91" not in text, "what is printed is of the full size"
+    assert "8.59 ± 0.91: undecided (two seeds" in text_of(with_statistics({**record, "whole": True}))
     assert "effective size" in text
     assert "Verdict: Welch's 95 % interval" in text
     assert "FORML, Algorithm 1" not in text  # a row that was not run

@@ -41,7 +41,7 @@ def test_the_four_words():
     assert judge(Mean(7.0, 0.1, 10), printed, better="lower")["verdict"] == "better"
     assert judge(Mean(10.0, 0.1, 10), printed, better="lower")["verdict"] == "worse"
     unsure = judge(Mean(8.9, 2.0, 3), printed, better="lower")
-    assert unsure["verdict"] == "too few seeds to say"
+    assert unsure["verdict"] == "undecided"
     assert "these seeds" in unsure["why"]
 
 
@@ -53,28 +53,28 @@ def test_higher_is_better_for_accuracy():
 
 def test_one_seed_says_nothing():
     found = judge(Mean.of([1.0]), Printed(8.79, 0.14, 30), better="lower")
-    assert found["verdict"] == "too few seeds to say"
+    assert found["verdict"] == "undecided"
     assert found["reach"] is None
 
 
 def test_two_seeds_never_agree():
     """Two seeds that happen to lie close together would leave no room for doubt."""
     found = judge(Mean.of([95.24, 95.26]), Printed(95.25, 0.03, 30), better="higher", margin=0.5)
-    assert found["verdict"] == "too few seeds to say"
+    assert found["verdict"] == "undecided"
     assert judge(Mean.of([95.24, 95.26, 95.25]), Printed(95.25, 0.03, 30), better="higher")["verdict"] == "agrees"
 
 
 @pytest.mark.parametrize("values", [[11.0, 11.0, 11.0], [0.3, 0.1 + 0.2, 0.3]])
 def test_seeds_that_are_all_alike_say_as_little(values):
     found = judge(Mean.of(values), Printed(values[0], 0.14, 30), better="lower")
-    assert found["verdict"] == "too few seeds to say"
+    assert found["verdict"] == "undecided"
     assert "no spread" in found["why"]
 
 
 def test_unsure_printed_numbers_are_named_as_the_reason():
     """No number of our seeds makes up for five printed runs that spread widely."""
     found = judge(Mean(22.0, 0.01, 500), Printed(22.32, 1.7, 5), better="lower")
-    assert found["verdict"] == "too few seeds to say"
+    assert found["verdict"] == "undecided"
     assert found["why"].startswith("the printed runs alone leave ±4.7")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from fairweight.paper.plan import is_whole, size_line
 from fairweight.runs.statistics import BESIDE, ENDPOINTS, mean_text
 
 WIDTH = 110
+TESTS = {"p": "t", "p_holm": "Holm", "wilcoxon": "Wilcoxon"}
+MARKS = "* p < 0.05 by the paired t-test; ** also after Holm's correction, which the endpoints TPRD and std have"
 Record = Mapping[str, Any]
 Shown = tuple[list[str], list[list[str]]]  # titles, and the cells of each row
 
@@ -17,7 +20,7 @@ Shown = tuple[list[str], list[list[str]]]  # titles, and the cells of each row
 def markdown(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """A table in Markdown."""
     named = list(titles)
-    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (named, *rows)]
+    lines = ["| " + " | ".join(re.sub(r"([|*])", r"\\\1", str(cell)) for cell in row) + " |" for row in (named, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(named), *lines[1:]])
 
 
@@ -32,13 +35,21 @@ def printed_text(entry: Mapping[str, Any]) -> str:
 
 
 def difference_text(entry: Mapping[str, Any]) -> str:
-    """A difference with its error and p-value: "-1.53 ± 0.42 (p 0.01)"."""
+    """A difference with its error and p-values: "-1.53 ± 0.42 (p 0.01)"."""
+    tests = {**TESTS, "p": "p"}
+    told = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
+    return marked(entry, "") + (f" ({', '.join(told)})" if told else "")
+
+
+def marked(entry: Mapping[str, Any], mark: str | None = None) -> str:
+    """A difference with its error and a mark: * for p < 0.05, ** if that is so after Holm's correction too."""
     if entry["mean"] is None:
         return "–"
     error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
-    tests = {"p": "p", "p_holm": "Holm", "wilcoxon": "Wilcoxon"}
-    told = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
-    return f"{entry['mean']:+.2f}{error}" + (f" ({', '.join(told)})" if told else "")
+    if mark is None:
+        below = [entry.get(key) is not None and entry[key] < 0.05 for key in ("p", "p_holm")]
+        mark = " **" if all(below) else " *" if below[0] else ""
+    return f"{entry['mean']:+.2f}{error}{mark}"
 
 
 def share_text(share: float | None, interval: Iterable[float] | None = None) -> str:
@@ -55,40 +66,68 @@ def beside_text(row: Mapping[str, Any], key: str) -> str:
     return f"{value:.{digits}f}" if digits == 0 or value == 0 or abs(value) >= 10.0**-digits else f"{value:.1e}"
 
 
-def main_table(record: Record, numbers: Sequence[Mapping[str, Any]], *, why: bool = False) -> Shown:
-    """These numbers of ours beside printed ones; why: with the reason of each verdict."""
-    titles, printed = ["row", "n"], ["printed", "verdict"] if record["printed"] else []
-    for number in numbers:
-        titles += [number["title"] + (f", {number['unit']}" if number["unit"] else ""), *printed]
+def means_table(record: Record) -> Shown:
+    """Each row's means; where rows differ in what they train on, with that."""
+    rows, numbers = record["rows"], record["numbers"]
+    places = {row["key"]: _place(row, rows) for row in rows}
+    told = len(set(places.values())) > 1
+    titles = ["row", "n", *(["trains on"] if told else [])]
+    titles += [number["title"] + (f", {number['unit']}" if number["unit"] else "") for number in numbers]
+    spread = ["tpr_std"] if any("tprd" in row["means"] and "tpr_std" in row["beside"] for row in rows) else []
+    cells = []
+    for row in rows:
+        entries = [row["means"][number["key"]] for number in numbers]
+        line = [row["title"], str(max((entry["n"] for entry in entries), default=0))]
+        line += [places[row["key"]]] if told else []
+        cells.append([*line, *map(mean_text, entries), *(mean_text(row["beside"].get(key, {})) for key in spread)])
+    return [*titles, *(BESIDE[key][0] for key in spread)], cells
+
+
+def _place(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """What a row is trained on, as far as its data says."""
+    if row.get("moved"):
+        row = next(other for other in rows if other["key"] == row["moved"]["of"])
+    inside = ((row["spec"] or {}).get("data") or {}).get("exemplar", {}).get("inside")
+    return {True: "all rows", False: "all but the exemplars"}.get(inside, "")
+
+
+def printed_table(record: Record, *, why: bool = False) -> Shown:
+    """What is printed of the same row, and how ours stands to it; why: with the reason of each verdict."""
+    numbers = record["numbers"] if is_whole(record) else []
     rows = []
     for row in record["rows"]:
         entries = [row["means"][number["key"]] for number in numbers]
-        cells = [row["title"], str(max((entry["n"] for entry in entries), default=0))]
-        for entry in entries:
-            reason = f" ({entry['why']})" if why and "why" in entry else ""
-            beside = [printed_text(entry), entry.get("verdict", "–") + reason] if printed else []
-            cells += [mean_text(entry), *beside]
-        rows.append(cells)
-    return titles, rows
+        if any("verdict" in entry for entry in entries):
+            reasons = [f" ({entry['why']})" if why and "why" in entry else "" for entry in entries]
+            pairs = zip(entries, reasons, strict=True)
+            cells = [f"{printed_text(e)}: {e['verdict']}{r}" if "verdict" in e else "–" for e, r in pairs]
+            rows.append([row["title"], *cells])
+    return ["printed: ours is", *(number["title"] for number in numbers)], rows
 
 
 def more_tables(record: Record) -> Iterator[Shown]:
-    """What stands beside the numbers, differences seed by seed, and shares of the way."""
+    """Differences seed by seed, their p-values, shares of the way, and what stands beside the numbers."""
     rows, titles = record["rows"], {row["key"]: row["title"] for row in record["rows"]}
-    if keys := [key for key in BESIDE if any(key in row["beside"] for row in rows)]:
-        cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows]
-        yield ["other numbers", *(BESIDE[key][0] for key in keys)], cells
     names = {number["key"]: number["title"] for number in record["numbers"]}
     known = {key for row in rows for found in row["compared"].values() for key in found}
     names |= {key: "std" for key in ENDPOINTS if key in known and key not in names}
-    apart = [
-        [row["title"], titles[other], *(difference_text(found[key]) if key in found else "–" for key in names)]
-        for row in rows
-        for other, found in row["compared"].items()
-        if any(entry["n"] for entry in found.values())
-    ]
+    every = [entry for row in rows for found in row["compared"].values() for entry in found.values()]
+    there_are = [test for test in TESTS if any(entry.get(test) is not None for entry in every)]
+    shown = {key: [test for test in there_are if test != "p_holm" or key in ENDPOINTS] for key in names}
+    apart, tests = [], []
+    for row in rows:
+        for other, found in row["compared"].items():
+            n = max((entry["n"] for entry in found.values()), default=0)
+            pair, there = [row["title"], titles[other]], {key: found[key] for key in names if key in found}
+            if n:
+                apart.append([*pair, str(n), *(marked(entry) for entry in there.values())])
+            if n > 1:
+                ps = {key: [entry.get(test) for test in shown[key]] for key, entry in there.items()}
+                tests.append(
+                    [*pair, *(" / ".join("–" if p is None else f"{p:.2g}" for p in one) for one in ps.values())]
+                )
     if apart:
-        yield ["difference by seed", "compared with", *names.values()], apart
+        yield ["difference by seed", "compared with", "n", *names.values()], apart
     closed = []
     for key, found in record.get("gap_closed", {}).items():
         pairs = [(share_text(e["ours"], e["interval"]), share_text(e["printed"])) for e in found.values()]
@@ -96,6 +135,12 @@ def more_tables(record: Record) -> Iterator[Shown]:
     if closed:
         share = "share of the gap to clean labels that is closed [95 %, bootstrap]"
         yield [share, "TPRD", "printed", "accuracy", "printed"], closed
+    if tests:
+        told = [f"{title}: {' / '.join(TESTS[test] for test in shown[key])}" for key, title in names.items()]
+        yield ["p-values", "compared with", *told], tests
+    if keys := [key for key in BESIDE if any(key in row["beside"] for row in rows) and key != "tpr_std"]:
+        cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows]
+        yield ["other numbers", *(BESIDE[key][0] for key in keys)], cells
 
 
 def text_of(record: Record) -> str:
@@ -103,12 +148,13 @@ def text_of(record: Record) -> str:
     parts = [f"{record['table']}: {record['title']}\n{textwrap.fill(size_line(record), WIDTH)}"]
     if record["printed"] and not is_whole(record):
         parts[0] += "\nThe printed numbers are for the full size, so there is no verdict at this size."
-    numbers = [{**number, "title": f"{number['title']} ({number['better']} is better)"} for number in record["numbers"]]
-    for titles, rows in (*(main_table(record, [number], why=True) for number in numbers), *more_tables(record)):
+    tables = (means_table(record), printed_table(record, why=True), *more_tables(record))
+    for titles, rows in ((titles, rows) for titles, rows in tables if rows):
         widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
         lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (titles, *rows))
         parts.append("\n".join(lines))
-    notes = [f"Differences by seed: {record['paired_test']}."]
+    better = "; ".join(f"{number['title']}: {number['better']} is better" for number in record["numbers"])
+    notes = [f"{better}. {MARKS}.", f"Differences by seed: {record['paired_test']}."]
     notes += [f"Verdict: {record['test']}."] if record["printed"] else []
     notes += [f"- {remark}" for remark in record["remarks"]]
     notes += [f"Options: {', '.join(f'{key}={value}' for key, value in record['options'].items())}."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -9,6 +10,13 @@ from typing import Any
 WIDTH, HEIGHT, LEFT, BELOW, RIGHT = 860, 460, 40, 45, 320
 COLOURS = {"forml": "#c1121f", "paper": "#111"}  # by kind of row; of the others:
 OTHER = "#2a6f97"
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers between, four to ten of them."""
+    size = 10.0 ** math.floor(math.log10(high - low))
+    step = next(size * part for part in (0.1, 0.2, 0.5, 1.0, 2.0) if (high - low) / (size * part) <= 10)
+    return [round(k * step, 6) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def front_svg(record: Mapping[str, Any]) -> str:
@@ -32,8 +40,13 @@ def front_svg(record: Mapping[str, Any]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"',
         f' font-size="12"><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<path d="M{LEFT} 15V{HEIGHT - BELOW}H{WIDTH - RIGHT}" fill="none" stroke="black"/>',
-        f'<text x="{LEFT}" y="{HEIGHT - 15}">accuracy, %, {left:.1f} to {right:.1f}</text>',
-        f'<text transform="translate(25 {HEIGHT - BELOW}) rotate(-90)">TPRD, %, {lowest:.1f} to {highest:.1f}</text>',
+        f'<text x="{LEFT}" y="{HEIGHT - 8}">accuracy, %</text>',
+        f'<text transform="translate(12 {HEIGHT - BELOW}) rotate(-90)">TPRD, %</text>',
+        *(
+            f'<text x="{across(at)}" y="{HEIGHT - BELOW + 16}" text-anchor="middle">{at:g}</text>'
+            for at in ticks(left, right)
+        ),
+        *(f'<text x="{LEFT - 5}" y="{down(at) + 4}" text-anchor="end">{at:g}</text>' for at in ticks(lowest, highest)),
     ]
     biased = [row for row in shown if (row.get("moved") or {}).get("fraction") and row["moved"]["how"] == "class-bias"]
     line = [row["key"] for row in sorted(biased, key=lambda row: row["moved"]["fraction"])]

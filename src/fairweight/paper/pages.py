@@ -1,4 +1,4 @@
-"""Pages made from records: docs/results.md, and marked places in README.md and docs/*.md.
+"""Pages made from records: docs/results.md and docs/results/, and marked places in README.md and docs/*.md.
 
 A place between <!-- records:NAME --> and <!-- /records:NAME --> is replaced.
 """
@@ -12,29 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.paper import records
-from fairweight.paper._table_text import markdown, printed_text
+from fairweight.paper._table_text import markdown
 from fairweight.paper.front_picture import front_svg
 from fairweight.paper.methods_page import method_lines, methods_text
-from fairweight.paper.plan import is_whole, size_name
-from fairweight.paper.records import grouped, other_options
-from fairweight.paper.results_page import COMMAND, has_front, picture_name, results
+from fairweight.paper.records import grouped
+from fairweight.paper.results_page import COMMAND, FOLDER, has_front, results, slug, table_page
 from fairweight.runs.statistics import mean_text
 
 RESULTS = Path("docs") / "results.md"
 Record = Mapping[str, Any]
-# How the keys of the headline's rows end.
-_SHOWN = (
-    "uniform", "uniform-same", "uniform-clean", "lb", "lb-rate-3", "forml", "-default", "-refit", "fine-tuned",
-    "exemplars-only", "static-weights", "class-bias-budget",
-)  # fmt: skip
 
 
 def pages(root: Path) -> dict[Path, str]:
     """What every generated page should hold, by path."""
     found = records.read_all(root / "records")
     tables = grouped(found)  # once: its intervals are bootstrapped
-    made = {root / RESULTS: results(tables, root)}
-    made |= {root / "docs" / picture_name(record): front_svg(record) for record in tables if has_front(record)}
+    made, folder = {root / RESULTS: results(tables)}, root / "docs" / FOLDER
+    made |= {folder / f"{slug(record)}.md": table_page(record, root) for record in tables}
+    made |= {folder / f"{slug(record)}.svg": front_svg(record) for record in tables if has_front(record)}
     for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         if path != root / RESULTS and path.is_file():
             before = path.read_text(encoding="utf-8")
@@ -61,37 +56,12 @@ def block(name: str, found: Mapping[str, Record], tables: list[dict[str, Any]]) 
     if name == "demo":
         demos = [record for record in found.values() if record.get("kind") == "demo"]
         return _demo(demos[-1]) if demos else none.format("demo --records records")
-    if name == "results":
-        return _headline(tables) or none.format("reproduce mnist")
     every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
     if name == "methods":
         return methods_text(every) or none.format("compare digits --records records")
     if name.startswith("method-"):
         return method_lines(every, name.removeprefix("method-")) or "No record has it yet."
     return None
-
-
-def _headline(tables: list[dict[str, Any]]) -> str:
-    """Uniform with its controls, LB, FORML as printed and by default; other options at the full size alone.
-
-    A printed number stands beside the method that it is of, at the full size.
-    """
-    rows = []
-    for record in tables:
-        if other_options(record) and not is_whole(record):
-            continue
-        size = ", ".join([size_name(record), *other_options(record)])
-        for row in record["rows"]:
-            wanted = row["key"].endswith(_SHOWN) and "-at-" not in row["key"]
-            if wanted and row["means"].get("tprd", {}).get("n"):
-                cells = []
-                for entry in (row["means"][key] for key in ("tprd", "accuracy")):
-                    beside = f" ({printed_text(entry)})" if "printed" in entry and is_whole(record) else ""
-                    cells.append(mean_text(entry) + beside)
-                rows.append([record["table"], size, row["title"], row["means"]["tprd"]["n"], *cells])
-    headline = markdown(["table", "size", "row", "n", "TPRD, %", "accuracy, %"], rows)
-    told = "Mean ± standard error over n seeds; in brackets, what is printed of the same method."
-    return f"{headline}\n\n{told}" if rows else ""
 
 
 def _demo(record: Record) -> str:

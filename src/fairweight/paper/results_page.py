@@ -1,68 +1,90 @@
-"""docs/results.md: every table that was run, and what is missing."""
+"""docs/results.md: what became of every table, on one screen; docs/results/: a page per table that was run."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairweight.paper._table_text import difference_text, main_table, markdown, more_tables
-from fairweight.paper.plan import size_line
+from fairweight.paper._table_text import MARKS, difference_text, markdown, means_table, more_tables, printed_table
+from fairweight.paper.plan import is_whole, size_line
 from fairweight.paper.records import other_options, section_name
 from fairweight.paper.status import RULE, standings
 from fairweight.paper.verdict import BETWEEN, CLEAN, TEST
 
 COMMAND = "python -m fairweight.paper.records"
+FOLDER = "results"  # beside the first page
+PICTURE = (
+    "Points are means, bars standard errors. Black: rows of the paper; red: FORML as printed, reversed and by default; "
+    "blue: others. The line is a bias per class on Uniform's logits, from none to its full strength."
+)
 Record = Mapping[str, Any]
 
 
-def results(tables: list[dict[str, Any]], root: Path) -> str:
-    """The page, from the tables and the notes beside their records."""
+def results(tables: Sequence[Record]) -> str:
+    """The first page: the same words as `fairweight reproduce --status`, then a link to every table that was run."""
+    names = {section_name(record): f"{FOLDER}/{slug(record)}.md" for record in tables}
     status = [
-        [one.table if one.section is None else _link(one.section, one.table), one.state, one.why]
+        [one.table if one.section is None else f"[{one.table}]({names[one.section]})", one.state, one.why]
         for one in standings(tables)
     ]
     parts = [
         "# Results",
-        f"Generated from `records/` by `{COMMAND}` (or `make docs`); do not edit. Every number is a mean over seeds ± "
-        "its standard error. TPRD and maxFNR: lower is better; accuracy: higher is better.",
         RULE,
         markdown(["table of the paper", "state", "why"], status),
-        f"Verdicts against printed numbers, at the full size only: {TEST}. Between our rows: {BETWEEN}.",
+        "`fairweight reproduce --status` prints the same; `fairweight reproduce TABLE` runs one.",
     ]
     if tables:
         contents = []
         for record in tables:
             counts = sorted(len(row["seeds"]) for row in record["rows"])
             seeds = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
-            contents.append([_link(section_name(record)), len(counts), seeds, "; ".join(record["devices"])])
-        parts.append(markdown(["section", "rows", "seeds per row", "device"], contents))
-    for record in tables:
-        parts.append(_section(record))
-        notes = (root / "records" / name / "notes.md" for name in record["from"])
-        parts += [path.read_text(encoding="utf-8").strip() for path in notes if path.is_file()]
+            name = section_name(record)
+            contents.append([f"[{name}]({names[name]})", len(counts), seeds, "; ".join(record["devices"])])
+        parts += ["## Every table that was run", markdown(["page", "rows", "seeds per row", "device"], contents)]
+    parts += [
+        "## How to read them",
+        "Every number is a mean over seeds ± its standard error. TPRD and maxFNR: lower is better; accuracy: higher is "
+        "better. std is the standard deviation of the classes' recalls.",
+        f"Verdicts against printed numbers, at the full size only: {TEST}.",
+        f"Between our rows: {BETWEEN}.",
+        f"Generated from `records/` by `{COMMAND}` (or `make docs`); do not edit.",
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def _link(title: str, shown: str = "") -> str:
-    """A link to the heading, as GitHub names it: lower case, punctuation left out, spaces as dashes."""
-    anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-    return f"[{shown or title}](#{anchor})"
+def table_page(record: Record, root: Path) -> str:
+    """One table: means, what they show, ours beside printed, differences seed by seed, and where it comes from."""
+    notes = (root / "records" / name / "notes.md" for name in record["from"])
+    told = [path.read_text(encoding="utf-8").strip() for path in notes if path.is_file()]
+    printed = printed_table(record)
+    parts = [f"# {section_name(record)}", f"{record['title']} {size_line(record)}", markdown(*means_table(record))]
+    if record["printed"] and not is_whole(record):
+        parts.append("The printed numbers are of the full size, so none stands beside these.")
+    parts += ["## What it shows", *told] if told else []
+    parts += ["## Beside the printed numbers", markdown(*printed)] if printed[1] else []
+    text = "\n\n".join([*parts, *_differences(record), *_front(record), *_source(record)]) + "\n"
+    return re.sub(r"(?<=\d) (?=±|\\\*)|(?<=±) ", "\u00a0", text)  # a number stays on one line
 
 
-def _section(record: Record) -> str:
-    """One table: ours beside printed, what stands beside it, differences seed by seed, and where it comes from."""
-    parts = [f"## {section_name(record)}", f"{record['title']} {size_line(record)}"]
-    parts += [markdown(*shown) for shown in (main_table(record, record["numbers"]), *more_tables(record))]
-    parts += [_front(record)] if has_front(record) else []
-    parts += ["\n".join(f"- {remark}" for remark in record["remarks"])]
-    return "\n\n".join([*filter(None, parts), _source(record)])
+def _differences(record: Record) -> list[str]:
+    """Differences with marks; p-values and other numbers folded away."""
+    parts = []
+    for titles, rows in more_tables(record):
+        shown = markdown(titles, rows)
+        if titles[0] == "difference by seed":
+            parts += ["## Differences by seed", shown, MARKS.replace("*", r"\*") + "."]
+        elif titles[0] in ("p-values", "other numbers"):
+            parts.append(f'<details markdown="1"><summary>{titles[0].capitalize()}</summary>\n\n{shown}\n\n</details>')
+        else:
+            parts.append(shown)
+    return parts
 
 
-def picture_name(record: Record) -> str:
-    """Its file beside the page."""
-    return f"front_{re.sub(r'[^a-z0-9]+', '_', section_name(record))}.svg"
+def slug(record: Record) -> str:
+    """The name of its page and picture."""
+    return re.sub(r"[^a-z0-9]+", "-", section_name(record))
 
 
 def has_front(record: Record) -> bool:
@@ -71,8 +93,10 @@ def has_front(record: Record) -> bool:
     return tprd and any(row["kind"] == "extra" for row in record["rows"])
 
 
-def _front(record: Record) -> str:
+def _front(record: Record) -> list[str]:
     """TPRD against accuracy, and which rows no other beats in both."""
+    if not has_front(record):
+        return []
     shown = [row for row in record["rows"] if row["means"]["tprd"]["mean"] is not None and row["key"] != CLEAN]
     points = {row["key"]: (row["means"]["tprd"]["mean"], row["means"]["accuracy"]["mean"]) for row in shown}
     rows = []
@@ -83,14 +107,14 @@ def _front(record: Record) -> str:
         cells = [len(row["seeds"]), f"{tprd:.2f}", f"{accuracy:.2f}", "" if beaten else "yes", free]
         rows.append([row["title"], *cells])
     told = "TPRD compared with a bias per class on Uniform's logits at equal accuracy"
-    front = markdown(["TPRD against accuracy", "n", "TPRD", "accuracy", "on the front", told], rows)
-    front += f"\n\n![TPRD against accuracy]({picture_name(record)})"
+    parts = ["## TPRD against accuracy", f"![TPRD against accuracy]({slug(record)}.svg)", PICTURE]
+    parts.append(markdown(["row", "n", "TPRD", "accuracy", "on the front", told], rows))
     if len({tuple(sorted(row["seeds"])) for row in shown}) > 1:
-        front += "\n\nRows differ in their seeds: where two means are close, use the differences by seed."
-    return front
+        parts.append("Rows differ in their seeds: where two means are close, use the differences by seed.")
+    return parts
 
 
-def _source(record: Record) -> str:
+def _source(record: Record) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     options = ", ".join(f"{key}={value}" for key, value in record["options"].items())
     commands = record.get("commands") or [record["command"]]
@@ -99,9 +123,12 @@ def _source(record: Record) -> str:
     seeds = record["seeds"]
     whole = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
     which = f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds)) or "none"
-    return (
-        f"- Command: {'; '.join(f'`{command}`' for command in commands)}{then}\n"
-        f"- Options: {options or 'none'}\n"
-        f"- {', '.join(record['devices'])}; commit {', '.join(record['commits'])}; {versions}; "
-        f"{record['wall_seconds']:.0f} seconds of wall time, without runs that were already finished; seeds {which}"
-    )
+    lines = [
+        *record["remarks"],
+        f"Command: {'; '.join(f'`{command}`' for command in commands)}{then}",
+        f"Options: {options or 'none'}",
+        f"Records: {', '.join(record['from'])}",
+        f"{', '.join(record['devices'])}; commit {', '.join(record['commits'])}; {versions}; "
+        f"{record['wall_seconds']:.0f} seconds of wall time, without runs that were already finished; seeds {which}",
+    ]
+    return ["## How it was run", "\n".join(f"- {line}" for line in lines)]

@@ -19,8 +19,8 @@ LEVEL = 0.95
 TEST = (
     "Welch's 95 % interval for the difference of the means, from each side's standard error and number of runs. Better "
     "or worse: it excludes 0. Agrees: it contains 0 and reaches no further than the margin (a tenth of the printed "
-    "value; half a point for accuracy). Too few seeds to say: anything else, and fewer than 3 seeds or seeds without "
-    "spread"
+    "value; half a point for accuracy). Undecided: anything else (the printed runs alone often leave it "
+    "so), and fewer than 3 seeds or seeds without spread"
 )
 BETWEEN = (
     f"{PAIRED_TEST}, and Wilcoxon's signed-rank test from {WILCOXON_FROM} seeds on. The endpoints, named before "
@@ -61,7 +61,7 @@ def judge(
     """
     margin = 0.1 * abs(printed.value) if margin is None else margin
     difference = ours.value - printed.value
-    reach, verdict = None, "too few seeds to say"
+    reach, verdict = None, "undecided"
     if ours.n < LEAST or math.isnan(ours.error) or ours.alike:
         few = {0: "no seed was run", 1: "one seed has no spread", 2: "two seeds say too little about the spread"}
         why = few.get(ours.n, "all seeds gave the same: no spread")
