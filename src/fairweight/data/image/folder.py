@@ -58,11 +58,13 @@ def files_rows(
                 found.update(file_digest(path).encode())
             except (OSError, FairweightError):
                 found.update(b"unreadable")  # decoding says so, or drops it
-        return [*(printable(os.path.relpath(path, root)) for path in paths), found.hexdigest()]
+        return [*files, found.hexdigest()]
 
+    files = [printable(os.path.relpath(path, root)) for path in paths]
     version = [f"{printable(str(path.absolute()))} {state(path)}" for path in paths]
     pictures = [Picture(path, printable(str(path))) for path in paths]
-    return Rows(pd.DataFrame(columns), EncodedPixels(len(paths), lambda: pictures, version, content, options))
+    pixels = EncodedPixels(len(paths), lambda: pictures, version, content, options)
+    return Rows(pd.DataFrame(columns), pixels, files=files)
 
 
 def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> Rows:
