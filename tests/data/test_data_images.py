@@ -45,6 +45,17 @@ def test_a_folder_with_a_class_per_subfolder(pictures):
         load(folder, label="age")
 
 
+def test_files_that_programs_put_beside_pictures_are_no_samples(pictures):
+    folder, pixels = pictures
+    for name in ("cat/._000.png", "cat/.thumbs/000.png", "__MACOSX/cat/._000.png", ".git/cat/000.png", "cat/Thumbs.db"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"no image")
+    data = load(folder)
+    assert data.label_names == ("cat", "dog")
+    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    assert len(data.preprocessing.read(folder / "cat").inputs) == 20
+
+
 def test_a_folder_with_parts(pictures, tmp_path):
     folder, pixels = pictures
     for place, path in enumerate(sorted(folder.rglob("*.png"))):
