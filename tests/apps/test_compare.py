@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, text_of, verdict_on
+from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, smaller, text_of, verdict_on
 from fairweight.apps.judge import Wish
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics.criterion import criterion
 from fairweight.paper.methods_page import method_lines, methods_text
+from fairweight.report.front import verdict_words
 from fairweight.runs.spec_data import dataset_for
 
 DATA = {"limit": 500, "split": {"test": 0.3, "validation": 0.2}, "corruptions": ["one-class:label=2,fraction=0.2"]}
@@ -174,4 +175,7 @@ def test_the_verdict_on_a_row_is_the_rule_of_train_over_seeds(gap, p, accuracy, 
     found = {"tprd": {"mean": gap, "p": p}, "accuracy": {"mean": accuracy, "p": None}}
     row = {"compared": {"uniform": found}, "means": {"tprd": {"mean": 1.0}}}
     assert verdict_on(row, Wish(criterion("equal-opportunity"), bound=bound), "tprd") == word
+    said = verdict_words({"verdict": word, "outside_limits": word == "no-effect" and smaller(row, "tprd")})
+    other = "no clear effect" if p > 0.05 else "smaller gap, outside the budget or bound"
+    assert said == (other if word == "no-effect" else word)
     assert verdict_on({**row, "compared": {}}, Wish(criterion("equal-opportunity")), "tprd") is None

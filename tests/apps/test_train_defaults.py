@@ -133,6 +133,8 @@ def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
     same = verdict(uneven, uneven, labels, groups)
     assert same.word == "no-effect"
     assert not same.together()
+    kept = replace(same, kept_plain=True)  # the same model: no chance is left in the difference
+    assert {(d.value, d.low, d.high) for d in kept.numbers.values()} == {(0, 0, 0)}
 
 
 def test_levelling_is_named():

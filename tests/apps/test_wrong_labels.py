@@ -7,9 +7,11 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from fairweight.apps.clean import MENDED, Cleaned
-from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, ranked_labels, stays, suspects_of
+from fairweight.apps.condense import KEPT, condense_run
+from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, kept, ranked_labels, stays, suspects_of
 from fairweight.errors import BadInput
 from fairweight.runs.held_out import held_out_chances
 from fairweight.runs.run import run
@@ -86,6 +88,28 @@ def test_pictures_are_not_counted_by_a_model_that_errs_on_trusted_ones(tmp_path)
     assert "cannot be said by a model" in found.text(3)
     with pytest.raises(BadInput, match="cannot be mended by a model"):
         found.relabelled()
+
+
+def test_pictures_are_named_by_their_files(tmp_path):
+    draw = np.random.default_rng(0)
+    for kind in ("cat", "dog"):
+        (tmp_path / "pets" / kind).mkdir(parents=True)
+        for place in range(30):
+            pixels = draw.integers(0, 256, (6, 6), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / kind / f"{place}.png")
+    spec = Spec(str(tmp_path / "pets"), method="uniform", network={"name": "mlp", "hidden": [4]}, epochs=1)
+    folder = run(spec, tmp_path / "run").folder
+    files = sorted(str(path.relative_to(tmp_path / "pets")) for path in tmp_path.rglob("*.png"))
+    found = suspects_of(folder.path)
+    written = condense_run(folder.path, "10%", "weighted-loss", 2)
+    for table in (folder.read_weights(), found.ranked, kept(found.ranked), pd.read_parquet(written.out / KEPT)):
+        assert table["file"].tolist() == [files[row] for row in table["row"]]
+    frame = folder.read_weights()
+    frame["file"] = 7
+    frame.to_parquet(folder.path / "weights.parquet", index=False)
+    folder.seal()
+    with pytest.raises(BadInput, match="holds no names of files"):
+        folder.read_weights()
 
 
 def _cleaned(arms, row_noise=0.5):

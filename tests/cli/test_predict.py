@@ -53,6 +53,14 @@ def test_columns_are_carried_along(desk):
     assert pd.read_parquet(desk / "p.parquet")["id"].tolist() == people(30, seed=2)["id"].tolist()
 
 
+def test_a_file_is_written_in_the_format_that_its_name_promises(desk):
+    for verb in (["predict", "run", "people.csv"], ["weights", "people.csv", "--label", "income", "--group", "sex"]):
+        done = fairweight(desk, *verb, "--out", "p.xlsx")
+        assert done.returncode == 2
+        assert "name a file that ends in .csv or .parquet" in done.stderr
+        assert not (desk / "p.xlsx").exists()
+
+
 @pytest.mark.parametrize("columns", ["nobody", "id,nobody", "row"])
 def test_columns_that_cannot_be_carried_along(desk, columns):
     people(30).assign(row=1).to_csv(desk / "rows.csv", index=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -109,7 +110,10 @@ def test_training_the_first_run_afresh_takes_the_second_away(desk, tmp_path):
 def test_what_has_no_weights_or_has_changed_is_refused(desk, tmp_path):
     plain = fairweight(desk, "refit", "run/uniform")
     assert plain.returncode == 2
-    assert "a run of uniform, which keeps no weights" in plain.stderr
+    assert "run/uniform holds uniform, which weighs all samples alike; give a run of forml" in plain.stderr
+    shutil.copytree(desk / "run" / "uniform", tmp_path / "kept")  # as where plain training was the better of two
+    shutil.copytree(desk / "run", tmp_path / "kept" / "forml")
+    assert f"refit {Path('kept', 'forml')}, which has weights" in fairweight(tmp_path, "refit", "kept").stderr
     assert fairweight(desk, "refit", "nowhere").returncode == 2
     shutil.copytree(desk / "run", tmp_path / "run", ignore=shutil.ignore_patterns("refit"))
     table = people(900)

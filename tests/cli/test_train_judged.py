@@ -83,6 +83,14 @@ def test_predict_audit_refit_and_the_same_command_again_work_on_it(run, desk):
     command = "fairweight train people.csv --label income --group sex --positive high --budget 3 --learner trees"
     page = re.sub("</?span>", "", (folder.path / "report.html").read_text())
     assert command in page  # all that was said, without where it lay
+    said = "fairweight train people.csv --label income --group sex --positive high --learner trees --budget 3"
+    assert said in page
+    assert "choose it with --positive." in page
+    assert "LabelBias" not in page  # the candidate's name is what its reader knows
+    change = folder.read("metrics.json")["gap_change"]
+    assert (
+        page.count("[{:+.1f}, {:+.1f}]".format(*(100 * change[end] for end in ("low", "high"))).replace("-", "−")) > 1
+    )
     done = fairweight(desk, "refit", "run", "--no-baseline")
     assert done.returncode == 0, done.stderr
     again = fairweight(desk, "train", *TABLE, "--budget", "3", "--out", "run")

@@ -15,7 +15,7 @@ from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, lo
 from fairweight.data.image import decode
 from fairweight.data.image import pixels as cache
 from fairweight.data.image.normalize import pixel_sums, statistics
-from fairweight.errors import NoSpace, UnreadableImage
+from fairweight.errors import MissingColumn, NoSpace, UnreadableImage
 from fairweight.types import Batch, Samples
 
 
@@ -39,6 +39,21 @@ def test_a_folder_with_a_class_per_subfolder(pictures):
     assert data.input_shape == (3, 6, 5)
     assert data.train.inputs.dtype == torch.uint8
     assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
+    assert list(data.files) == [files[row] for row in data.rows["train"].tolist()]
+    with pytest.raises(MissingColumn, match=r"put a metadata\.csv with file_name and your columns into the folder"):
+        load(folder, label="age")
+
+
+def test_files_that_programs_put_beside_pictures_are_no_samples(pictures):
+    folder, pixels = pictures
+    for name in ("cat/._000.png", "cat/.thumbs/000.png", "__MACOSX/cat/._000.png", ".git/cat/000.png", "cat/Thumbs.db"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"no image")
+    data = load(folder)
+    assert data.label_names == ("cat", "dog")
+    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    assert len(data.preprocessing.read(folder / "cat").inputs) == 20
 
 
 def test_a_folder_with_parts(pictures, tmp_path):
@@ -93,6 +108,16 @@ def test_parquet_in_the_hugging_face_layout(tmp_path, png):
     assert torch.equal(data.train.inputs, torch.from_numpy(pixels[data.rows["train"].numpy()].transpose(0, 3, 1, 2)))
     one = load(str(tmp_path / "train-*.parquet"), label="age", options=Options(exemplar=Exemplar(size=1)))
     assert sum(len(rows) for rows in one.rows.values()) == 40
+
+
+@pytest.mark.parametrize("name", ["image", "jpeg_bytes", "Photo"])
+def test_parquet_with_a_binary_column_of_images(tmp_path, png, name):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 3), dtype=np.uint8)
+    frame = pd.DataFrame({name: [png(image) for image in pixels], "age": [i % 2 for i in range(40)]})
+    frame.to_parquet(tmp_path / "faces.parquet")
+    data = load(tmp_path / "faces.parquet", label="age")
+    assert data.kind == "image"
+    assert torch.equal(_whole(data), torch.from_numpy(pixels.transpose(0, 3, 1, 2)))
 
 
 def test_decoding_equals_pillow_one_by_one(png):
@@ -274,7 +299,7 @@ def test_damaged_images_can_be_left_out(pictures):
         load(folder)
     for cached in (True, False):
         data = load(folder, options=Options(image=ImageOptions(unreadable="drop", cache=cached)))
-        assert any("1 images of train cannot be decoded" in note for note in data.warnings)
+        assert _note(data, "1 image of train cannot be decoded or is not there: left out ('cat/003.png')")
         rows = torch.cat(list(data.rows.values())).sort().values
         assert rows.tolist() == [row for row in range(40) if row != 3]
         assert torch.equal(_whole(data), torch.from_numpy(pixels[rows.numpy()]))
@@ -388,7 +413,8 @@ def test_entries_of_a_list_that_are_no_images_can_be_left_out(pictures, cached):
     with pytest.raises(UnreadableImage, match="unreadable=drop"):
         load(folder, label="paid")
     data = load(folder, label="paid", options=Options(image=ImageOptions(unreadable="drop", cache=cached)))
-    assert any("3 images of train cannot be decoded or are not there" in note for note in data.warnings)
+    said = "3 images of train cannot be decoded or are not there: left out ('nowhere.png', 'not known', '.')"
+    assert any(said in note for note in data.warnings)
     rows = torch.cat(list(data.rows.values())).sort().values
     assert rows.tolist() == [row for row in range(40) if row not in (2, 5, 30)]
     assert torch.equal(_whole(data), torch.from_numpy(pixels[rows.numpy()]))

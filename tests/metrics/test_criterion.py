@@ -59,6 +59,15 @@ def test_recall_parity_compares_classes_where_no_groups_are_given():
     assert criterion("recall-parity").gap(table) == pytest.approx(0.5) == table.tprd
 
 
+@pytest.mark.parametrize("groups", [None, [0, 1] * 12])
+def test_recall_parity_has_the_interval_of_the_tprd_that_it_is(groups):
+    table = group_table([0] * 8 + [1] * 8 + [2] * 8, [0] * 8 + [1] * 14 + [2] * 2, groups)
+    found = criterion("recall-parity").estimate(table)
+    assert found == table.estimate("tprd")
+    assert found.value == pytest.approx(criterion("recall-parity").gap(table))
+    assert found.low < found.high
+
+
 def test_the_positive_label_is_the_tables():
     label, said, group = ["yes", "no", "yes", "no"], ["yes", "no", "no", "no"], [0, 0, 1, 1]
     table = group_table(label, said, group, positive="no")

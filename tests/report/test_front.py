@@ -95,7 +95,11 @@ def test_an_audit_of_a_search_shows_its_candidates():
     told = replace(made, facts={**made.facts, "command": "fairweight train p.csv --delimiter ';' --label income"})
     assert of_search(told).dots[0].command == "fairweight train p.csv --delimiter ';' --label income --learner trees"
     assert front.dots[1].row == {"kept epoch": "", "within the budget": "yes", "gap smaller beyond chance": "yes"}
-    assert "was chosen instead of plain training" in front.sentence
+    said = {**made.facts, "command": "fairweight train p.csv --learner trees --candidates=forml"}
+    assert of_search(replace(made, facts=said)).dots[1].command == (
+        "fairweight train p.csv --learner mlp --candidates reweighing"
+    )
+    assert front.sentence == "reweighing-0.5 (mlp) was chosen instead of plain (trees)."
     assert 'id="front"' in html(made)
     assert of_search(audits.audit()) is None
     pair = [

@@ -58,7 +58,7 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     parts = ["\n".join(wrapped(spelled(line)) for line in said if line)]
     parts += ["\n".join(wrapped(f"{name:9s} {text}", "  ", 10) for name, text in ending(done).items())]
     parts += [f"{title} on the test rows\n\n{done.table.text(shutil.get_terminal_size((120, 24)).columns)}"]
-    if found is not None and done.baseline is not None:
+    if found is not None and done.baseline is not None and not found.kept_plain:
         parts.append(columns([("points [95 %]", "plain", title, "difference"), *found.rows()]))
     if found is not None and found.calibration:
         parts.append(_calibration(found))

@@ -20,6 +20,7 @@ from fairweight.data.source import find, folders
 from fairweight.errors import BadInput, FairweightError, MissingData, Sentence, option
 from fairweight.metrics import GroupTable, compare, group_table
 from fairweight.report import Audit, Baseline, Finding, Trained, findings, headline, html, model_card
+from fairweight.report.front import without
 from fairweight.report.samples import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
 from fairweight.report.table_rows import SUMMARY
@@ -33,7 +34,7 @@ from fairweight.training.state import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEFT_OUT = ("--out", "--records", "--data-dir", "--learner", "--candidates")  # flags of a command, with a value each
+_LEFT_OUT = ("--out", "--records", "--data-dir")  # flags of a command, with a value each
 PAGE, CARD, IMAGES = "report.html", "MODEL_CARD.md", 600  # the last: pictures that a page carries
 
 
@@ -108,8 +109,8 @@ def audit_of(
     trained = _with_inputs(_trained(folder, spec, metrics), folder, spec, data_dir, images, missing)
     beside = _baseline(folder, spec, metrics, None if baseline is None else finished(baseline), missing)
     return Audit(
-        title=f"Audit: {_source_name(spec)}, {metrics['chosen'] if 'judged' in metrics else trained.method}",
-        facts=_facts(spec, about, metrics),
+        title=f"Audit: {_source_name(spec)}, {trained.method}",
+        facts=_facts(spec, about, metrics, trained.method),
         metrics=metrics,
         baseline=beside,
         trained=trained,
@@ -142,7 +143,7 @@ def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Train
     ranked = ranked_labels(folder, weights)
     record, kept = metrics.get("run", {}), scores or path
     return Trained(
-        method=catalog.load("methods", spec.method).__name__,
+        method=str(metrics["chosen"] if "judged" in metrics else catalog.load("methods", spec.method).__name__),
         weights=weights,
         suspects=ranked.table,
         detection=detection(weights, ranked.table),
@@ -164,14 +165,14 @@ def _source_name(spec: Spec) -> str:
     return (Path(spec.source).name or spec.source).encode(errors="replace").decode()
 
 
-def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, str]:
+def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any], method: str) -> dict[str, str]:
     record, data = metrics.get("run", {}), about.get("data", {})
     others = [*(Spec.from_dict(one).folder_name for one in spec.weights.get("runs", ())), spec.weights.get("file")]
     values = {
         "source": _source_name(spec),
         "label": str(data.get("label", spec.label or "")),
         "group": "the label" if metrics["by"] == "label" else ", ".join(data.get("group") or metrics["by"]),
-        "method": catalog.load("methods", spec.method).__name__,
+        "method": method,
         "criterion": str(metrics.get("criterion", "")),
         "weights": ", ".join(f"those of {name}" for name in others if name),  # of a second training
         "network": str(spec.network.get("name", "chosen for the data")),
@@ -187,19 +188,13 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any]) -> 
 
 
 def _command(told: str, spec: Spec) -> str:
-    """The command that trained the run, without what was tried and where things lay; nothing if it was another."""
+    """The command that trained the run, without where things lay; nothing if it was another."""
     try:
-        words = iter(shlex.split(told))
+        words = without(shlex.split(told), *_LEFT_OUT)
     except ValueError:  # a quote without its end
         return ""
-    kept = []
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if name in _LEFT_OUT:
-            if not equals:
-                next(words, None)
-        elif word not in ("--fresh", "--resume", "--json"):
-            kept.append(_source_name(spec) if word == spec.source else Path(word).name if word[:1] == "/" else word)
+    said = [word for word in words if word not in ("--fresh", "--resume", "--json")]
+    kept = [_source_name(spec) if w == spec.source else Path(w).name if w[:1] == "/" else w for w in said]
     return shlex.join(kept) if kept[:2] == ["fairweight", "train"] else ""
 
 
@@ -264,6 +259,9 @@ def _baseline(
         found = compare(first, last, number)
         limits = {"value": found.value, "low": found.low, "high": found.high}.items()
         apart[number] = {k: None if math.isnan(v) else v for k, v in limits} | {"beyond": found.beyond_interval}
+    change, gaps = metrics.get("gap_change") or {}, [metrics.get(when, {}) for when in ("gap_before", "gap_after")]
+    if [gap.get("value") for gap in gaps] == [theirs["tprd"], metrics["tprd"]] and change.get("low") is not None:
+        apart["tprd"] |= change | {"beyond": change["low"] > 0 or change["high"] < 0}  # the verdict's interval
     return Baseline(name, theirs, apart)
 
 

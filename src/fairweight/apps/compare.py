@@ -22,7 +22,7 @@ from fairweight.apps.verdict import Word, table_of, word_for
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.methods import Reweighter
-from fairweight.report.front import of_comparison
+from fairweight.report.front import of_comparison, verdict_words
 from fairweight.report.page import front_html
 from fairweight.runs.defaults import knows_groups, with_defaults
 from fairweight.runs.folder import RUN, RunFolder
@@ -137,6 +137,7 @@ def compare(
     rows = with_means([_row(key, spec, which, outcomes, prepared) for key, spec in prepared.specs.items()], numbers)
     for row in rows:
         row["verdict"] = verdict_on(row, wish, gap.key if own else TPRD.key)
+        row["outside_limits"] = row["verdict"] == "no-effect" and smaller(row, gap.key if own else TPRD.key)
     found = provenance(device)
     folders = [RunFolder(outcome.folder) for outcome in outcomes.values()]
     return {
@@ -176,6 +177,12 @@ def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> Word | None:
     word = word_for(sure and found[gap]["mean"] < 0, sure and found[gap]["mean"] > 0, dear)
     keeps = wish.bound is None or row["means"][gap]["mean"] <= wish.bound
     return "no-effect" if word == "helps" and (dear or not keeps) else word
+
+
+def smaller(row: Mapping[str, Any], gap: str) -> bool:
+    """True if a method's gap is smaller than plain training's by more than chance."""
+    change = row["compared"][BASELINE][gap]
+    return bool(change["p"] is not None and change["p"] < SURE and change["mean"] < 0)
 
 
 def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], prepared: Prepared) -> dict[str, Any]:
@@ -240,7 +247,7 @@ def text_of(record: Mapping[str, Any]) -> str:
         cost = record["cost"].get(row["key"])
         means = (mean_text(row["means"][n["key"]]) for n in numbers)
         table.append((row["title"], *means, "–" if cost is None else f"× {cost:.1f}"))
-        last.append(_apart(row, record) + ("" if row.get("verdict") is None else f"; {row['verdict']}"))
+        last.append(_apart(row, record) + (f"; {words}" if (words := verdict_words(row)) else ""))
     about = (
         f"In %, mean ± standard error over {len(record['seeds'])} seeds, on test. In brackets: the p-value of a "
         f"{record['paired_test']} against uniform; of {max(0, len(rows) - 1)} methods, one in twenty falls below 0.05 "

@@ -13,7 +13,7 @@ from fairweight.apps.audit import finished
 from fairweight.apps.suspects import write_table
 from fairweight.errors import MissingData, RunsFailed
 from fairweight.metagradient.passes import predicted
-from fairweight.runs.folder import METRICS, RunFolder
+from fairweight.runs.folder import FILE, METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.pool import run_all
 from fairweight.runs.pool._job import Watcher
@@ -81,7 +81,8 @@ def condense_run(
     condensed = rules.condense(weights, count, rule, floor=floor, recall=recall, seed=seed)
     condensed = replace(condensed, notes=(*words, *condensed.notes))
     where = Path(run) / f"condensed_{rule}_{drop.strip().replace('%', 'pct')}" if out is None else Path(out)
-    frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
+    columns = [name for name in ("row", FILE, "label", "group") if name in weights]
+    frame = weights.loc[condensed.kept, columns].assign(value=condensed.values[condensed.kept])
     written = Written(folder, where, condensed)
     RunFolder(where).make()
     with claimed(where):

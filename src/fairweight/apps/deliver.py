@@ -34,7 +34,7 @@ from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows, folds_for
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import held_out_parts
-from fairweight.runs.learners import LEARNERS, Fitted, Learner, usable
+from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import Result, final_predictions, score_numbers
@@ -85,7 +85,8 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     clock, wish, whole = Clock(asked.seconds), asked.wish, all_rows(dataset)
     names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
     if not names:
-        raise BadInput(f"{option('learner', asked.learner)} does not take these inputs; choose mlp.")
+        takes = f"two labels and at most {WIDEST} inputs" if asked.learner == "linear" else "tables"
+        raise BadInput(f"{option('learner', asked.learner)} takes {takes} alone; choose trees or mlp.")
     assert isinstance(whole.train, Batch)
     runs: list[Candidates] = []
     for turn in range(seed, seed + asked.seeds):

@@ -70,11 +70,18 @@ class Predictions:
         write_frame(self.to_pandas(), path, "predictions.csv", "%.6f")
 
 
-def write_frame(frame: pd.DataFrame, path: Path, usual: str, float_format: str | None = None) -> None:
-    """Write a frame as parquet by the file's name, else as CSV; usual: the name of such a file."""
-    content = io.BytesIO()
+def check_writable(path: Path, usual: str) -> None:
+    """Refuse a file whose name is not that of a parquet or CSV file; usual: the name of such a file."""
     if path.is_dir():
         raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / usual}.")
+    if path.suffix.lower() not in (".csv", ".parquet", ".pq", ""):
+        raise BadInput(f"{option('out', path)}: name a file that ends in .csv or .parquet.")
+
+
+def write_frame(frame: pd.DataFrame, path: Path, usual: str, float_format: str | None = None) -> None:
+    """Write a frame as parquet or CSV by the file's name; usual: the name of such a file."""
+    content = io.BytesIO()
+    check_writable(path, usual)
     if path.suffix.lower() in (".parquet", ".pq"):
         frame.to_parquet(content, index=False, write_page_checksum=True)
     else:

@@ -20,7 +20,7 @@ from fairweight.runs.build import build
 from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
-from fairweight.runs.run_place import REFIT
+from fairweight.runs.run_place import FORML, REFIT
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 
@@ -54,7 +54,9 @@ def prepare_refit(
     learned = folder.path / WEIGHTS
     table = checked(folder.read_weights(), str(learned))
     if table["weight"].isna().all():
-        raise BadInput(f"{folder.path} is a run of {first.method}, which keeps no weights; give one of forml, say.")
+        learned = folder.path / FORML
+        instead = f"refit {learned}, which has" if (learned / RUN).is_file() else "give a run of forml, which learns"
+        raise BadInput(f"{folder.path} holds {first.method}, which weighs all samples alike; {instead} weights.")
     rule = {
         "file": os.path.relpath(learned.resolve(), RunFolder(where).beside.resolve()),
         "sha256": hashlib.sha256(learned.read_bytes()).hexdigest(),

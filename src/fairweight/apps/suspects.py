@@ -20,7 +20,7 @@ from fairweight.data.safe_csv import write_csv
 from fairweight.errors import BadInput, MissingData, NoSpace, option
 from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.report.suspects import HELD_OUT, RULE, Detection, detection, margin_of, places, suspicion
-from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, SEALED, RunFolder
+from fairweight.runs.folder import FILE, METRICS, PREPROCESSING, RUN, SEALED, RunFolder
 from fairweight.runs.held_out import PARTS as HELD_OUT_PARTS
 from fairweight.runs.held_out import trusts_exemplars
 from fairweight.runs.manifest import FILE as MANIFEST
@@ -40,7 +40,7 @@ FINISHED = f"{RATES} from the finished model's opinion"
 BOTH = f"the mean of two ranks: by {FINISHED}; and by the average probability margin over training"
 LEARNED = "the average probability margin over training, as the model errs on trusted pictures or repeats its labels"
 _SHOWN = (
-    *("given", "suggested", "label", "group", "predicted", "probability", "true_label"),
+    *("file", "given", "suggested", "label", "group", "predicted", "probability", "true_label"),
     *("weight", "score", "ema_loss", "mean_probability_margin"),
 )
 SUGGESTED, SOFT = "suggested", "soft"  # ways to relabel
@@ -147,7 +147,7 @@ class Suspects(Ranked):
             raise BadInput(f"{option('relabel', how)}: choose {SUGGESTED} or {SOFT}.")
         if self.noise is None:
             raise BadInput(f"labels cannot be mended {self._reason()}.")
-        table = self.ranked[["row", "given"]]
+        table = self.ranked[[*_naming(self.ranked), "given"]]
         if how == SOFT:
             chances = self.noise.posterior[self.table["rank"].to_numpy().argsort()]
             table = table.assign(**{f"chance of {name}": chances[:, k] for k, name in enumerate(self.label_names)})
@@ -155,6 +155,17 @@ class Suspects(Ranked):
             suggested = self.ranked["suggested"].astype(object)
             table = table.assign(label=suggested.where(suggested.notna(), table["given"]))
         return table.sort_values("row").reset_index(drop=True)
+
+
+def _naming(table: pd.DataFrame) -> list[str]:
+    """The columns that say which sample a row is: its row in the source and, of an image, its file."""
+    return [name for name in ("row", FILE) if name in table]
+
+
+def kept(ranked: pd.DataFrame) -> pd.DataFrame:
+    """The rows that stay when suspected ones are dropped, in the order of the source."""
+    found: pd.DataFrame = ranked.loc[stays(ranked), [*_naming(ranked), "given"]].sort_values("row")
+    return found
 
 
 def stays(ranked: pd.DataFrame, floor: int = FLOOR) -> Any:

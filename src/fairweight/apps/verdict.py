@@ -95,6 +95,8 @@ class Verdict:
     def numbers(self) -> dict[str, Difference]:
         """Paired differences: the number of what was handed over minus that of plain training."""
         found = {name: compare(self.before, self.after, name) for name in NUMBERS}
+        if self.kept_plain:  # the same model twice
+            return {name: d._replace(low=d.value, high=d.value) for name, d in found.items()}
         if self.of_tprd:  # one number has one interval
             found["tprd"] = found["tprd"]._replace(low=self.change[1], high=self.change[2])
         return found

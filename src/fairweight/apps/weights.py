@@ -10,9 +10,9 @@ import pandas as pd
 
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import Search, search
-from fairweight.apps.predict import write_frame
+from fairweight.apps.predict import check_writable, write_frame
 from fairweight.apps.train import Prepared
-from fairweight.errors import BadInput, option
+from fairweight.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,7 @@ def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: T
     """Search as `train` does and write row, label, group and weight as parquet, or as CSV by the file's name."""
     if prepared.asked is None:
         raise BadInput("weights are learned for tables here; train an image model, whose folder holds its weights.")
-    if Path(out).is_dir():  # before minutes of training
-        raise BadInput(f"{option('out', out)} is a folder; name a file, such as {Path(out) / 'weights.parquet'}.")
+    check_writable(Path(out), "weights.parquet")  # before minutes of training
     found = search(prepared.dataset, prepared.asked, seed=prepared.spec.seed, device=device, tell=tell)
     whole = found.dataset
     groups = whole.train.labels if whole.train.groups is None else whole.train.groups

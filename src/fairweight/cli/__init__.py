@@ -99,6 +99,11 @@ def in_flags(sentence: str) -> str:
     return printable_lines(Sentence(sentence).spelled(_flag))
 
 
+def flags_for_names(text: str) -> str:
+    """The text, such as a note that a run keeps, with the flag of each option that it names as Python does."""
+    return re.sub(r"\b[a-z]+\.[a-z_]+\b", lambda found: flags().get(found[0], found[0]), text)
+
+
 def _flag(name: str, value: str | None) -> str:
     known = flags()
     if name in known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,7 @@ def audit(
     """Write an audit page, report.html: a verdict on a run, or how any model's predictions err by group."""
     from fairweight.apps.audit import audit_of, write_audit
     from fairweight.apps.audit_predictions import audit_predictions
-    from fairweight.cli import in_flags
+    from fairweight.cli import flags_for_names, in_flags
 
     opt.quiet()
     if predictions is not None and run is None:
@@ -53,6 +54,7 @@ def audit(
         made, where = audit_of(run, baseline=baseline, data_dir=data_dir, images=images), run
     else:
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")
+    made = replace(made, notes=tuple(map(flags_for_names, made.notes)))
     rows = None if without_rows is None else not without_rows
     found = write_audit(made, out if out is not None else where, rows=rows, share=share)
     if json:

@@ -20,13 +20,13 @@ def suspects(
     json: opt.Json = False,
 ) -> None:
     """Rank the training labels that are probably wrong; say how many are, and write a mended set."""
-    from fairweight.apps.suspects import stays, suspects_of, write_table
+    from fairweight.apps.suspects import kept, suspects_of, write_table
     from fairweight.cli import in_flags
 
     opt.introduce(run)
     found = suspects_of(run, trust=trust)
     sets = {} if relabel is None else {"relabelled": found.relabelled(relabel)}
-    sets |= {"kept": found.ranked.loc[stays(found.ranked), ["row", "given"]].sort_values("row")} if drop else {}
+    sets |= {"kept": kept(found.ranked)} if drop else {}
     path = write_table(found.ranked, run / "suspects.csv" if out is None else out)
     written = {name: str(write_table(table, path.with_name(f"{name}.csv"))) for name, table in sets.items()}
     if json:

@@ -26,6 +26,7 @@ from fairweight.data.rows import Encoded, source_column, spans
 from fairweight.data.source import Found, Request, find, folders
 from fairweight.data.split import by_column, divide
 from fairweight.data.table.preprocessing import TablePreprocessing, table_samples
+from fairweight.data.texts import listing
 from fairweight.errors import BadInput, UnreadableImage, option, printable
 from fairweight.types import Batch
 
@@ -56,6 +57,7 @@ class Dataset:
     true_labels: Tensor | None  # [N] of train, where a corruption was applied
     notes: tuple[str, ...]  # what was found and done, as sentences
     spec: Mapping[str, Any]  # what determines all of it, as plain values
+    files: tuple[str, ...] = ()  # of train, where samples are image files: each one's name within its folder
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -177,6 +179,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
         "options": _plain(settled),
         "corruptions": [to_dict(corruption) for corruption in options.corruptions],
     }
+    files = found.parts["train"].files
     return Dataset(
         found.name,
         found.kind,
@@ -188,6 +191,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
         true_labels=true_labels,
         notes=tuple(notes),
         spec=spec,
+        files=() if files is None else tuple(files[row] for row in parts.marked["train"].rows.tolist()),
     )
 
 
@@ -211,7 +215,9 @@ def _given(
         keep = (labels.keep if groups is None else labels.keep & groups.keep)[span]
         if rows.pixels is not None and (bad := rows.pixels.unreadable()):
             keep[torch.tensor(list(bad))] = False
-            notes.append(f"Warning: {len(bad):,} images of {name} cannot be decoded or are not there: left out.")
+            which = f" ({listing([rows.files[row] for row in sorted(bad)], 5)})" if rows.files else ""
+            are = "image of {} cannot be decoded or is" if len(bad) == 1 else "images of {} cannot be decoded or are"
+            notes.append(f"Warning: {len(bad):,} {are.format(name)} not there: left out{which}.")
         part = Marked(torch.arange(len(rows)), labels.codes[span], None if groups is None else groups.codes[span])
         part = part.take(keep)
         if limit is not None and limit < len(part):

@@ -31,6 +31,7 @@ class Rows:
     frame: pd.DataFrame
     pixels: HeldPixels | None = None  # None: the rows are those of a table
     identity: str | None = None  # what determines pixels and columns, where that is known without reading them
+    files: Sequence[str] | None = None  # of images that are files, within their folder
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -76,6 +77,7 @@ class ClassRows(Rows):
         self, pixels: HeldPixels, numbers: Mapping[str, Sequence[int]], class_names: Mapping[str, Sequence[str]]
     ) -> None:
         self.pixels, self.numbers, self.class_names, self.identity = pixels, numbers, class_names, None
+        self.files = None
 
     def __len__(self) -> int:
         return len(next(iter(self.numbers.values())))

@@ -107,7 +107,7 @@ def _from_path(source: str, request: Request) -> Found:
     path = Path(source)
     if not is_there(path) and not any(mark in source for mark in "*?["):
         close = difflib.get_close_matches(source, catalog.names(SETS), n=1)
-        hint = f"did you mean {close[0]!r}" if close else f"named sets are {', '.join(catalog.names(SETS))}"
+        hint = f"did you mean {close[0]!r}" if close else f"name a set: {', '.join(catalog.names(SETS))}"
         raise MissingData(f"there is no file or folder {source!r}; check the path, or {hint}.")
     if not (is_there(path) and path.is_dir()):
         parts = {"train": _file_rows(table_files(source), request, image, notes)}

@@ -104,7 +104,10 @@ def columns_are(asked: str, names: Sequence[str]) -> str:
     """Say which columns there are instead of the one that was asked for."""
     close = difflib.get_close_matches(asked.lower(), [name.lower() for name in names], n=1)
     meant = next((name for name in names if close and name.lower() == close[0]), None)
-    return f"the columns are {listing(names, 12)}" + (f" (did you mean {meant!r}?)" if meant else "")
+    more = ""
+    if set(names) == {"label", "file"}:  # a folder with a subfolder per class
+        more = "; put a metadata.csv with file_name and your columns into the folder to have more"
+    return f"the columns are {listing(names, 12)}" + (f" (did you mean {meant!r}?)" if meant else more)
 
 
 def listing(values: Iterable[str], most: int = 6) -> str:

@@ -94,8 +94,10 @@ class Criterion:
 
     def estimate(self, table: GroupTable) -> Estimate:
         """The gap with its interval."""
-        if self.number is not None and not self.views and not (table.by_label and self.worst):
-            found = table.estimate(self.number)
+        every = self.every_label and (table.by_label or len(table.samples.label_axis) > 2)
+        number = "tprd" if every else self.number  # one number has one interval
+        if number is not None and not self.views and not (table.by_label and self.worst):
+            found = table.estimate(number)
             flip = self.worst  # the table has the worst accuracy, and the gap is its error
             return Estimate(1 - found.value, 1 - found.high, 1 - found.low, found.n) if flip else found
         counts = _confusion_of(table)

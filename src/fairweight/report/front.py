@@ -87,18 +87,33 @@ def of_search(audit: Audit) -> Front | None:
         tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
         family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
         tried += ["--candidates", family] if tried and family != "plain" else []
+        said = without(command, "--learner", "--candidates") if tried else command
         smaller = known(one.get("high")) and one["high"] < 0
         row = {"kept epoch": str(one.get("epoch", "")), "gap smaller beyond chance": "yes" if smaller else "no"}
         row["within the budget"] = "yes" if one.get("within_budget", True) else "no"
         marks = {"chosen": title == judged["chosen"], "plain": one is plain}
         place = short(title), 100 * one["gap"], 100 * one["accuracy"], between
-        dots.append(Dot(*place, row=row, command=shlex.join([*command, *tried]), **marks))
+        dots.append(Dot(*place, row=row, command=shlex.join([*said, *tried]), **marks))
     where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on"
     spread = "Bars: 90 % interval of the gap's change from plain training."
-    said = f"{judged['chosen']} was chosen instead of plain training, {judged['reference']}."
-    if judged["chosen"] == judged["reference"]:
-        said = f"Plain training, {judged['reference']}, was kept: no gap is smaller beyond chance within the budget."
-    return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, said)
+    reference = str(judged["reference"])
+    told = f"{judged['chosen']} was chosen instead of {reference}."
+    if judged["chosen"] == reference:
+        told = f"{reference[:1].upper()}{reference[1:]} was kept: no gap is smaller beyond chance within the budget."
+    return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, told)
+
+
+def without(command: Sequence[str], *flags: str) -> list[str]:
+    """The words of a command without these flags and their values."""
+    kept: list[str] = []
+    words = iter(command)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name not in flags:
+            kept.append(word)
+        elif not equals:
+            next(words, None)
+    return kept
 
 
 def of_comparison(record: Mapping[str, Any]) -> Front | None:
@@ -113,7 +128,10 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
         cost = record.get("cost", {}).get(row["key"])
         chance = row.get("compared", {}).get("uniform", {}).get(key, {}).get("p")
         whole = {"seeds": str(len(seeds)), "gap's change, p": "" if chance is None else f"{chance:.2g}"}
-        whole |= {"training time": f"× {cost:.1f} of plain" if cost else "", "verdict": row.get("verdict") or ""}
+        whole |= {
+            "training time": f"× {cost:.1f} of plain" if cost else "",
+            "verdict": verdict_words(row),
+        }
         place = row["title"], gap, accuracy, gaps, accuracies, seeds if len(seeds) > 1 else ()
         command = f"{alone} --methods {row['spec']['method']}"
         dots.append(Dot(*place, plain=row["key"] == "uniform", row=whole, command=command))
@@ -122,8 +140,18 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
     n, named = len(record["seeds"]), "gap in true positive rate (TPRD)" if key == "tprd" else title
     spread = f"Bars: one standard error; small dots: each of {n} seeds." if n > 1 else "One seed each."
     facts = {"source": str(record["source"]), "seeds": str(n), "methods": str(len(dots))}
-    notes = [str(record["protocol"]), *(f"Not run: {name}: {why}" for name, why in record["left_out"].items())]
+    notes = [
+        str(record["protocol"]).rstrip(".") + ".",
+        *(f"Not run: {name}: {why}" for name, why in record["left_out"].items()),
+    ]
     return Front(f"Comparison: {record['source']}", dots, named, "test rows", spread, _best_of(dots), facts, notes)
+
+
+def verdict_words(row: Mapping[str, Any]) -> str:
+    """The verdict on a method of a comparison, in words; nothing for plain training."""
+    if row.get("outside_limits"):
+        return "smaller gap, outside the budget or bound"
+    return {None: "", "no-effect": "no clear effect"}.get(row.get("verdict"), str(row.get("verdict")))
 
 
 def _best_of(dots: Sequence[Dot]) -> str:

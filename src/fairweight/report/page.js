@@ -87,13 +87,22 @@
     });
     const first = dots.find((dot) => dot.classList.contains("chosen"));
     if (first) pick(first);
-    // Names that would lie upon each other give way to those of the chosen, the plain and the best.
+    // A name stands beside its dot where it hides nothing; where there is no such place it gives way to those of the
+    // chosen, the plain and the best.
+    const PLACES = [[10, -8, "start"], [-10, -8, "end"], [10, 16, "start"], [-10, 16, "end"]];
+    const width = front.querySelector("svg").viewBox.baseVal.width;
+    const apart = (a, b) => a.x > b.x + b.width || b.x > a.x + a.width || a.y > b.y + b.height || b.y > a.y + a.height;
     const rank = (dot) => ["chosen", "plain", "best"].findIndex((kind) => dot.classList.contains(kind)) >>> 0;
-    const placed = [];
+    const placed = dots.map((dot) => dot.querySelector(".mark").getBBox());
     for (const name of [...dots].sort((a, b) => rank(a) - rank(b)).map((dot) => dot.querySelector(".name")).filter(Boolean)) {
-      const box = name.getBBox();
-      const free = placed.every((o) => box.x > o.x + o.width || o.x > box.x + box.width || box.y > o.y + o.height || o.y > box.y + box.height);
-      if (free) placed.push(box); else name.remove();
+      const free = PLACES.some(([right, down, anchor]) => {
+        name.setAttribute("x", Number(name.dataset.x) + right);
+        name.setAttribute("y", Number(name.dataset.y) + down);
+        name.setAttribute("text-anchor", anchor);
+        const box = name.getBBox();
+        return box.x >= 0 && box.x + box.width <= width && placed.every((other) => apart(box, other));
+      });
+      if (free) placed.push(name.getBBox()); else name.remove();
     }
   }
 

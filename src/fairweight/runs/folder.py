@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -27,6 +27,7 @@ FILES, SEALED, READ = sealed.FILES, sealed.SEALED, sealed.READ
 RUN, METRICS, PREPROCESSING = sealed.RUN, sealed.METRICS, sealed.PREPROCESSING
 MODEL, WEIGHTS, PREDICTIONS, LOGITS = sealed.MODEL, sealed.WEIGHTS, sealed.PREDICTIONS, sealed.LOGITS
 NAMES = ("label", "group", "true_label", "predicted", "suggested")  # columns of names, from a fixed list
+FILE = "file"  # names of image files, where samples are such
 NEEDED = {
     WEIGHTS: ("row", "label", "group", "score", "weight"),
     PREDICTIONS: ("row", "label", "predicted"),
@@ -129,7 +130,7 @@ class RunFolder(sealed.SealedFolder):
         }
         if dataset.true_labels is not None:
             columns["true_label"] = dataset.true_labels
-        state.write_atomically(self.path / WEIGHTS, _to_parquet(columns, dataset))
+        state.write_atomically(self.path / WEIGHTS, _to_parquet(columns, dataset, dataset.files))
         if paths := dynamics.paths():
             state.save(paths, self.path / sealed.PATHS)
 
@@ -177,8 +178,8 @@ def _whole(values: Any, length: int | None = None) -> TypeGuard[Tensor]:
     return fits and (length is None or len(values) == length)
 
 
-def _to_parquet(tensors: Mapping[str, Tensor], dataset: Dataset) -> bytes:
-    """Columns by name, with the names of labels and groups for their codes."""
+def _to_parquet(tensors: Mapping[str, Tensor], dataset: Dataset, files: Sequence[str] = ()) -> bytes:
+    """Columns by name, with the names of labels and groups for their codes; files: names of image files, if any."""
     import pandas as pd
 
     frame = pd.DataFrame({key: t.detach().cpu().numpy() for key, t in tensors.items()})
@@ -187,6 +188,8 @@ def _to_parquet(tensors: Mapping[str, Tensor], dataset: Dataset) -> bytes:
     ):  # a code of -1, a group that is not known, becomes a missing value
         names = dataset.group_names or dataset.label_names if key == "group" else dataset.label_names
         frame[key] = pd.Categorical.from_codes(frame[key].astype("int64"), pd.Index(list(names)))
+    if files:
+        frame.insert(1, FILE, list(files))
     return bytes(frame.to_parquet(index=False, write_page_checksum=True))
 
 
@@ -206,6 +209,10 @@ def _problem(frame: pd.DataFrame, file: str) -> str | None:
         return "its rows are not numbered once each"
     for name in columns:
         values: Any = frame[name]
+        if name == FILE:
+            if not all(isinstance(value, str) for value in values):
+                return f"its column {name!r} holds no names of files"
+            continue
         if name not in NAMES and (not is_numeric_dtype(values) or values.abs().eq(float("inf")).any()):
             return f"its column {name!r} holds no numbers, or one without end"
         if name in NAMES and (values.dtype != "category" or not all(isinstance(n, str) for n in values.cat.categories)):

@@ -52,7 +52,8 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
     import torch
 
     cuda = device.startswith("cuda")
-    named = f"CPU, {torch.get_num_threads()} threads, {platform.machine()}"
+    threads = torch.get_num_threads()
+    named = f"CPU, {threads} thread{'s' * (threads > 1)}, {platform.machine()}"
     program = Path(sys.argv[0]).name
     program = "fairweight" if program == "__main__.py" else program
     return {

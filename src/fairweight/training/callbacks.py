@@ -192,7 +192,7 @@ class Watch(Observer):
             if epoch == self._epochs and summary["score_std"] < self.still:
                 self.warn(
                     f"no effect: the scores ended at a standard deviation of {summary['score_std']:.2g}, so every "
-                    "sample counted almost alike; use AdaptiveStep(), or raise PlainStep's scale.",
+                    "sample counted almost alike; train for more steps, or raise the score step's scale or rate.",
                 )
         looks = self.state_dict()["agreements"]
         if len(looks) >= 8:

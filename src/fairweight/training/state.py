@@ -108,7 +108,8 @@ def write(tree: Copied, path: Path) -> None:
     from safetensors.torch import save as to_bytes
 
     skeleton = json.dumps(tree.skeleton)
-    about = {"tree": skeleton, "crc32": _checksum(skeleton, tree.tensors)}
+    # One entry: safetensors writes several in an order of chance, and equal trees are to be equal files.
+    about = {"tree": f"{_checksum(skeleton, tree.tensors)} {skeleton}"}
     try:
         write_atomically(path, to_bytes(tree.tensors, metadata=about))
     except OSError as error:
@@ -127,9 +128,11 @@ def load(path: Path) -> Any:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-        if about["crc32"] != _checksum(about["tree"], tensors):
+        old = "crc32" in about  # a version that wrote two entries
+        written = [about["crc32"], about["tree"]] if old else about["tree"].split(" ", 1)
+        if written[0] != _checksum(written[1], tensors):
             raise ValueError("its content is not what was written")
-        return unflatten(tensors, json.loads(about["tree"]))
+        return unflatten(tensors, json.loads(written[1]))
     except (SafetensorError, KeyError, IndexError, TypeError, ValueError, RecursionError, OSError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it and start the run again.") from error
 

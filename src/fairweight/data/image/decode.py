@@ -136,7 +136,7 @@ class Decoder:
                     ours, first = ("x".join(map(str, shape)) for shape in (pixels.shape[1:], out.shape[2:]))
                     raise UnreadableImage(
                         f"{pictures[row].name} is {ours} and the first image {first}; "
-                        f"set {option('image.size')} to bring all to one size."
+                        f"set {option('image.size')} to bring all to one size, such as {min(out.shape[2:])}."
                     )
                 out[row] = pixels
 

@@ -58,11 +58,13 @@ def files_rows(
                 found.update(file_digest(path).encode())
             except (OSError, FairweightError):
                 found.update(b"unreadable")  # decoding says so, or drops it
-        return [*(printable(os.path.relpath(path, root)) for path in paths), found.hexdigest()]
+        return [*files, found.hexdigest()]
 
+    files = [printable(os.path.relpath(path, root)) for path in paths]
     version = [f"{printable(str(path.absolute()))} {state(path)}" for path in paths]
     pictures = [Picture(path, printable(str(path))) for path in paths]
-    return Rows(pd.DataFrame(columns), EncodedPixels(len(paths), lambda: pictures, version, content, options))
+    pixels = EncodedPixels(len(paths), lambda: pictures, version, content, options)
+    return Rows(pd.DataFrame(columns), pixels, files=files)
 
 
 def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> Rows:
@@ -84,8 +86,9 @@ def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: li
 
 def class_folders(folder: Path, options: ImageOptions) -> Rows:
     """Read a folder whose subfolders are classes; the columns are "label" and "file"."""
-    subs = [sub for sub in _listed(folder) if sub.is_dir() and not sub.name.startswith(".")]
-    found = [(path, sub) for sub in subs for path in sorted(sub.rglob("*")) if path.suffix.lower() in SUFFIXES]
+    subs = [sub for sub in _listed(folder) if sub.is_dir()]
+    below = ((path, sub) for sub in subs for path in sorted(sub.rglob("*")) if path.suffix.lower() in SUFFIXES)
+    found = [(path, sub) for path, sub in below if not any(map(_is_hidden, path.relative_to(sub).parts))]
     if not found:
         loose = sum(path.suffix.lower() in SUFFIXES for path in _listed(folder))
         raise UnreadableFile(
@@ -142,8 +145,13 @@ def file_column(frame: pd.DataFrame, options: ImageOptions) -> str | None:
     return None
 
 
+def _is_hidden(name: str) -> bool:
+    """Whether a program put it beside the pictures, as a Mac puts ._1.jpg and __MACOSX into archives."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
 def _listed(folder: Path) -> list[Path]:
     try:
-        return sorted(folder.iterdir())
+        return sorted(path for path in folder.iterdir() if not _is_hidden(path.name))
     except PermissionError as error:
         raise UnreadableFile(f"{folder} may not be read by this user; change its permissions.") from error

@@ -20,6 +20,7 @@ from fairweight.errors import MissingData, UnreadableFile, UnreadableImage
 if TYPE_CHECKING:
     import pandas as pd
 
+BINARY = ("img", "image", "bytes", "picture", "photo", "pixels")  # in the names of binary columns that hold images
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
@@ -72,7 +73,8 @@ def _image_column(schema: Any) -> str | None:
 
     for field in schema:
         encoded = types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
-        if encoded or (types.is_binary(field.type) and field.name.lower() in ("img", "image")):
+        binary = types.is_binary(field.type) or types.is_large_binary(field.type)
+        if encoded or (binary and any(word in field.name.lower() for word in BINARY)):
             return str(field.name)
     return None
 

@@ -215,7 +215,9 @@ class EncodedPixels(HeldPixels):
             return {"bad": bad, "content": self._content(), "deep": len(self._decoder.deep)}
 
         entry = write_entry(self._folder, self._key, fill)
-        notes.append(f"{self.count:,} images were decoded; the pixels are kept in {entry} for the next time.")
+        home, place = str(Path.home()), str(entry.parent)
+        place = f"~{place.removeprefix(home)}" if place.startswith(home) else place  # nobody's name goes on a page
+        notes.append(f"{self.count:,} images were decoded; the pixels are kept in {place} for the next time.")
         return entry
 
 
