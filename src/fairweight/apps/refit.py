@@ -17,8 +17,8 @@ from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
 from fairweight.errors import BadInput, MissingData, option
 from fairweight.runs.build import build
-from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
+from fairweight.runs.other_runs import checked, learned_weights
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run_place import REFIT
 from fairweight.runs.spec import Spec

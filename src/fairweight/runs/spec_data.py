@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 from fairweight.data import Dataset, Options, load
 from fairweight.data.corrupt import parse as corruption_from
 from fairweight.errors import BadInput
-from fairweight.runs.chosen_rows import chosen
+from fairweight.runs.other_runs import chosen
 from fairweight.runs.spec import Spec
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fairweight.errors import BadInput, FolderRefused, MissingData
-from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.pool._job import Outcome, Processes, RayTasks, Settings, Tell, Watcher, perform
 from fairweight.runs.spec import Spec
 
