@@ -83,8 +83,7 @@ def condense_run(
     where = Path(run) / f"condensed_{rule}_{drop.strip().replace('%', 'pct')}" if out is None else Path(out)
     frame = weights.loc[condensed.kept, ["row", "label", "group"]].assign(value=condensed.values[condensed.kept])
     written = Written(folder, where, condensed)
-    RunFolder(where).make()
-    with claimed(where):
+    with RunFolder(where).claimed():
         RunFolder(where).tidy(KEPT, KEPT_LIST, SUMMARY)
         write_table(frame, where / KEPT)
         write_rows(where / KEPT_LIST, frame["row"])
@@ -119,8 +118,7 @@ def write_named(path: Path, content: bytes) -> dict[str, str]:
 
 def plainly(spec: Spec) -> Spec:
     """Plain training on the same rows, in every other respect as a run's Spec says."""
-    seed = spec.seed if spec.data_seed is None else spec.data_seed
-    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=seed)
+    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=spec.drawing_seed)
 
 
 @dataclass(frozen=True)

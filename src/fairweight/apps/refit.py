@@ -68,7 +68,7 @@ def prepare_refit(
         search={},
         weights=rule,
         seed=first.seed if seed is None else seed,
-        data_seed=first.seed if first.data_seed is None else first.data_seed,
+        data_seed=first.drawing_seed,
     )
     named = spec.source.replace("_", "-") in catalog.names(SETS)
     if not named and not Path(spec.source).exists() and not any(mark in spec.source for mark in "*?["):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import numpy as np
 
 from fairweight.errors import BadInput, UnknownName
-from fairweight.metrics import _export, _text
+from fairweight.metrics import _export
 from fairweight.metrics._metric import CustomMetric, Metric, RateMetric
 from fairweight.metrics._samples import CodedSamples, Names, coded_samples
 from fairweight.metrics._tally import Tally
@@ -238,7 +238,7 @@ class GroupTable:
 
     def text(self, width: int | None = None) -> str:
         """The table as text; width: of the terminal, leaving out the last columns that would not fit."""
-        return _text.text_of(self, width)
+        return _export.text_of(self, width)
 
     def __str__(self) -> str:
         return self.text()

@@ -68,7 +68,7 @@ def prerequisites(spec: Spec) -> tuple[Spec, ...]:
 def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
     """Restrict the dataset to the training rows, and give it the exemplars, that the Spec asks for."""
     if set(spec.rows) == {"train"} and "exemplars" in spec.rows["train"]:
-        return _with_exemplars(dataset, spec.rows["train"], spec.seed if spec.data_seed is None else spec.data_seed)
+        return _with_exemplars(dataset, spec.rows["train"], spec.drawing_seed)
     for part, rule in spec.rows.items():
         _check(part, rule)
     if "labels" in spec.rows:

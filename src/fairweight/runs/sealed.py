@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fairweight.runs.manifest import AGAIN, Manifest, odd
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
+from fairweight.training.lock import FILE as LOCK
 from fairweight.training.lock import claimed
 from fairweight.training.log import FILE as LOG
 
@@ -150,7 +152,6 @@ class SealedFolder:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Make the folder, keep other writers out of it, and clear away what killed ones left."""
-        self.make()
         with claimed(self.path):
             self.tidy()
             yield
@@ -181,3 +182,61 @@ class SealedFolder:
 
     def write(self, name: str, values: dict[str, Any]) -> None:
         self.put({name: (json.dumps(values, indent=2) + "\n").encode()})
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What is whole in one folder, and what is not."""
+
+    folder: Path
+    whole: tuple[str, ...]
+    problems: Mapping[str, str]  # by file: what is wrong
+    others: tuple[str, ...]  # files that the manifest does not know
+    unverified: bool = False  # a run from before manifests
+
+    @property
+    def fine(self) -> bool:
+        """True if nothing is wrong."""
+        return not self.problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        values = {**asdict(self), "folder": str(self.folder), "verified": not self.unverified}
+        del values["unverified"]
+        return values
+
+    def text(self) -> str:
+        """One line for each thing to know."""
+        if self.unverified:
+            lines = [f"{self.folder}: no {MANIFEST}, so nothing says whether its files are as they were written."]
+        else:
+            lines = [f"{self.folder}: {len(self.whole)} of {len(self.whole) + len(self.problems)} files are whole."]
+        lines += [f"  {name}: {what}" for name, what in self.problems.items()]
+        return "\n".join([*lines, *(f"  {name}: not of the run" for name in self.others)])
+
+
+def verify(run: str | Path) -> list[Verified]:
+    """Verify a run's folder, and every run inside it."""
+    top = Path(run)
+    if not top.is_dir():
+        raise MissingData(f"there is no folder {str(run)!r}; give the folder of a finished run.")
+    places = sorted({path.parent for name in (MANIFEST, METRICS, RUN) for path in top.rglob(name)})
+    if not places:
+        raise MissingData(f"{top} is no run folder; give one that `fairweight train` wrote.")
+    return [_verified(place) for place in places]
+
+
+def _verified(place: Path) -> Verified:
+    there = sorted(path.name for path in place.iterdir() if not path.is_dir() and path.name not in (LOCK, MANIFEST))
+    try:
+        manifest = Manifest.read(place)
+    except Damaged as error:
+        return Verified(place, (), {MANIFEST: str(error)}, tuple(there))
+    if manifest is None:
+        unfinished = {MANIFEST: "it is not there: the run has not come to its end"}
+        finished = SealedFolder(place).finished
+        return Verified(place, (), {} if finished else unfinished, (), unverified=finished)
+    names = {**manifest.files, **dict.fromkeys(name for name in there if name in READ)}
+    problems = {name: what for name in names if (what := manifest.problem(place / name)) is not None}
+    whole = tuple(name for name in names if name not in problems)
+    return Verified(place, whole, problems, tuple(name for name in there if name not in names))

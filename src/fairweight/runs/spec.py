@@ -95,6 +95,11 @@ class Spec:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
+    def drawing_seed(self) -> int:
+        """Seed of splits and corruptions."""
+        return self.seed if self.data_seed is None else self.data_seed
+
+    @property
     def title(self) -> str:
         """Name of the run beside others, for people."""
         return "refit" if self.weights else "judged" if self.judge else self.method

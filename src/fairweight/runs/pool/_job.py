@@ -99,8 +99,8 @@ class _Epochs(Observer):
 
 def _dataset(spec: Spec, settings: Settings, memory: dict[str, Dataset]) -> Dataset:
     """The Spec's data; the last run's is kept, because methods are compared on the same data."""
-    seed = spec.seed if spec.data_seed is None else spec.data_seed
-    key = json.dumps([spec.source, spec.label, spec.group, dict(spec.data), seed, dict(spec.rows)], sort_keys=True)
+    what = [spec.source, spec.label, spec.group, dict(spec.data), spec.drawing_seed, dict(spec.rows)]
+    key = json.dumps(what, sort_keys=True)
     if key not in memory:
         memory.clear()  # two large sets do not fit side by side
         memory[key] = dataset_for(spec, settings.data_dir, settings.download, beside=Path(settings.pool))
