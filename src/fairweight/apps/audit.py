@@ -47,7 +47,6 @@ class Audited:
     shared: Path | None = None  # a second page, to hand on
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         trained, baseline = self.audit.trained, self.audit.baseline
         return {
             "page": str(self.page),

@@ -46,7 +46,6 @@ class Written:
     condensed: rules.Condensed
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "run": str(self.run.path),
             "rule": self.condensed.rule,
@@ -178,7 +177,6 @@ class Retrained:
     sizes: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             arm: {
                 "samples": self.sizes[arm],

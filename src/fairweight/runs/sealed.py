@@ -76,7 +76,6 @@ class SealedFolder:
         return False
 
     def drop(self, *names: str) -> None:
-        """Delete these files, where they are there."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)
 
@@ -196,11 +195,9 @@ class Verified:
 
     @property
     def fine(self) -> bool:
-        """True if nothing is wrong."""
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         values = {**asdict(self), "folder": str(self.folder), "verified": not self.unverified}
         del values["unverified"]
         return values

@@ -63,7 +63,6 @@ class Checkpoint:
             writing.result()
 
     def close(self) -> None:
-        """Wait for the last save, and let the writer go."""
         try:
             self.wait()
         finally:

@@ -73,7 +73,6 @@ class Copied(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of all tensors."""
         return sum(t.numel() * t.element_size() for t in self.tensors.values())
 
 
