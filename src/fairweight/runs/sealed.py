@@ -1,4 +1,4 @@
-"""The door to a run's folder: every file is verified when it is read, and appears whole or not at all."""
+"""Read and write a run's folder: every file is verified when it is read, and is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_JSON = 2**28  # bytes: a larger file was not written by a run
 
 
 class SealedFolder:
-    """Reads and writes files of one run, whatever is in them."""
+    """Reads and writes the files of one run; knows nothing of their content."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -84,7 +84,7 @@ class SealedFolder:
         self.drop(*FILES)
 
     def tidy(self, *names: str) -> None:
-        """Delete what killed writers left half-written of the run's files, and of these."""
+        """Delete partial files that killed writers left, of the run's files and of these."""
         if self.path.is_dir():
             for name in (*FILES, *names):
                 state.clear(self.path / name)
@@ -94,7 +94,7 @@ class SealedFolder:
         Manifest.of(self.path, [*SEALED, *names]).write(self.path)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Add files to a finished run, or replace them; whenever this is killed, the run is whole."""
+        """Add files to a finished run, or replace them; the run stays valid if this is killed."""
         sealed = Manifest.read(self.path)
         if sealed is not None:
             sealed.while_replaced(files).write(self.path)
@@ -112,7 +112,7 @@ class SealedFolder:
                 self.drop(name)
 
     def checked(self, name: str) -> Path:
-        """Where a file of the run is, once it has been seen to be a regular file and as the manifest has it."""
+        """Return the path of a file after verifying it: a regular file whose content is the manifest's."""
         path = self.path / name
         try:
             about = path.stat()
@@ -140,7 +140,7 @@ class SealedFolder:
             )
 
     def verify_all(self) -> None:
-        """Refuse a finished run of which any file is not as it was written; end what a kill left between two."""
+        """Refuse a finished run if any file has changed; complete a replacement that was interrupted."""
         manifest = Manifest.read(self.path)
         if manifest is not None:
             for name in {**manifest.files, **dict.fromkeys(name for name in READ if (self.path / name).exists())}:
@@ -150,7 +150,7 @@ class SealedFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Make the folder, keep other writers out of it, and clear away what killed ones left."""
+        """Create the folder, lock it, and delete partial files of killed writers."""
         with claimed(self.path):
             self.tidy()
             yield

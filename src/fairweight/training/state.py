@@ -56,12 +56,12 @@ def unflatten(tensors: dict[str, Tensor], skeleton: Any) -> Any:
 
 
 def move(tree: Any, device: torch.device | str) -> Any:
-    """Return the tree with its tensors on a device."""
+    """Move the tree's tensors to a device."""
     return map_tensors(tree, lambda t: t.to(device))
 
 
 def cloned(tree: Any) -> Any:
-    """Return the tree with copies of its tensors."""
+    """Copy the tree with its tensors."""
     return map_tensors(tree, lambda t: t.detach().clone())
 
 

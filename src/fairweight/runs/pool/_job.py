@@ -58,7 +58,7 @@ class Outcome:
     seconds: float = 0.0  # on the clock, with reading and writing
 
     def plain(self) -> dict[str, Any]:
-        """What travels back from another process: all but the Spec and the folder, which the asker knows."""
+        """Values sent back from a worker process: all but the Spec and the folder, which the parent has."""
         return {key: value for key, value in vars(self).items() if key not in ("spec", "folder")}
 
 
@@ -216,7 +216,7 @@ def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Leave when the parent dies, whatever it died of: the same command, started again, must find the folder free."""
+    """Exit when the parent dies, so that the same command, started again, finds the folder unlocked."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)
