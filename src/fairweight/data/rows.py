@@ -69,15 +69,26 @@ class Rows:
         return found.hexdigest()
 
 
-def class_rows(pixels: HeldPixels, columns: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> Rows:
-    """Make rows of images with columns of class numbers, which have names where those are given."""
-    import pandas as pd
+class ClassRows(Rows):
+    """Images whose columns are class numbers, with names where they have them; made without pandas and a frame."""
 
-    named = {
-        key: pd.Categorical.from_codes(codes, pd.Index(list(names[key]))) if key in names else codes
-        for key, codes in columns.items()
-    }
-    return Rows(pd.DataFrame(named), pixels)
+    def __init__(
+        self, pixels: HeldPixels, numbers: Mapping[str, Sequence[int]], class_names: Mapping[str, Sequence[str]]
+    ) -> None:
+        self.pixels, self.numbers, self.class_names, self.identity = pixels, numbers, class_names, None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.numbers.values())))
+
+    def names(self) -> list[str]:
+        return list(self.numbers)
+
+    def texts(self, column: str) -> Texts:
+        known = self.class_names.get(column)
+        return [str(number) if known is None else known[number] for number in self.numbers[column]]
+
+    def order(self, column: str) -> list[str]:
+        return list(self.class_names.get(column, ()))
 
 
 @dataclass(frozen=True)

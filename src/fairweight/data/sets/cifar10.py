@@ -12,7 +12,7 @@ import numpy as np
 from fairweight.data.files import read_bytes, read_text
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
-from fairweight.data.rows import Rows, class_rows
+from fairweight.data.rows import ClassRows, Rows
 from fairweight.data.sets._local_set import ImageSet, parquet_parts
 from fairweight.errors import UnreadableFile
 
@@ -63,7 +63,7 @@ def _rows(paths: Sequence[Path], columns: Sequence[str], names: Mapping[str, Seq
         if column in names and (most := int(found[:, place].max())) >= len(names[column]):
             raise UnreadableFile(f"a CIFAR file holds the {column} {most}, and there are {len(names[column])} classes.")
     pixels = np.ascontiguousarray(found[:, len(columns) :]).reshape(-1, 3, 32, 32)
-    return class_rows(HeldPixels(pixels), {name: found[:, k] for k, name in enumerate(columns)}, names)
+    return ClassRows(HeldPixels(pixels), {name: found[:, k].tolist() for k, name in enumerate(columns)}, names)
 
 
 def _names_beside(folder: Path) -> dict[str, list[str]]:

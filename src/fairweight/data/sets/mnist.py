@@ -12,7 +12,7 @@ from fairweight.data.files import read_bytes
 from fairweight.data.image.normalize import Pixels
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.options import ImageOptions
-from fairweight.data.rows import Rows, class_rows
+from fairweight.data.rows import ClassRows, Rows
 from fairweight.data.sets._local_set import ImageSet, parquet_parts
 from fairweight.errors import UnreadableFile
 
@@ -48,7 +48,7 @@ class Mnist(ImageSet):
         names = self.class_names
         if len(classes) and int(classes.max()) >= len(names):
             raise UnreadableFile(f"{labels} holds the label {classes.max()}, and there are {len(names)} classes.")
-        return class_rows(HeldPixels(pixels[:, None]), {"label": classes}, {"label": names})
+        return ClassRows(HeldPixels(pixels[:, None]), {"label": classes.tolist()}, {"label": names})
 
 
 def _either(path: Path) -> Path:
