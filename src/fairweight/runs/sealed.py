@@ -151,6 +151,7 @@ class SealedFolder:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Create the folder, lock it, and delete partial files of killed writers."""
+        self.make()
         with claimed(self.path):
             self.tidy()
             yield
