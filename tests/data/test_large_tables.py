@@ -85,7 +85,7 @@ def test_a_wide_table_is_loaded_in_time_that_grows_with_its_columns(kind):
 def _names_inside_slowly(codes, texts, truth, names):
     """Every row is looked at."""
     plain = [name.lower() for name in names]
-    said = np.array([*(leaks._names_said(text.strip().lower(), plain) for text in texts), (-1, -1, -1)])
+    said = np.array([*(leaks._names_in_text(text.strip().lower(), plain) for text in texts), (-1, -1, -1)])
     return bool((said[codes] == truth[:, None]).mean(axis=0).max() >= leaks.ALMOST)
 
 
@@ -100,4 +100,4 @@ def test_ruling_a_column_out_early_changes_no_answer(wrong, way):
     column = Seen(pd.Series([way.format(names[answer]) for answer in told], dtype=object))
     codes = column.factors[0]
     expected = _names_inside_slowly(codes, column.texts, truth, names)
-    assert leaks._names_inside(codes, column.texts, truth, names) == expected
+    assert leaks._text_contains_answer(codes, column.texts, truth, names) == expected

@@ -12,7 +12,7 @@ from fairweight.paper import published
 from fairweight.paper.plan import planned
 from fairweight.paper.tables import pick
 from fairweight.runs.build import method_from
-from fairweight.runs.chosen_rows import prerequisites
+from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.run_search import search_for
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import options_from

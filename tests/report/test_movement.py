@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests import audits
 
-from fairweight.report.movement import movement
+from fairweight.report.table_rows import movement
 
 
 def test_means_are_those_of_the_weights_at_every_epoch():

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fairweight.errors import BadInput, MissingData
-from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.run import run
 from fairweight.runs.spec_data import dataset_for
 
@@ -37,14 +37,6 @@ def test_the_lowest_leave_and_the_rest_are_numbered_anew(asked, tmp_path):
     assert any("rows stay" in note for note in less.notes)
 
 
-def test_within_each_class_the_same_share_leaves(asked, tmp_path):
-    whole = dataset_for(asked)
-    rule = {"drop": 0.2, "lowest": "forgetting_events", "runs": [asked.to_dict()], "within": "class"}
-    less = chosen(asked, tmp_path, train=rule)
-    before, after = (torch.bincount(d.train.labels, minlength=10) for d in (whole, less))
-    assert torch.equal(before - after, (before.double() * 0.2).round().long())
-
-
 def test_random_rows_follow_their_seed_and_can_take_another_rules_counts(asked, tmp_path):
     first = chosen(asked, None, train={"drop": 0.1, "random": 1})
     again = chosen(asked, None, train={"drop": 0.1, "random": 1})
@@ -69,34 +61,9 @@ def test_exemplars_are_the_lowest_of_each_class_and_stay_in_train(asked, tmp_pat
     zeros = weights[weights["label"] == "0"].sort_values(["forgetting_events", "ema_loss", "row"], kind="stable")
     picked = [row for row in found.rows["exemplar"].tolist() if row in set(zeros["row"])]
     assert sorted(picked) == sorted(zeros["row"].iloc[:3].tolist())
-    free = chosen(asked, tmp_path, exemplar={**rule, "balanced": False, "size": 31})
-    assert len(free.exemplar) == 31
-
-
-def test_ties_can_go_to_chance(asked, tmp_path):
-    """Of all equally forgotten, whatever their loss; who is forgotten less still comes first."""
-    rule = {"size": 100, "lowest": "forgetting_events", "runs": [asked.to_dict()], "balanced": False}
-    by_loss = chosen(asked, tmp_path, exemplar=rule)
-    first, again, other = (chosen(asked, tmp_path, exemplar={**rule, "ties": {"random": s}}) for s in (1, 1, 2))
-    assert torch.equal(first.rows["exemplar"], again.rows["exemplar"])
-    events = RunFolder(tmp_path / asked.folder_name).read_weights().set_index("row")["forgetting_events"]
-    sets = [set(found.rows["exemplar"].tolist()) for found in (by_loss, first, other)]
-    assert len({frozenset(found) for found in sets}) == 3
-    assert all(sorted(events[list(found)]) == sorted(events)[:100] for found in sets)
-
-
-def test_ties_can_go_to_those_learned_earliest(tiny, tmp_path):
-    asked = tiny.with_(epochs=12, lr=1e-2)
-    run(asked, tmp_path / asked.folder_name)
-    rule = {"size": 100, "lowest": "forgetting_events", "runs": [asked.to_dict()], "balanced": False, "ties": "learned"}
-    found = chosen(asked, tmp_path, exemplar=rule)
-    weights = RunFolder(tmp_path / asked.folder_name).read_weights()
-    first = weights.sort_values(["forgetting_events", "mistakes", "ema_loss", "row"], kind="stable").iloc[:100]
-    assert sorted(found.rows["exemplar"].tolist()) == sorted(first["row"].tolist())
-    by_loss = chosen(asked, tmp_path, exemplar={key: rule[key] for key in rule if key != "ties"})
-    assert not torch.equal(found.rows["exemplar"], by_loss.rows["exemplar"])
-    with pytest.raises(BadInput, match="who goes first of equals"):
-        chosen(asked, tmp_path, exemplar={**rule, "ties": "loss"})
+    assert torch.equal(
+        chosen(asked, tmp_path, exemplar={**rule, "balanced": True}).rows["exemplar"], found.rows["exemplar"]
+    )
 
 
 def test_every_normalised_loss_can_be_dropped_by(asked, tmp_path):
@@ -122,8 +89,9 @@ def test_a_run_on_chosen_rows_has_so_many_weights(asked, tmp_path):
         ({"train": {"drop": 0.1, "lowest": "beauty", "runs": []}}, "choose from"),
         ({"train": {"drop": 2, "random": 0}}, "between 0 and 1"),
         ({"train": {"drop": 0.1}}, "give one of"),
-        ({"train": {"drop": 0.1, "random": 0, "ties": {"random": 1}}}, "who goes first of equals"),
-        ({"exemplar": {"size": 10, "lowest": "ema_loss", "runs": [], "ties": "luck"}}, "give {.random.: a seed}"),
+        ({"train": {"drop": 0.1, "random": 0, "within": "class"}}, "over all classes"),
+        ({"exemplar": {"size": 10, "lowest": "ema_loss", "runs": [], "balanced": False}}, "as many exemplars of each"),
+        ({"exemplar": {"size": 31, "lowest": "ema_loss", "runs": []}}, "name them"),
         ({"train": {"drop": 0.1, "lowest": "ema_loss", "runs": []}}, "name them"),
     ],
 )

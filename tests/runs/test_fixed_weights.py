@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from fairweight.errors import BadInput, MissingData
-from fairweight.runs.chosen_rows import prerequisites
-from fairweight.runs.fixed_weights import filled_by_cell, learned_weights
 from fairweight.runs.folder import WEIGHTS, RunFolder
+from fairweight.runs.other_runs import filled_by_cell, learned_weights, prerequisites
 from fairweight.runs.pool import run_all
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec

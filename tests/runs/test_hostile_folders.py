@@ -17,7 +17,7 @@ from fairweight.errors import Damaged, FairweightError
 from fairweight.runs.folder import METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
-from fairweight.runs.verify import verify
+from fairweight.runs.sealed import verify
 from fairweight.training.log import FILE as LOG
 
 STRANGE = [None, True, -1, 0, 10**30, 1e308, float("nan"), "", "x", "os:abort", [], [[]], {}, {"": None}]

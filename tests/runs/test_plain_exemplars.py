@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from fairweight.errors import BadInput
-from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import MODEL
+from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.pool import _job
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec

@@ -11,7 +11,7 @@ import fairweight as fw
 from fairweight.errors import BadCheckpoint, NoSpace
 from fairweight.training import checkpoint as module
 from fairweight.training import state
-from fairweight.training.checkpoint import Checkpoint, put_back, standing
+from fairweight.training.checkpoint import Checkpoint, restore, run_state
 from fairweight.training.loop import Training
 
 
@@ -134,8 +134,8 @@ def test_momentum_comes_back_in_the_order_of_its_parameter(tmp_path):
 
     first, second = training(), training()
     first.go()
-    state.save(standing(first), tmp_path / "kept")
-    put_back(second, state.load(tmp_path / "kept"))
+    state.save(run_state(first), tmp_path / "kept")
+    restore(second, state.load(tmp_path / "kept"))
     assert second.step == 2
     parameter, again = first.model[0].weight, second.model[0].weight
     found = second.optimizer.state[again]["momentum_buffer"]
@@ -143,4 +143,4 @@ def test_momentum_comes_back_in_the_order_of_its_parameter(tmp_path):
     assert torch.equal(found, first.optimizer.state[parameter]["momentum_buffer"])
     for key in ("model", "random", "observers", "batches"):  # whole by its checksum, and yet of no run
         with pytest.raises(BadCheckpoint, match="does not fit"):
-            put_back(training(), {**standing(first), key: 7})
+            restore(training(), {**run_state(first), key: 7})

@@ -69,14 +69,14 @@ def test_an_owner_on_another_machine_counts_while_it_gives_signs_of_life(tmp_pat
     there.write_text(json.dumps({"process": 1, "host": "elsewhere", "since": ""}))
     with pytest.raises(FolderBusy, match="process 1 on elsewhere"), claimed(tmp_path):
         pass
-    silent = time.time() - lock.SILENCE - 1
+    silent = time.time() - lock.DEAD_AFTER - 1
     os.utime(there, (silent, silent))
     with claimed(tmp_path):
         pass
 
 
 def test_signs_of_life_are_given(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "BEAT", 0.02)
+    monkeypatch.setattr(lock, "HEARTBEAT", 0.02)
     with claimed(tmp_path):
         os.utime(tmp_path / lock.FILE, (0, 0))
         until = time.monotonic() + 5

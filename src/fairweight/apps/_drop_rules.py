@@ -49,7 +49,6 @@ class Condensed:
 
     @property
     def dropped(self) -> int:
-        """How many go."""
         return int((~self.kept).sum())
 
     def by_label(self) -> pd.DataFrame:

@@ -28,7 +28,6 @@ from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.run_place import BASELINE
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
-from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ class Audited:
     shared: Path | None = None  # a second page, to hand on
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         trained, baseline = self.audit.trained, self.audit.baseline
         return {
             "page": str(self.page),
@@ -84,15 +82,13 @@ def write_audit(audit: Audit, out: str | Path, *, rows: bool | None = None, shar
     if share is not None:
         write_atomically(share, html(audit, rows=bool(rows)).encode())
     folder = RunFolder(out)
-    folder.make()
     files = {PAGE: page.encode()}
     if audit.trained is None:
         files[METRICS] = (json.dumps(dict(audit.metrics), indent=2) + "\n").encode()
     else:
         name = f"{facts['method']} on {facts['source']}"
         files[CARD] = model_card(audit, data=facts["source"], name=name).encode()
-    with claimed(folder.path):
-        folder.tidy()
+    with folder.claimed():
         folder.put(files)
     return Audited(audit, findings(audit), folder.path / PAGE, folder.path / CARD if CARD in files else None, share)
 
@@ -285,8 +281,7 @@ def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
 
 def _data(spec: Spec) -> tuple[Any, ...]:
     """What of a Spec determines its samples."""
-    seed = spec.seed if spec.data_seed is None else spec.data_seed
-    return spec.source, spec.label, spec.group, spec.data, spec.rows, seed
+    return spec.source, spec.label, spec.group, spec.data, spec.rows, spec.drawing_seed
 
 
 def _table(predictions: pd.DataFrame) -> GroupTable:

@@ -50,7 +50,6 @@ class Timing:
     refusal: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return asdict(self)
 
 

@@ -46,7 +46,6 @@ class Written:
     condensed: rules.Condensed
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "run": str(self.run.path),
             "rule": self.condensed.rule,
@@ -84,8 +83,7 @@ def condense_run(
     columns = [name for name in ("row", FILE, "label", "group") if name in weights]
     frame = weights.loc[condensed.kept, columns].assign(value=condensed.values[condensed.kept])
     written = Written(folder, where, condensed)
-    RunFolder(where).make()
-    with claimed(where):
+    with RunFolder(where).claimed():
         RunFolder(where).tidy(KEPT, KEPT_LIST, SUMMARY)
         write_table(frame, where / KEPT)
         write_rows(where / KEPT_LIST, frame["row"])
@@ -120,8 +118,7 @@ def write_named(path: Path, content: bytes) -> dict[str, str]:
 
 def plainly(spec: Spec) -> Spec:
     """Plain training on the same rows, in every other respect as a run's Spec says."""
-    seed = spec.seed if spec.data_seed is None else spec.data_seed
-    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=seed)
+    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=spec.drawing_seed)
 
 
 @dataclass(frozen=True)
@@ -181,7 +178,6 @@ class Retrained:
     sizes: Mapping[str, int]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             arm: {
                 "samples": self.sizes[arm],

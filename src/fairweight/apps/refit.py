@@ -17,8 +17,8 @@ from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
 from fairweight.errors import BadInput, MissingData, option
 from fairweight.runs.build import build
-from fairweight.runs.fixed_weights import checked, learned_weights
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
+from fairweight.runs.other_runs import checked, learned_weights
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run_place import FORML, REFIT
 from fairweight.runs.spec import Spec
@@ -70,7 +70,7 @@ def prepare_refit(
         search={},
         weights=rule,
         seed=first.seed if seed is None else seed,
-        data_seed=first.seed if first.data_seed is None else first.data_seed,
+        data_seed=first.drawing_seed,
     )
     named = spec.source.replace("_", "-") in catalog.names(SETS)
     if not named and not Path(spec.source).exists() and not any(mark in spec.source for mark in "*?["):

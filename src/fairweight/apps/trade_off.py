@@ -16,9 +16,9 @@ from fairweight.apps.pair import adopt, on_validation
 from fairweight.apps.train import Prepared, Trained
 from fairweight.apps.verdict import table_of, verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
+from fairweight.metrics.criterion import default_criterion
 from fairweight.report.front import Dot, Front, on_front
 from fairweight.report.page import front_html
-from fairweight.runs.defaults import comparing_term
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.run import Result
 from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP, Watching, run_into
@@ -131,7 +131,8 @@ def strength_specs(prepared: Prepared, strengths: Sequence[float]) -> dict[float
     if not _has_objective(spec.method):
         others = ", ".join(name for name in catalog.names("methods") if _has_objective(name))
         raise BadInput(f"{spec.method} has no objective whose strength could be swept; choose from: {others}.")
-    term = comparing_term(len(dataset.label_names), groups=bool(dataset.group_names))
+    classes, grouped = len(dataset.label_names), bool(dataset.group_names)
+    term = default_criterion(classes, groups=grouped).objective(classes, groups=grouped)
     objective, options = str(spec.method_options.get("objective") or f"mean + {term}"), spec.method_options
     return {0.0: prepared.baseline} | {
         s: spec.with_(method_options={**options, "objective": scaled(objective, s)}) for s in sorted(set(strengths))

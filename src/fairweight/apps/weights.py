@@ -23,11 +23,9 @@ class Weights:
     path: Path
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {"path": str(self.path), "rows": len(self.search.fitted.weights), **self.search.to_dict()}
 
     def text(self) -> str:
-        """What was written, for people."""
         if self.search.kept_plain:
             return f"No weights beat plain training, so every row counts 1: {self.path}"
         rows = len(self.search.fitted.weights)

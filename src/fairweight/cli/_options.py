@@ -9,20 +9,18 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairweight.cli._flags import DATA, OUTPUT, TRAINING
-from fairweight.errors import BadInput, RunsFailed, UnknownName, printable_lines
+from fairweight.errors import BadInput, RunsFailed, printable_lines
 
 if TYPE_CHECKING:
     from fairweight.apps.condense import Trainings
-    from fairweight.runs.pool import EngineName
     from fairweight.runs.run_place import Watching
 
 HELD = ExitStack()  # what the command holds until it ends
-SMALL = 500_000  # parameters of a network that one thread serves best
 
 
 def flag(help_text: str, *names: str, panel: str | None = None, at_least: int | None = None) -> Any:
@@ -101,16 +99,11 @@ def introduce(run: Path, *, source: bool = False) -> None:
         tell(f"Reading what {run} was trained on: {', '.join(files_named(folder.read_spec()))}.")
 
 
-def engine_of(name: str) -> EngineName:
-    """The engine of that name."""
-    if name not in ("processes", "ray"):
-        raise UnknownName(f"--engine {name}: choose processes or ray.")
-    return cast("EngineName", name)
-
-
 def spare_threads(parameters: int, device: str) -> None:
     """One thread for a small network on a CPU: more cost more than they save, ten times so on a busy machine."""
     import torch
+
+    from fairweight.runs.run import SMALL
 
     if device == "cpu" and parameters < SMALL and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)

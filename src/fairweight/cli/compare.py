@@ -63,7 +63,7 @@ def compare(
         method, reason = next(iter(prepared.left_out.items()))
         raise MissingGroups(f"{method} cannot be compared: {reason}")
     watcher = RunsProgress(prepared.run_names(seeds, seed))
-    place |= {"engine": opt.engine_of(engine), "jobs": jobs, "watcher": watcher}
+    place |= {"engine": engine, "jobs": jobs, "watcher": watcher}
     record = app.compare(prepared, out, seeds=seeds, first_seed=seed, **place)
     path = None if records is None else kept.keep(record, records)
     page = app.write_page(record, out)

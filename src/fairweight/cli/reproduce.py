@@ -60,7 +60,7 @@ def reproduce(
         return
     opt.quiet()
     place: dict[str, Any] = {"device": opt.device_of(device), "data_dir": data_dir, "download": download}
-    place |= {"engine": opt.engine_of(engine), "jobs": jobs, "watcher": RunsProgress(what.run_names())}
+    place |= {"engine": engine, "jobs": jobs, "watcher": RunsProgress(what.run_names())}
     record = run_table(what, out, keep=lambda so_far: kept.keep(so_far, records), **place)
     path = kept.keep(record, records)
     if json:

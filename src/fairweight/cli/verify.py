@@ -14,7 +14,7 @@ def verify(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of several.")], json: opt.Json = False
 ) -> None:
     """Check that every file of a run is as it was written: by the sha256 in its manifest, runs inside it too."""
-    from fairweight.runs.verify import verify as verify_run
+    from fairweight.runs.sealed import verify as verify_run
 
     found = verify_run(run)
     fine = all(one.fine for one in found)

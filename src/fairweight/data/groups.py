@@ -114,25 +114,25 @@ Mended: TypeAlias = tuple[Encoded, Encoded, list[str]]
 def apply_floor(
     labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice]
 ) -> tuple[Encoded, Encoded | None, list[str]]:
-    """Remove cells of train below the floor, or keep them where the user says so."""
+    """Merge, drop, keep or refuse groups with cells of train below the floor, as the options say."""
     if groups is None:  # all rows are one group without a name
         whole = Encoded(("",), torch.zeros_like(labels.codes), torch.ones_like(labels.keep))
-        kept, _, notes = _mended(labels, whole, options, "train", spans["train"])
+        kept, _, notes = _with_floor(labels, whole, options, "train", spans["train"])
         return kept, None, notes
     for part in ("train", "exemplar"):  # where train has no group labels, the smallest place that must have them
         if part in spans and bool((groups.codes[spans[part]] >= 0).any()):
-            return _mended(labels, groups, options, part, spans[part])
+            return _with_floor(labels, groups, options, part, spans[part])
     return labels, groups, []
 
 
-def _mended(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Mended:
+def _with_floor(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Mended:
     floor = options.floor
-    counts, small, cells = _look(labels, groups, floor, span)
+    counts, small, cells = _count_cells(labels, groups, floor, span)
     if not bool(small.any()):
         return labels, groups, []
     if options.below == "keep":
         return labels, groups, [f"Warning: small cells were kept: {cells} (the floor is {floor})."]
-    tried = {"merge": _merged(labels, groups, floor, span), "drop": _without(labels, groups, floor, span)}
+    tried = {"merge": _merged(labels, groups, floor, span), "drop": _without_small(labels, groups, floor, span)}
     if (done := tried.get(options.below)) is not None:
         return done
     ways = [way for way, made in tried.items() if made is not None]  # only what helps is named
@@ -145,7 +145,7 @@ def _mended(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, 
     raise OneGroup(f"no two groups are left after those below the floor of {floor} ({cells}): {advice}")
 
 
-def _look(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Tensor, Tensor, str]:
+def _count_cells(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Tensor, Tensor, str]:
     """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
     stays = (labels.keep & groups.keep & (groups.codes >= 0))[span]
     shape = len(labels.names), len(groups.names)
@@ -166,11 +166,11 @@ def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended
     """Make small groups one; None where no two groups would be left."""
     notes: list[str] = []
     while True:
-        counts, small, cells = _look(labels, groups, floor, span)
+        counts, small, cells = _count_cells(labels, groups, floor, span)
         if not bool(small.any()):
             return labels, groups, notes
         notes.append(
-            f"Groups {listing(_masked(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
+            f"Groups {listing(_named(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
         )
         new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
         if new.count(OTHER) == 1:
@@ -182,9 +182,9 @@ def _merged(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended
             return None
 
 
-def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
+def _without_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mended | None:
     """Drop the labels that hardly any group has enough of, and the groups that lack another; None as above."""
-    counts = _look(labels, groups, floor, span)[0]
+    counts = _count_cells(labels, groups, floor, span)[0]
     there = counts.sum(dim=0) > 0  # [G]
     filled = (counts[:, there] >= floor).sum(dim=1)  # [K] groups with enough of a label
     # First as few labels as possible, then also those that only some groups have enough of.
@@ -195,10 +195,10 @@ def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mende
         if bool(rare.any()):
             lost = int((labels.keep & ~kept.keep).sum())
             rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
-            gone = listing(_masked(labels.names, rare))
+            gone = listing(_named(labels.names, rare))
             notes = [f"Warning: {rows} dropped for the label {gone}, which is too rare (the floor is {floor})."]
             notes.append(f"Labels that are left: {classes(kept.names)}.")
-        _, small, cells = _look(kept, groups, floor, span)
+        _, small, cells = _count_cells(kept, groups, floor, span)
         if not bool(small.any()):
             return kept, groups, notes
         fewer = _drop(groups, small)
@@ -207,7 +207,7 @@ def _without(labels: Encoded, groups: Encoded, floor: int, span: slice) -> Mende
     return None
 
 
-def _masked(names: Sequence[str], mask: Tensor) -> list[str]:
+def _named(names: Sequence[str], mask: Tensor) -> list[str]:
     return [name for name, flag in zip(names, mask.tolist(), strict=True) if flag]
 
 

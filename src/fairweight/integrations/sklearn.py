@@ -28,7 +28,7 @@ from fairweight.methods import Reweighter
 from fairweight.runs.build import build
 from fairweight.runs.cross_fit import FOLDS
 from fairweight.runs.defaults import with_defaults
-from fairweight.runs.fixed_weights import filled_by_cell
+from fairweight.runs.other_runs import filled_by_cell
 from fairweight.runs.run import one_thread, probabilities, train_built
 from fairweight.runs.run_place import FORML
 from fairweight.runs.shift import shifted

@@ -29,7 +29,6 @@ class Estimates(NamedTuple):
     n: Ints
 
     def at(self, place: int | tuple[int, int]) -> Estimate:
-        """One of them."""
         return Estimate(float(self.value[place]), float(self.low[place]), float(self.high[place]), int(self.n[place]))
 
 
@@ -44,11 +43,9 @@ class RateMetric:
         self.trials = self._trials(name if name in PROPORTIONS else "accuracy")  # [R, T] samples behind each value
 
     def cells(self) -> Estimates:
-        """By row and target [R, T], with limits."""
         return Estimates(self.values, *self._score_limits(self.name)(self._settings.z), self.trials)
 
     def rows(self) -> Estimates:
-        """By row [R], with limits."""
         several = self.values.shape[1] > 1
         n = (self._trials("accuracy") if several else self.trials)[:, 0]
         if several and self.name == "selection_rate":  # no such number: see Counts.rows
@@ -60,11 +57,9 @@ class RateMetric:
         return self._counts.proportion(metric)[1].astype(np.int64)
 
     def value(self, statistic: Statistic) -> float:
-        """A number that sums up the metric."""
         return float(statistic(self._counts))
 
     def limits(self, statistic: Statistic) -> tuple[float, float]:
-        """Limits of a number that sums up the metric."""
         level, value = self._settings.level, self.value(statistic)
         if math.isnan(value):
             return math.nan, math.nan
@@ -146,21 +141,17 @@ class CustomMetric:
         self.trials = np.diff(self._edges)[:, None]
 
     def cells(self) -> Estimates:
-        """By row [R, 1], with limits."""
         value, low, high, n = self.rows()
         return Estimates(value[:, None], low[:, None], high[:, None], n[:, None])
 
     def rows(self) -> Estimates:
-        """By row [R], with limits."""
         low, high = intervals.quantile_limits(self._drawn, self._all, self._settings.z)
         return Estimates(self.row_values, low[:-1], high[:-1], self.trials[:, 0])
 
     def value(self, statistic: Statistic) -> float:
-        """A number that sums up the metric."""
         return float(self._all[-1] if statistic.kind == "overall" else statistic.of(self.values))
 
     def limits(self, statistic: Statistic) -> tuple[float, float]:
-        """Limits of a number that sums up the metric."""
         settings, value = self._settings, self.value(statistic)
         draws = self._drawn[:, :-1, None]  # [D, R, 1]
         if not len(draws) or math.isnan(value):

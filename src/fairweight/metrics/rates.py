@@ -50,7 +50,6 @@ class Counts:
     by_label: bool
 
     def pooled(self) -> Counts:
-        """All groups as one."""
         samples, correct, predicted = (
             part.sum(axis=-2, keepdims=True) for part in (self.samples, self.correct, self.predicted)
         )

@@ -125,5 +125,4 @@ class Finding:
     action: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return asdict(self)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairweight.report._format import capitalised, known, percent, sentence_and_action, short, span
 from fairweight.report.audit import LEVELS, Audit, Baseline, Finding, Level, Trained
 from fairweight.report.headline import headline, word_of
-from fairweight.report.movement import movement
+from fairweight.report.table_rows import movement
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,9 +16,8 @@ from fairweight.report.audit import Audit, Trained
 from fairweight.report.findings import expected_wrong, findings
 from fairweight.report.front import Front, drawing, of_search
 from fairweight.report.headline import headline
-from fairweight.report.movement import movement
 from fairweight.report.samples import MOST_SAMPLES, data_for, sample_cards, weighted_most
-from fairweight.report.table_rows import cell_rows, group_rates, summary_rows
+from fairweight.report.table_rows import cell_rows, group_rates, movement, summary_rows
 
 CARDS = 12  # samples shown as weighted up most, and as many down
 SUSPECTS = 24

@@ -34,11 +34,9 @@ class Axes:
     y_ticks: Sequence[float]
 
     def x(self, value: float) -> float:
-        """Across."""
         return round(LEFT + (RIGHT - LEFT) * (value - self.x_ticks[0]) / (self.x_ticks[-1] - self.x_ticks[0]), 1)
 
     def y(self, value: float) -> float:
-        """Down."""
         return round(BOTTOM - (BOTTOM - TOP) * (value - self.y_ticks[0]) / (self.y_ticks[-1] - self.y_ticks[0]), 1)
 
     def drawn(self, across: str, up: str, body: str, words: str) -> str:

@@ -50,7 +50,6 @@ class Built:
 
     @property
     def parameters(self) -> int:
-        """Number of the model's parameters."""
         return sum(p.numel() for p in self.model.parameters())
 
     def ready(self, device: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fairweight import catalog
 from fairweight.data import Dataset
+from fairweight.metrics.criterion import default_criterion
 from fairweight.runs.build import default_network, default_widths
 from fairweight.runs.spec import Spec
 from fairweight.types import Cells, Samples
@@ -54,20 +55,13 @@ def method_defaults(
         return {}
     chosen: dict[str, Any] = {}
     if groups:
-        chosen["objective"] = f"mean + {STRENGTH:g} * {comparing_term(classes, groups=True)}"
+        chosen["objective"] = f"mean + {STRENGTH:g} * {default_criterion(classes, groups=True).objective(classes)}"
     if groups and train_groups:
         chosen |= {"tie": "cell", "score_step": {"name": "adaptive", "rate": TIED_RATE}}
     if images:
         step = {"name": "adaptive", **chosen.get("score_step", {}), **HEEDING}
         chosen |= {"score_step": step, "agreement_every": LOOKS_EVERY}
     return chosen
-
-
-def comparing_term(classes: int, *, groups: bool) -> str:
-    """Objective that compares groups: by true positive rate, by losses within each label, or the labels' losses."""
-    if not groups:
-        return "variance"
-    return "equal-opportunity-rate" if classes == 2 else "equal-odds"
 
 
 def knows_groups(samples: Samples) -> bool:

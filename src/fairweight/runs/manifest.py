@@ -40,21 +40,21 @@ class Manifest:
         return cls(found)
 
     def with_(self, folder: Path, names: Iterable[str]) -> Manifest:
-        """This one with the files of these names as they now are; those that are not there are left out."""
+        """Read the files of these names again; leave out those that do not exist."""
         kept = {name: entry for name, entry in self.files.items() if name not in set(names)}
         return Manifest(dict(sorted({**kept, **Manifest.of(folder, names).files}.items())))
 
     def while_replaced(self, contents: Mapping[str, bytes]) -> Manifest:
-        """This one for the moment in which files are replaced: a kill leaves the old or the new one, and both are fine.
+        """Also accept the new content of files that are about to be replaced: an interrupted write leaves either one.
 
-        Files that it does not know yet are not in it until they are there.
+        Files that are new are added once they are written.
         """
         new = {name: {"becomes": _entry(io.BytesIO(content))} for name, content in contents.items()}
         return Manifest({name: {**entry, **new.get(name, {})} for name, entry in self.files.items()})
 
     @property
     def unsettled(self) -> list[str]:
-        """Files that somebody was killed over while replacing them."""
+        """Files whose replacement was interrupted."""
         return [name for name, entry in self.files.items() if "becomes" in entry]
 
     @classmethod
@@ -96,7 +96,7 @@ class Manifest:
 
 
 def odd(path: Path) -> str | None:
-    """Say what keeps a reader from a file: a stranger's run may show nothing that is not its own."""
+    """Say why a file must not be read: a run from elsewhere may link to files that are not its own."""
     if not path.exists():
         return "it is not there"
     if not path.is_file():

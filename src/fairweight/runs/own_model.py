@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, UntrustedCode, option
 from fairweight.metagradient.model import call
-from fairweight.runs.chosen_rows import prerequisites
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.spec import Spec
 from fairweight.training.predict import evaluating
 from fairweight.types import Batch

@@ -18,10 +18,10 @@ from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.models.trees import TreeEnsemble
 from fairweight.runs.build import TREES, Built, build, compiles
-from fairweight.runs.fixed_weights import begin_from, learned_weights
 from fairweight.runs.folder import FILES, METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import held_out_parts
 from fairweight.runs.manifest import FILE as MANIFEST
+from fairweight.runs.other_runs import begin_from, learned_weights
 from fairweight.runs.provenance import provenance
 from fairweight.runs.shift import ByGroup, shifted
 from fairweight.runs.spec import Spec

@@ -188,7 +188,7 @@ def problem_of(name: str, value: Any) -> str | None:
 
 
 def _gap(metrics: Mapping[str, Any]) -> str | None:
-    """A number without its interval, or a rate that some groups have and others lack."""
+    """Find a number without its interval, or a rate that only some groups have."""
     for name in ("accuracy", "tprd", "max_fnr", "worst_group_accuracy", *_SCALARS):
         if metrics.get(name) is not None and name not in metrics["intervals"]:
             return f"intervals.{name} is not there"

@@ -1,4 +1,4 @@
-"""The door to a run's folder: every file is verified when it is read, and appears whole or not at all."""
+"""Read and write a run's folder: every file is verified when it is read, and is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fairweight.runs.manifest import AGAIN, Manifest, odd
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
+from fairweight.training.lock import FILE as LOCK
 from fairweight.training.lock import claimed
 from fairweight.training.log import FILE as LOG
 
@@ -34,7 +36,7 @@ MOST_JSON = 2**28  # bytes: a larger file was not written by a run
 
 
 class SealedFolder:
-    """Reads and writes files of one run, whatever is in them."""
+    """Reads and writes the files of one run; knows nothing of their content."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -74,7 +76,6 @@ class SealedFolder:
         return False
 
     def drop(self, *names: str) -> None:
-        """Delete these files, where they are there."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)
 
@@ -83,7 +84,7 @@ class SealedFolder:
         self.drop(*FILES)
 
     def tidy(self, *names: str) -> None:
-        """Delete what killed writers left half-written of the run's files, and of these."""
+        """Delete partial files that killed writers left, of the run's files and of these."""
         if self.path.is_dir():
             for name in (*FILES, *names):
                 state.clear(self.path / name)
@@ -93,7 +94,7 @@ class SealedFolder:
         Manifest.of(self.path, [*SEALED, *names]).write(self.path)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Add files to a finished run, or replace them; whenever this is killed, the run is whole."""
+        """Add files to a finished run, or replace them; the run stays valid if this is killed."""
         sealed = Manifest.read(self.path)
         if sealed is not None:
             sealed.while_replaced(files).write(self.path)
@@ -111,7 +112,7 @@ class SealedFolder:
                 self.drop(name)
 
     def checked(self, name: str) -> Path:
-        """Where a file of the run is, once it has been seen to be a regular file and as the manifest has it."""
+        """Return the path of a file after verifying it: a regular file whose content is the manifest's."""
         path = self.path / name
         try:
             about = path.stat()
@@ -139,7 +140,7 @@ class SealedFolder:
             )
 
     def verify_all(self) -> None:
-        """Refuse a finished run of which any file is not as it was written; end what a kill left between two."""
+        """Refuse a finished run if any file has changed; complete a replacement that was interrupted."""
         manifest = Manifest.read(self.path)
         if manifest is not None:
             for name in {**manifest.files, **dict.fromkeys(name for name in READ if (self.path / name).exists())}:
@@ -149,7 +150,7 @@ class SealedFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Make the folder, keep other writers out of it, and clear away what killed ones left."""
+        """Create the folder, lock it, and delete partial files of killed writers."""
         self.make()
         with claimed(self.path):
             self.tidy()
@@ -181,3 +182,59 @@ class SealedFolder:
 
     def write(self, name: str, values: dict[str, Any]) -> None:
         self.put({name: (json.dumps(values, indent=2) + "\n").encode()})
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What is whole in one folder, and what is not."""
+
+    folder: Path
+    whole: tuple[str, ...]
+    problems: Mapping[str, str]  # by file: what is wrong
+    others: tuple[str, ...]  # files that the manifest does not know
+    unverified: bool = False  # a run from before manifests
+
+    @property
+    def fine(self) -> bool:
+        return not self.problems
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {**asdict(self), "folder": str(self.folder), "verified": not self.unverified}
+        del values["unverified"]
+        return values
+
+    def text(self) -> str:
+        """One line for each thing to know."""
+        if self.unverified:
+            lines = [f"{self.folder}: no {MANIFEST}, so nothing says whether its files are as they were written."]
+        else:
+            lines = [f"{self.folder}: {len(self.whole)} of {len(self.whole) + len(self.problems)} files are whole."]
+        lines += [f"  {name}: {what}" for name, what in self.problems.items()]
+        return "\n".join([*lines, *(f"  {name}: not of the run" for name in self.others)])
+
+
+def verify(run: str | Path) -> list[Verified]:
+    """Verify a run's folder, and every run inside it."""
+    top = Path(run)
+    if not top.is_dir():
+        raise MissingData(f"there is no folder {str(run)!r}; give the folder of a finished run.")
+    places = sorted({path.parent for name in (MANIFEST, METRICS, RUN) for path in top.rglob(name)})
+    if not places:
+        raise MissingData(f"{top} is no run folder; give one that `fairweight train` wrote.")
+    return [_verified(place) for place in places]
+
+
+def _verified(place: Path) -> Verified:
+    there = sorted(path.name for path in place.iterdir() if not path.is_dir() and path.name not in (LOCK, MANIFEST))
+    try:
+        manifest = Manifest.read(place)
+    except Damaged as error:
+        return Verified(place, (), {MANIFEST: str(error)}, tuple(there))
+    if manifest is None:
+        unfinished = {MANIFEST: "it is not there: the run has not come to its end"}
+        finished = SealedFolder(place).finished
+        return Verified(place, (), {} if finished else unfinished, (), unverified=finished)
+    names = {**manifest.files, **dict.fromkeys(name for name in there if name in READ)}
+    problems = {name: what for name in names if (what := manifest.problem(place / name)) is not None}
+    whole = tuple(name for name in names if name not in problems)
+    return Verified(place, whole, problems, tuple(name for name in there if name not in names))

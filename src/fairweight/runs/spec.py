@@ -52,10 +52,10 @@ class Spec:
     seed: int = 0
     data_seed: int | None = None  # of splits and corruptions; None: the seed
     search: Mapping[str, Any] = field(default_factory=dict)  # many trainings in one run: run_search.py
-    rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay: chosen_rows.py
-    weights: Mapping[str, Any] = field(default_factory=dict)  # of other runs: fixed_weights.py
+    rows: Mapping[str, Any] = field(default_factory=dict)  # which rows stay: other_runs.py
+    weights: Mapping[str, Any] = field(default_factory=dict)  # of other runs: other_runs.py
     judge: Mapping[str, Any] = field(default_factory=dict)  # criterion, bound, budget ...: the best of many is kept
-    start: Mapping[str, Any] = field(default_factory=dict)  # the run to begin from: fixed_weights.py
+    start: Mapping[str, Any] = field(default_factory=dict)  # the run to begin from: other_runs.py
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
@@ -93,6 +93,11 @@ class Spec:
         """Short name that two Specs share if and only if they are equal."""
         text = json.dumps({"generation": GENERATION, **self.to_dict()}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def drawing_seed(self) -> int:
+        """Seed of splits and corruptions."""
+        return self.seed if self.data_seed is None else self.data_seed
 
     @property
     def title(self) -> str:

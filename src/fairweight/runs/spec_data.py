@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 from fairweight.data import Dataset, Options, load
 from fairweight.data.corrupt import parse as corruption_from
 from fairweight.errors import BadInput
-from fairweight.runs.chosen_rows import chosen
+from fairweight.runs.other_runs import chosen
 from fairweight.runs.spec import Spec
 
 
@@ -50,7 +50,6 @@ def dataset_for(
     spec: Spec, data_dir: str | Path | None = None, download: bool = False, *, beside: Path | None = None
 ) -> Dataset:
     """Read and split the Spec's data; beside: where the runs lie that its rows are chosen from, if any are."""
-    seed = spec.seed if spec.data_seed is None else spec.data_seed
-    asked: dict[str, Any] = {"label": spec.label, "group": spec.group, "options": options_from(spec.data), "seed": seed}
-    dataset = load(spec.source, data_dir=data_dir, download=download, **asked)
+    asked: dict[str, Any] = {"label": spec.label, "group": spec.group, "options": options_from(spec.data)}
+    dataset = load(spec.source, data_dir=data_dir, download=download, seed=spec.drawing_seed, **asked)
     return chosen(dataset, spec, beside) if spec.rows else dataset

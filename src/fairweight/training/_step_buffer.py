@@ -46,7 +46,6 @@ class StepBuffer:
             self.flush()
 
     def flush(self) -> None:
-        """Read whatever is held."""
         if not self._held:
             return
         indices, numbers, records, versions = zip(*self._held, strict=True)
@@ -56,5 +55,4 @@ class StepBuffer:
         self._read(indices, numbers, records)
 
     def clear(self) -> None:
-        """Drop whatever is held."""
         self._held = []

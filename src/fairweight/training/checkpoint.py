@@ -63,7 +63,6 @@ class Checkpoint:
             writing.result()
 
     def close(self) -> None:
-        """Wait for the last save, and let the writer go."""
         try:
             self.wait()
         finally:
@@ -88,15 +87,15 @@ class Checkpoint:
         return tree
 
     def describe(self) -> str:
-        """Where to go back to, for a message."""
+        """Name the last checkpoint, for an error message."""
         self.wait()
         if self.step is None:
             return "no checkpoint was written"
         return f"the last good checkpoint is {self.path} at step {self.step}"
 
 
-def standing(training: Training) -> dict[str, Any]:
-    """Everything that the rest of the run depends on, not copied."""
+def run_state(training: Training) -> dict[str, Any]:
+    """Collect everything that the rest of the run depends on; tensors are not copied."""
     random, ranks = RandomState.now(training.device), training.ranks
     assert random is not None
     drawn = [random.cpu, *([] if random.cuda is None else [random.cuda])]
@@ -114,16 +113,16 @@ def standing(training: Training) -> dict[str, Any]:
     }
 
 
-def put_back(training: Training, saved: dict[str, Any]) -> None:
-    """Put the run back where it stood; refuse what is not of its shape."""
+def restore(training: Training, saved: dict[str, Any]) -> None:
+    """Restore a run from its checkpoint; refuse one that does not fit."""
     try:
-        _put_back(training, saved)
+        _restore(training, saved)
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         what = str(error).strip().split("\n")[0]
         raise BadCheckpoint(f"the checkpoint does not fit this run ({what}); delete it and start again.") from error
 
 
-def _put_back(training: Training, saved: dict[str, Any]) -> None:
+def _restore(training: Training, saved: dict[str, Any]) -> None:
     (cpu, cuda), ranks = saved["random"], training.ranks
     others = saved.get("random_of_ranks", [])
     if ranks is not None and len(others) == ranks.size:

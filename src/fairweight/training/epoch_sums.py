@@ -29,7 +29,6 @@ class EpochSums:
         self._steps = StepBuffer(self._add_up, ("loss", "losses", "weights", "correct", "objective", "agreement"))
 
     def clear(self) -> None:
-        """Begin another epoch."""
         self._steps.clear()
         self._sums, self._bad = torch.zeros_like(self._sums), torch.full_like(self._bad, _NEVER)
         self._by_group.zero_()

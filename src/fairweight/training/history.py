@@ -66,7 +66,7 @@ class Dynamics:
         self._path_rows: Tensor | None = None
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
-        """Take in one visit of these rows."""
+        """Record one step on these rows."""
         self._steps.add(rows if rows.device.type == "cpu" else rows.clone(), record)
 
     def _note(self, indices: Sequence[Tensor], _: Sequence[int], records: Sequence[StepRecord]) -> None:
@@ -75,7 +75,7 @@ class Dynamics:
             self._take_in()
 
     def _take_in(self) -> None:
-        """Add everything that waits to the history, in one pass over memory where that is the whole set once."""
+        """Add all noted steps to the history, in one pass over memory if they cover the whole set once."""
         self._steps.flush()
         if not self._noted:
             return

@@ -1,4 +1,4 @@
-"""One writer at a time in a folder: a lock that names its owner, and that nobody's death leaves behind."""
+"""One writer at a time in a folder: a lock file that names its owner and is released when the owner dies."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import IO, Any
 from fairweight.errors import FolderBusy, FolderRefused, NoSpace, option
 
 FILE = ".lock"
-BEAT = 10.0  # seconds between the owner's signs of life
-SILENCE = 6 * BEAT  # without one for so long, an owner on another machine is taken for dead
+HEARTBEAT = 10.0  # seconds between two touches by the owner
+DEAD_AFTER = 6 * HEARTBEAT  # without one for so long, an owner on another machine is taken for dead
 _MOST = 10_000  # letters of a lock that are read
 _held: dict[Path, tuple[int, int]] = {}  # what this process holds: the thread, and how often it has asked
 _guard = threading.Lock()
@@ -72,10 +72,10 @@ def owner(folder: str | Path) -> dict[str, Any] | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    file, over = _taken(path), threading.Event()
+    file, over = _locked_file(path), threading.Event()
 
     def beat() -> None:
-        while not over.wait(BEAT):
+        while not over.wait(HEARTBEAT):
             with suppress(OSError):
                 os.utime(file.fileno())
 
@@ -91,16 +91,16 @@ def _locked(path: Path) -> Iterator[None]:
         file.close()
 
 
-def _taken(path: Path) -> IO[str]:
-    """The lock file, open and ours; the system lifts the lock when the process ends, however it ends."""
+def _locked_file(path: Path) -> IO[str]:
+    """Open the lock file and lock it; the system releases the lock when the process ends."""
     place = path / FILE
     while True:
         try:
-            file = _opened(place)
+            file = _opened_lock(place)
         except OSError as error:
             raise _refused(path, "written to", error) from error
         seen = owner(path) or {}
-        if not _lock(file) or _alive_elsewhere(file, seen):
+        if not _system_lock(file) or _alive_elsewhere(file, seen):
             file.close()
             raise _busy(path, owner(path) or seen)
         with suppress(OSError):
@@ -118,7 +118,7 @@ def _taken(path: Path) -> IO[str]:
     return file
 
 
-def _opened(place: Path) -> IO[str]:
+def _opened_lock(place: Path) -> IO[str]:
     """Open the lock, or make it; no link is followed and no pipe waited for: the folder may be a stranger's."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(place.lstat().st_mode):
@@ -127,8 +127,8 @@ def _opened(place: Path) -> IO[str]:
     return os.fdopen(os.open(place, flags, 0o666), "r+", encoding="utf-8")
 
 
-def _lock(file: IO[str]) -> bool:
-    """Ask the system for the lock; where it has none to give, the words in the file alone count."""
+def _system_lock(file: IO[str]) -> bool:
+    """Lock the file; where the system has no locks, only the content of the file counts."""
     try:
         import fcntl
 
@@ -141,12 +141,12 @@ def _lock(file: IO[str]) -> bool:
 
 
 def _alive_elsewhere(file: IO[str], seen: dict[str, Any]) -> bool:
-    """Whether an owner on another machine gave a sign of life lately: its lock may not be seen from here."""
+    """True if an owner on another machine has touched the file lately; its lock may not show here."""
     if not seen or seen.get("host") == socket.gethostname():
         return False  # the system has said that nobody here holds it
     last = os.fstat(file.fileno()).st_mtime
     os.utime(file.fileno())  # the file system's own clock, which both machines share
-    alive = os.fstat(file.fileno()).st_mtime - last < SILENCE
+    alive = os.fstat(file.fileno()).st_mtime - last < DEAD_AFTER
     if alive:
         os.utime(file.fileno(), (last, last))
     return alive

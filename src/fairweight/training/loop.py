@@ -24,7 +24,7 @@ from fairweight.training import state
 from fairweight.training._ranks import check_alike
 from fairweight.training.batches import Batches
 from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
-from fairweight.training.checkpoint import Checkpoint, put_back, standing
+from fairweight.training.checkpoint import Checkpoint, restore, run_state
 from fairweight.training.epoch_sums import EpochSums
 from fairweight.training.history import Dynamics
 from fairweight.training.loader import LoaderBatches, LoaderSamples
@@ -148,7 +148,7 @@ class Training:
         self.reweighter.begin(self.train, self.exemplar)
         saved = self.checkpoint.load() if self.resume and self.checkpoint is not None else None
         if saved is not None:
-            put_back(self, saved)
+            restore(self, saved)
             self._logged_warnings = len(self.watch.warnings)
         if self.log is not None:
             self.log.start(self.step)
@@ -275,7 +275,7 @@ class Training:
     def _save(self) -> None:
         if self.checkpoint is not None:
             self._share_buffers()
-            kept = standing(self)
+            kept = run_state(self)
             if self.first:
                 self.checkpoint.save(self.step, kept)
 

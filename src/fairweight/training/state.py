@@ -8,7 +8,6 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import BadCheckpoint, BadInput, NoSpace
+from fairweight.types import map_tensors
 
 
 def flatten(tree: Any) -> tuple[dict[str, Tensor], Any]:
@@ -55,19 +55,14 @@ def unflatten(tensors: dict[str, Tensor], skeleton: Any) -> Any:
     return items if kind == "list" else tuple(items)
 
 
-def _mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    tensors, skeleton = flatten(tree)
-    return unflatten({key: change(t) for key, t in tensors.items()}, skeleton)
-
-
 def move(tree: Any, device: torch.device | str) -> Any:
-    """Return the tree with its tensors on a device."""
-    return _mapped(tree, lambda t: t.to(device))
+    """Move the tree's tensors to a device."""
+    return map_tensors(tree, lambda t: t.to(device))
 
 
 def cloned(tree: Any) -> Any:
-    """Return the tree with copies of its tensors."""
-    return _mapped(tree, lambda t: t.detach().clone())
+    """Copy the tree with its tensors."""
+    return map_tensors(tree, lambda t: t.detach().clone())
 
 
 class Copied(NamedTuple):
@@ -78,7 +73,6 @@ class Copied(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of all tensors."""
         return sum(t.numel() * t.element_size() for t in self.tensors.values())
 
 

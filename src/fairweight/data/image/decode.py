@@ -89,7 +89,7 @@ class Decoder:
         if has_16_bits:
             turned = Image.fromarray((np.asarray(turned).astype(np.uint16) >> 8).astype(np.uint8))
             self.deep.add(picture.name)
-        array = np.asarray(_bring(turned, self.form, picture.name), dtype=np.uint8)
+        array = np.asarray(_converted(turned, self.form, picture.name), dtype=np.uint8)
         return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
 
     def all(self, allocate: Allocate, pictures: Sequence[Picture]) -> tuple[Pixels, list[int]]:
@@ -194,7 +194,7 @@ def _too_large(name: str, max_megapixels: float) -> UnreadableImage:
     return UnreadableImage(f"{name} has more than {limit}; raise {option('image.max_megapixels')}, or {DROP}.")
 
 
-def _bring(image: Image.Image, form: Form, name: str) -> Image.Image:
+def _converted(image: Image.Image, form: Form, name: str) -> Image.Image:
     from PIL import Image
 
     if image.mode not in _GREY | _COLOUR:

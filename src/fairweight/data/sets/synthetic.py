@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from fairweight.data.draw import stream
 from fairweight.data.options import Split
 from fairweight.data.rows import Rows
 from fairweight.data.source import Found, Request
-from fairweight.types import Batch
 
 
 class Synthetic:
@@ -46,10 +44,3 @@ class Synthetic:
             }
         )
         return Found("synthetic", {"train": Rows(frame)}, self.label, self.group, split=Split(test=0.4))
-
-    @staticmethod
-    def ideal_weights(train: Batch) -> Tensor:
-        """Compute the weights that make both groups count alike, mean 1."""  # [N]
-        assert train.groups is not None
-        sizes = torch.bincount(train.groups).double()
-        return len(train) / (len(sizes) * sizes[train.groups])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from fairweight.data.draw import stream
 from fairweight.data.options import Split
@@ -36,9 +35,3 @@ class SyntheticNoise:
         points = corners[classes] + radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)  # [N, 2]
         frame = pd.DataFrame({"x1": points[:, 0].numpy(), "x2": points[:, 1].numpy(), "label": classes.numpy()})
         return Found("synthetic-noise", {"train": Rows(frame)}, self.label, split=Split(test=0.4))
-
-    @staticmethod
-    def ideal_weights(labels: Tensor, true_labels: Tensor) -> Tensor:
-        """Compute weights of 0 for wrong labels and the same for all others, mean 1."""  # [N]
-        right = (labels == true_labels).double()
-        return right / right.mean()

@@ -29,32 +29,32 @@ def find_leaks(
         if name in exclude:
             continue
         codes = seen.factors[0][known]
-        if seen.is_text and _names_inside(codes, seen.texts, truth, names):
+        if seen.is_text and _text_contains_answer(codes, seen.texts, truth, names):
             found[name] = "its text contains the answer"
-        elif _tells(codes, truth, len(names)):
+        elif _value_gives_answer(codes, truth, len(names)):
             found[name] = "each of its values goes with one answer"
-        elif seen.kind[0] == "number" and _parts(seen.numbers[known], truth):
+        elif seen.kind[0] == "number" and _threshold_separates(seen.numbers[known], truth):
             found[name] = "a threshold on it gives the answer"
     return found
 
 
-def _skill(right: float, counts: Any) -> bool:
+def _almost_all_right(right: float, counts: Any) -> bool:
     """True if so many right answers are almost all that could be gained over guessing."""
     total, guess = counts.sum(), counts.max()
     return bool(guess < total and (right - guess) / (total - guess) >= ALMOST)
 
 
-def _tells(codes: Any, truth: Any, answers: int) -> bool:
-    """True if knowing the value is knowing the answer, over values that recur."""
+def _value_gives_answer(codes: Any, truth: Any, answers: int) -> bool:
+    """True if the value determines the answer, over values that occur more than once."""
     pairs, counts = np.unique((codes + 1) * answers + truth, return_counts=True)  # missing is a value too
     values, first = np.unique(pairs // answers, return_index=True)
     # Values that occur once fit any answer; only a column that repeats itself is evidence.
     if len(values) > 0.1 * len(truth):
         return False
-    return _skill(np.maximum.reduceat(counts, first).sum(), np.bincount(truth))
+    return _almost_all_right(np.maximum.reduceat(counts, first).sum(), np.bincount(truth))
 
 
-def _parts(values: Any, truth: Any) -> bool:
+def _threshold_separates(values: Any, truth: Any) -> bool:
     """True if one threshold on a number separates two answers."""
     there = ~np.isnan(values)
     values, truth = values[there], truth[there]
@@ -65,22 +65,22 @@ def _parts(values: Any, truth: Any) -> bool:
     below = np.concatenate([[0], np.cumsum(high)])
     cuts = np.concatenate([[True], np.diff(values[order]) > 0, [True]])  # a cut may not part equal values
     right = (high.sum() - below + (np.arange(len(high) + 1) - below))[cuts]
-    return _skill(max(right.max(), (len(high) - right).max()), np.bincount(truth))
+    return _almost_all_right(max(right.max(), (len(high) - right).max()), np.bincount(truth))
 
 
-def _names_inside(codes: Any, texts: Sequence[str], truth: Any, names: Sequence[str]) -> bool:
+def _text_contains_answer(codes: Any, texts: Sequence[str], truth: Any, names: Sequence[str]) -> bool:
     """True if the text of nearly every row holds its answer's name: as its first or last word, or anywhere."""
     plain = [name.lower() for name in names]
     few = np.unique(np.linspace(0, len(truth) - 1, 200).astype(int))  # enough to rule nearly all columns out
     for rows, least in ((few, 0.9), (np.arange(len(truth)), ALMOST)):
         used, place = np.unique(codes[rows], return_inverse=True)
-        said = [(-1, -1, -1) if code < 0 else _names_said(texts[code].strip().lower(), plain) for code in used]
+        said = [(-1, -1, -1) if code < 0 else _names_in_text(texts[code].strip().lower(), plain) for code in used]
         if (np.array(said)[place] == truth[rows, None]).mean(axis=0).max() < least:
             return False
     return True
 
 
-def _names_said(text: str, names: Sequence[str]) -> tuple[int, int, int]:
+def _names_in_text(text: str, names: Sequence[str]) -> tuple[int, int, int]:
     """Find the name that is the first word, the last word, and the longest one inside ("female" holds "male").
 
     A text that is nothing but the name is a copy, not a text with the name in it.

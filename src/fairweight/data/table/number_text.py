@@ -56,7 +56,7 @@ def ways_of(texts: Sequence[str], forced: bool = False) -> list[str]:
         return [".,", ",."] if dotted else [".,"] if marked else []
     if not forced and not any(_ENTRY.fullmatch(text) for text in texts[:200]):
         return []
-    digits = [entry.digits for text in texts if (entry := _apart(text))]
+    digits = [entry.digits for text in texts if (entry := _split_entry(text))]
     marks = {mark for mark in ".,_'" if any(mark in text for text in digits)}
     if not marks:
         return []
@@ -79,7 +79,7 @@ def written_form(texts: Sequence[str], way: str, doubtful: bool) -> str:
     """
     if way == ".," and is_plain(texts):
         return ""
-    entries = [_apart(text) for text in texts]
+    entries = [_split_entry(text) for text in texts]
     known = [entry for entry in entries if entry is not None]
     digits = "".join(entry.digits for entry in known)
     marks = {entry.mark for entry in known} or {""}
@@ -96,11 +96,11 @@ def written_form(texts: Sequence[str], way: str, doubtful: bool) -> str:
 
 def reader(form: str) -> Callable[[str], float]:
     """Make what reads a number of this form, NaN where it is none; an amount may lack its currency."""
-    mark, way = _parts(form)
+    mark, way = _mark_and_way(form)
     shape, decimal = _SHAPES[way], "." if way == "lakh" else way[0]
 
     def read(text: str) -> float:
-        entry = _apart(text)
+        entry = _split_entry(text)
         if entry is None:
             return float(text) if text.strip().lower().lstrip("+-") in ("inf", "infinity") else float("nan")
         wrong = entry.mark != mark and (entry.mark or mark == "%")
@@ -114,7 +114,7 @@ def reader(form: str) -> Callable[[str], float]:
 
 def in_words(form: str) -> str:
     """Say in words how numbers of this form are read."""
-    mark, way = _parts(form)
+    mark, way = _mark_and_way(form)
     said = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
     said += ["brackets as a minus sign"] if "()" in form else []
     if way == ",.":
@@ -128,7 +128,7 @@ def in_words(form: str) -> str:
     return ", ".join(said)
 
 
-def _parts(form: str) -> tuple[str, str]:
+def _mark_and_way(form: str) -> tuple[str, str]:
     """Take a form apart into its currency or %, and its way."""
     mark, way = "", ".,"
     for word in form.split():
@@ -143,7 +143,7 @@ def _all_fit(digits: Sequence[str], way: str) -> bool:
     return all(_SHAPES[way].fullmatch(text) for text in digits)
 
 
-def _apart(text: str) -> _Entry | None:
+def _split_entry(text: str) -> _Entry | None:
     """Take a number apart; None where there is more than one sign or mark, or what is left is no number."""
     found = _ENTRY.fullmatch(text)
     if found is None:

@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fairweight.errors import BadInput, FolderRefused, MissingData
-from fairweight.runs.chosen_rows import prerequisites
+from fairweight.errors import BadInput, FolderRefused, MissingData, UnknownName, option
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.pool._job import Outcome, Processes, RayTasks, Settings, Tell, Watcher, perform
 from fairweight.runs.spec import Spec
 
@@ -131,7 +131,7 @@ def cores() -> int:
 
 def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int:
     if engine not in get_args(EngineName):
-        raise BadInput(f"engine is {engine!r}; choose processes or ray.")
+        raise UnknownName(f"{option('engine', engine)}: choose processes or ray.")
     if asked is not None and asked < 1:
         raise BadInput(f"jobs is {asked}; run at least 1 at a time.")
     most = max(1, len(specs))

@@ -58,7 +58,7 @@ class Outcome:
     seconds: float = 0.0  # on the clock, with reading and writing
 
     def plain(self) -> dict[str, Any]:
-        """What travels back from another process: all but the Spec and the folder, which the asker knows."""
+        """Values sent back from a worker process: all but the Spec and the folder, which the parent has."""
         return {key: value for key, value in vars(self).items() if key not in ("spec", "folder")}
 
 
@@ -99,8 +99,8 @@ class _Epochs(Observer):
 
 def _dataset(spec: Spec, settings: Settings, memory: dict[str, Dataset]) -> Dataset:
     """The Spec's data; the last run's is kept, because methods are compared on the same data."""
-    seed = spec.seed if spec.data_seed is None else spec.data_seed
-    key = json.dumps([spec.source, spec.label, spec.group, dict(spec.data), seed, dict(spec.rows)], sort_keys=True)
+    what = [spec.source, spec.label, spec.group, dict(spec.data), spec.drawing_seed, dict(spec.rows)]
+    key = json.dumps(what, sort_keys=True)
     if key not in memory:
         memory.clear()  # two large sets do not fit side by side
         memory[key] = dataset_for(spec, settings.data_dir, settings.download, beside=Path(settings.pool))
@@ -216,7 +216,7 @@ def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Leave when the parent dies, whatever it died of: the same command, started again, must find the folder free."""
+    """Exit when the parent dies, so that the same command, started again, finds the folder unlocked."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Choose training rows and exemplars, and mend labels, by what other runs found.
+"""What a run takes from other runs: the rows and exemplars to train on, mended labels, weights, first parameters.
 
     rows = {"train": {"drop": 0.1, "lowest": "ema_weighted_loss", "runs": [a Spec]}}
     rows = {"train": {"drop": 0.1, "random": 3}}                             a seed
@@ -7,24 +7,28 @@
     rows = {"train": {"exemplars": "only"}}                                  exemplars in place of the training rows
     rows = {"train": {"exemplars": "added", "choosing": 0.2}}                they join them; a fifth is kept to validate
     rows = {"labels": {"file": "relabelled.csv", "sha256": "..."}}           source rows and their mended labels
-    rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...], "balanced": true}}
+    rows = {"exemplar": {"size": 1000, "lowest": "forgetting_events", "runs": [...]}}        as many of each class
+    weights = {"runs": [a Spec]}                                             fixed ones, for the method given
+    weights = {"file": "weights.parquet", "sha256": "..."}                   what a run has written
+    start = {"runs": [a Spec]}                                               training begins with the model of that run
 
 The runs and files named lie beside the run that asks; several runs are averaged. Ties are broken by EMA loss, then by
-row; with "ties": {"random": 3}, a seed, by chance; with "ties": "learned" by fewest mistakes first. Chosen exemplars
-stay in train. What a method learns from exemplars must beat training on them; those that are trained on cannot choose
-the epoch, so where one is chosen, the share `choosing` of them is kept back for that.
+row. Chosen exemplars stay in train. What a method learns from exemplars must beat training on them; those that are
+trained on cannot choose the epoch, so where one is chosen, the share `choosing` of them is kept back for that. Rows
+that have no weight, such as exemplars that were held out, count like the mean of their label and group.
 """
 
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairweight.data import Dataset, Part
 from fairweight.errors import BadInput, MissingData
@@ -34,14 +38,18 @@ from fairweight.runs.spec import Spec
 from fairweight.sampling import generator
 from fairweight.types import Batch, side_by_side
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 MEASURES = (
     *("ema_weighted_loss", "ema_relative_weighted_loss", "ema_set_weighted_loss", "ema_relative_loss", "ema_loss"),
     *("forgetting_events", "score"),
 )
 _FILE = ("file", "sha256")
+# "within" and "balanced" say what happens anyway; Specs of earlier records name them.
 _KEYS = {
-    "train": ("drop", "lowest", "runs", "within", "ties", "random", "like", *_FILE),
-    "exemplar": ("size", "lowest", "runs", "balanced", "ties"),
+    "train": ("drop", "lowest", "runs", "within", "random", "like", *_FILE),
+    "exemplar": ("size", "lowest", "runs", "balanced"),
     "labels": _FILE,
 }
 
@@ -60,7 +68,7 @@ def prerequisites(spec: Spec) -> tuple[Spec, ...]:
 def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
     """Restrict the dataset to the training rows, and give it the exemplars, that the Spec asks for."""
     if set(spec.rows) == {"train"} and "exemplars" in spec.rows["train"]:
-        return _with_exemplars(dataset, spec.rows["train"], spec.seed if spec.data_seed is None else spec.data_seed)
+        return _with_exemplars(dataset, spec.rows["train"], spec.drawing_seed)
     for part, rule in spec.rows.items():
         _check(part, rule)
     if "labels" in spec.rows:
@@ -90,9 +98,8 @@ def _check(part: str, rule: Mapping[str, Any]) -> None:
         raise BadInput(f"rows.{part} has no {strange[0]!r}; it has: {', '.join(_KEYS[part])}.")
     if "lowest" in rule and rule["lowest"] not in MEASURES:
         raise BadInput(f"rows.{part}.lowest is {rule['lowest']!r}; choose from: {', '.join(MEASURES)}.")
-    if "ties" in rule and ("lowest" not in rule or (rule["ties"] != "learned" and set(rule["ties"]) != {"random"})):
-        words = 'give {"random": a seed} or "learned"'
-        raise BadInput(f'rows.{part}.ties says who goes first of equals by "lowest"; {words}.')
+    if rule.get("within", "all") != "all" or rule.get("balanced", True) is not True:
+        raise BadInput(f"rows.{part} drops over all classes and takes as many exemplars of each; leave the rest out.")
     if "file" in rule and set(rule) != set(_FILE):
         raise BadInput(f"rows.{part}.file names the rows; give it with its sha256 and nothing else.")
     if part != "train" or "file" in rule:
@@ -166,8 +173,6 @@ def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> 
             wanted = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=classes)
     else:
         order = _order(dataset, rule, beside)
-        if rule.get("within", "all") != "all":
-            wanted = (torch.bincount(labels, minlength=classes).double() * float(rule["drop"])).round().long()
     if wanted is None:
         gone[order[: round(float(rule["drop"]) * len(labels))]] = True
     else:
@@ -184,8 +189,6 @@ def _exemplars(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -
     """Positions in train of the exemplars."""  # [E]
     size, classes = int(rule["size"]), len(dataset.label_names)
     order = _order(dataset, rule, beside)
-    if not rule.get("balanced", True):
-        return order[:size].sort().values
     if size % classes or size < classes:
         raise BadInput(f"rows.exemplar.size is {size} for {classes} classes; give a multiple.")
     return _first_of_each(order, dataset.train.labels.cpu(), [size // classes] * classes).sort().values
@@ -200,9 +203,8 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
     specs = [Spec.from_dict(values) for values in rule.get("runs", ())]
     if not specs:
         raise BadInput("rows.lowest is measured by other runs; name them with 'runs'.")
-    rows, ties = dataset.rows["train"].numpy(), rule.get("ties")
-    # The measure first, then what breaks ties.
-    totals = dict.fromkeys((rule["lowest"], *["mistakes"] * (ties == "learned"), "ema_loss"), np.zeros(len(rows)))
+    rows = dataset.rows["train"].numpy()
+    totals = dict.fromkeys((rule["lowest"], "ema_loss"), np.zeros(len(rows)))  # the second breaks ties
     for spec in specs:
         weights = RunFolder(beside / spec.folder_name).read_weights().set_index("row").reindex(rows)
         for column in totals:
@@ -215,11 +217,7 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
                     "run on the same rows, of a method that keeps it."
                 )
             totals[column] = totals[column] + values
-    keys = list(totals.values())
-    if isinstance(ties, Mapping):
-        drawn = torch.randperm(len(rows), generator=generator("ties", int(ties["random"])))
-        keys[1:] = [drawn.argsort().numpy()]
-    return torch.from_numpy(np.lexsort(keys[::-1]))  # its last key counts most
+    return torch.from_numpy(np.lexsort([*totals.values()][::-1]))  # its last key counts most
 
 
 def _taken(part: Part, index: Tensor) -> Part:
@@ -229,3 +227,61 @@ def _taken(part: Part, index: Tensor) -> Part:
     groups = None if part.groups is None else part.groups[index]
     shares = None if part.shares is None else part.shares[index]
     return replace(part, places=part.places[index], labels=part.labels[index], groups=groups, shares=shares)
+
+
+def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
+    """Weight of each training sample."""  # [N]
+    import pandas as pd
+
+    rule = spec.weights
+    if set(rule) == {"runs"} and rule["runs"]:
+        names = [Spec.from_dict(values).folder_name for values in rule["runs"]]
+        frames = {f"the run {name}": RunFolder(beside / name).read_weights() for name in names}
+    elif set(rule) == {"file", "sha256"}:
+        content = read_planned(beside / rule["file"], rule["sha256"], "holds the weights to train with")
+        frames = {str(beside / rule["file"]): pd.read_parquet(io.BytesIO(content))}
+    else:
+        raise BadInput("weights are those of 'runs', or of a 'file' with its 'sha256'; give one of the two.")
+    total = torch.zeros(len(dataset.train), dtype=torch.float64)
+    for name, frame in frames.items():
+        found = checked(frame, name).set_index("row").reindex(dataset.rows["train"].numpy())
+        weights = torch.tensor(found["weight"].to_numpy(dtype="float64"))  # [N] NaN: not of that run's rows
+        if not bool(weights.isfinite().any()):
+            raise BadInput(f"{name} has no weight for any of these rows; name a run of the same data, with weights.")
+        total += filled_by_cell(weights, dataset.train.labels, dataset.train.groups)
+    return total / len(frames)
+
+
+def checked(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Refuse a table that no run writes; weights may be missing of all rows, not of some."""
+    from pandas.api.types import is_numeric_dtype
+
+    numeric = all(key in frame and is_numeric_dtype(frame[key]) for key in ("row", "weight"))
+    if not numeric or frame.empty or "label" not in frame or frame["row"].duplicated().any():
+        raise BadInput(f"{name} is not as a run writes it; train that run again.")
+    weights = frame["weight"]
+    if strange := int((~weights.between(0, math.inf, inclusive="left")).sum()) * int(weights.notna().any()):
+        raise BadInput(f"{name} has {strange:,} rows whose weight is no number from 0; train that run again.")
+    if weights.max() == 0:
+        raise BadInput(f"{name} has no weight above 0; train that run again.")
+    return frame
+
+
+def filled_by_cell(weights: Tensor, labels: Tensor, groups: Tensor | None) -> Tensor:
+    """Replace NaN by the mean weight of the sample's label and group, else of its label, else of all."""  # [N]
+    import pandas as pd
+
+    codes = torch.zeros_like(labels) if groups is None else groups
+    frame = pd.DataFrame({"weight": weights.numpy(), "label": labels.cpu().numpy(), "group": codes.cpu().numpy()})
+    filled = frame["weight"]
+    for keys in (["label", "group"], ["label"]):
+        filled = filled.fillna(frame.groupby(keys)["weight"].transform("mean"))
+    return torch.tensor(filled.fillna(frame["weight"].mean()).to_numpy())
+
+
+def begin_from(model: nn.Module, spec: Spec, beside: Path) -> None:
+    """Give the model the parameters of the run that the Spec starts from."""
+    runs = spec.start.get("runs", ())
+    if set(spec.start) != {"runs"} or len(runs) != 1:
+        raise BadInput("start names the one run to begin from, under 'runs'; give one.")
+    RunFolder(beside / Spec.from_dict(runs[0]).folder_name).read_model(model)
