@@ -214,9 +214,26 @@ def page_of(record: dict[str, Any]) -> str:
     return "\n\n".join([*parts, f"{record['setting']}; seeds {seeds[0]} to {seeds[-1]}. {source}"])
 
 
+def mended_gap(record: dict[str, Any]) -> str:
+    """How far gap and accuracy on given and on mended labels are from those on true labels."""
+    heads = [f"{number} on {way} labels" for number in ("gap", "accuracy") for way in ("given", "mended")]
+    lines = table_head(["wrong labels", "n", *heads, "the gap's error changes by"])
+    for row in record["rows"]:
+        means = [row["off"][head.replace(" on ", " by ")] for head in heads]
+        cells = [f"{mean['mean']:.1f} ± {mean['standard_error']:.1f}" for mean in means]
+        change = row["change"]["gap"]
+        p = "–" if change["p"] is None else f"p = {change['p']:.2g}"
+        about = f"| {NOISES[row['noise']]} | {means[0]['n']} | {' | '.join(cells)}"
+        lines.append(f"{about} | {change['mean']:+.1f} ({p}) |")
+    end = f"{record['setting']}. `{record['command']}`; {record['device']}; commit {record['commit']}."
+    said = "Points by which a gap and an accuracy are off, mean ± standard error over Adult, bank and credit and seeds:"
+    return "\n\n".join([said, "\n".join(lines), end])
+
+
 def fill(page: Path, records: Path) -> None:
     """Replace what stands between the marks by the newest record."""
     made = placed(page.read_text(encoding="utf-8"), "arena", page_of(newest(records, "arena")[1]))
+    made = placed(made, "mended_gap", mended_gap(newest(records, "mended_gap")[1]))
     page.write_text(made, encoding="utf-8")
 
 

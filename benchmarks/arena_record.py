@@ -49,8 +49,8 @@ def rankings(entries: list[Found], kinds: tuple[str, ...], by: tuple[str, ...]) 
 
 def means_of(seeds: dict[str, Found]) -> Found:
     found: Found = {}
-    for method in next(iter(seeds.values())):
-        entries = [seed[method] for seed in seeds.values()]
+    for method in dict.fromkeys(name for seed in seeds.values() for name in seed):
+        entries = [seed[method] for seed in seeds.values() if method in seed]
         found[method] = {
             key: Mean.of([float(entry[key]) for entry in entries]).to_dict()
             for key in METRICS

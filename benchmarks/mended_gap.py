@@ -48,7 +48,11 @@ def rows_of(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each kind of noise: how far given and mended labels are from the true ones, over sets and seeds."""
     rows = []
     for noise in NOISES:
-        found = {f"{e['task']['name']}{e['task']['seed']}": e["found"] for e in entries if e["task"]["noise"] == noise}
+        found = {
+            str(1000 * TABLES.index(task["name"]) + task["seed"]): found  # a number for each set and seed
+            for task, found in ((entry["task"], entry["found"]) for entry in entries)
+            if task["noise"] == noise
+        }
         off = {
             f"{number} by {way} labels": {k: abs(v[way][number] - v["true"][number]) for k, v in found.items()}
             for number in ("gap", "accuracy")
