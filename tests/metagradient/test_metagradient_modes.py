@@ -95,7 +95,7 @@ def test_lstm_falls_back_to_double_backward(caplog):
     assert "mkldnn_rnn_layer" in caplog.text
     found = score_gradient(model, batch, exemplar, SCORES, LossVariance(), 0.1, "auto")
     exact = score_gradient(model, batch, exemplar, SCORES, LossVariance(), 0.1, "double-backward")
-    assert torch.equal(found, exact)
+    assert oracle.error(found, exact) < 1e-5
 
 
 def test_lstm_in_forward_mode_is_refused_with_the_next_step():
@@ -196,7 +196,7 @@ class _Bounded(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
-        return x.sqrt()
+        return x.abs().sqrt()
 
     @staticmethod
     def backward(ctx, slope):
