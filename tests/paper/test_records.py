@@ -8,7 +8,7 @@ import pytest
 
 from fairweight.errors import BadInput, FolderRefused
 from fairweight.paper import records
-from fairweight.paper._table_text import share_text
+from fairweight.paper._table_text import markdown, share_text
 from fairweight.paper.pages import block, filled, main, pages
 from fairweight.paper.plan import planned
 from fairweight.paper.records import grouped
@@ -299,3 +299,8 @@ def test_no_record_names_a_folder_of_the_machine_it_was_made_on():
     for path in sorted((root / "records").rglob("*.*")):
         if path.suffix in (".json", ".md"):
             assert not folder.search(path.read_text(encoding="utf-8")), path.relative_to(root)
+
+
+def test_signs_in_a_cell_are_told_and_a_bold_name_stays_bold():
+    told = markdown(["a"], [["**ours**"], ["-1.5 **"], ["p|q*"]])
+    assert told.splitlines()[2:] == ["| **ours** |", r"| -1.5 \*\* |", r"| p\|q\* |"]
