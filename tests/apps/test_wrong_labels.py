@@ -11,8 +11,12 @@ from PIL import Image
 
 from fairweight.apps.clean import MENDED, Cleaned
 from fairweight.apps.condense import KEPT, condense_run
+from fairweight.apps.deliver import mended_labels
 from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, kept, ranked_labels, stays, suspects_of
+from fairweight.apps.train import Wanted, prepare, train
+from fairweight.data import Options, Split, load
 from fairweight.errors import BadInput
+from fairweight.runs.cross_fit import all_rows
 from fairweight.runs.held_out import held_out_chances
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
@@ -54,6 +58,57 @@ def table(tmp_path_factory):
         network={"name": "mlp", "hidden": [4]}, epochs=1,
     )  # fmt: skip
     return run(spec, folder / "run").folder, bad
+
+
+def people(noise, seed=0, n=2_400):
+    """Two groups alike, and labels of train that are wrong at rate noise; exemplars and test are right."""
+    random = np.random.default_rng(seed)
+    x, part = random.normal(size=n), random.choice(["train", "exemplar", "test"], n, p=[0.6, 0.1, 0.3])
+    true = np.where(x + 0.5 * random.normal(size=n) > 0.8, "yes", "no")
+    bad = (part == "train") & (random.random(n) < noise)
+    label = np.where(bad, np.where(true == "yes", "no", "yes"), true)
+    return pd.DataFrame({"x": x, "sex": random.choice(["F", "M"], n), "label": label, "part": part}), true
+
+
+@pytest.mark.parametrize("noise", [0.25, 0.0])
+def test_models_are_judged_by_mended_labels_where_trusted_exemplars_show_wrong_ones(noise):
+    frame, true = people(noise)
+    data = load(frame, label="label", group="sex", options=Options(split=Split(column="part")))
+    whole = all_rows(data)
+    assert len(whole.exemplar) == (frame["part"] == "exemplar").sum(), "trusted rows stay apart"
+    assert not set(whole.rows["train"].tolist()) & set(data.rows["exemplar"].tolist())
+    labels, notes = mended_labels(whole, seed=0)
+    if not noise:
+        assert (labels, notes) == (None, [])
+        return
+    truth = np.array([data.label_names.index(one) for one in true])[whole.rows["train"].numpy()]
+    given = whole.train.labels.numpy()
+    assert (labels == truth).mean() > (given == truth).mean() + 0.05
+    assert (labels == 1).mean() == pytest.approx((truth == 1).mean(), abs=0.03)  # right on average, the given ones not
+    assert abs((given == 1).mean() - (truth == 1).mean()) > 0.08
+    assert "training labels are wrong" in notes[0]
+
+
+def test_exemplars_that_were_drawn_from_train_join_it_and_mend_nothing():
+    frame, _ = people(0.25)
+    whole = all_rows(load(frame.drop(columns="part"), label="label", group="sex"))
+    assert whole.exemplar is whole.train
+    assert mended_labels(whole, seed=0) == (None, [])
+
+
+def test_a_judged_run_beside_trusted_exemplars_says_how_many_labels_are_wrong(tmp_path, monkeypatch):
+    monkeypatch.setattr("fairweight.runs.learners.ITERATIONS", 10)
+    frame, true = people(0.25)
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    wanted = Wanted(
+        str(tmp_path / "people.csv"), "label", "sex", data={"split": {"column": "part"}}, learner="trees",
+        candidates=("plain",),
+    )  # fmt: skip
+    done = train(prepare(wanted), tmp_path / "run")
+    found = suspects_of(done.result.folder.path)
+    wrong = (frame["label"] != true)[found.ranked["row"]].sum()
+    assert found.rule == POSTERIOR
+    assert found.counts()[0]["low"] <= wrong <= found.counts()[0]["high"]
 
 
 def test_tables_are_judged_by_held_out_opinions_that_the_run_keeps(table, monkeypatch):

@@ -65,15 +65,17 @@ class Candidates:
 
     def __init__(
         self, whole: Dataset, folds: Folds, learners: Mapping[str, Learner], asked: Asked, clock: Clock,
-        tell: Tell | None = None,
+        tell: Tell | None = None, labels: Ints | None = None,
     ) -> None:  # fmt: skip
+        """labels: what models are judged by, where those of train are known to be wrong in part."""
         train = whole.train
         assert isinstance(train, Batch)
         self.whole, self.train, self.folds, self.learners, self.asked = whole, train, folds, learners, asked
         self.clock, self.tell = clock, tell
         self.found: list[Candidate] = []
         self.notes: list[str] = []
-        labels, groups = train.labels.numpy(), None if train.groups is None else train.groups.numpy()
+        labels = train.labels.numpy() if labels is None else labels
+        groups = None if train.groups is None else train.groups.numpy()
         known = bool(whole.group_names) and groups is not None and bool((groups >= 0).any())
         self.rows = Rows(labels, groups if known else None, len(whole.label_names))
         self.counts = self._confusion(labels, np.ones(len(labels), dtype=bool)).sum(axis=-1).astype(float)  # [G, K]

@@ -17,6 +17,7 @@ from fairweight.apps.judge import (
     SURE,
     Asked,
     Clock,
+    Ints,
     Judgement,
     Rows,
     Score,
@@ -33,7 +34,7 @@ from fairweight.metagradient.passes import predicted
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows, folds_for
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
-from fairweight.runs.held_out import held_out_parts
+from fairweight.runs.held_out import held_out_parts, noise_of
 from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
@@ -90,9 +91,10 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
         raise BadInput(f"{option('learner', asked.learner)} takes {takes} alone; choose trees or mlp.")
     assert isinstance(whole.train, Batch)
     runs: list[Candidates] = []
+    labels, mended = mended_labels(whole, seed)
     for turn in range(seed, seed + asked.seeds):
         learners = {name: Learner(name, whole, turn, device, asked.training) for name in names}
-        made = Candidates(whole, folds_for(whole.train, turn), learners, asked, clock, tell)
+        made = Candidates(whole, folds_for(whole.train, turn), learners, asked, clock, tell, labels)
         wish.criterion.check(made.rows.classes, not made.rows.by_label)
         made.run()
         if not runs or not made.notes:  # a further seed that came to its end
@@ -109,7 +111,7 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     place = choose(Score.of(rows, said, wish.criterion), judgements, wish)
     chosen = plain if place is None else found[place]
     fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
-    fitted, notes = fitted_plain, list(made.notes)
+    fitted, notes = fitted_plain, [*mended, *made.notes]
     before = judgements[found.index(plain)]
     why = why_plain(before.score, wish)
     if place is None:
@@ -120,7 +122,7 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
             fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
         if chosen.shift is not None:
             fitted = replace(fitted, shift=chosen.shift.tolist())
-        if gone_wrong(fitted, whole, judgements[place].score):
+        if gone_wrong(fitted, whole, judgements[place].score, labels):
             why = f"{chosen.title} won on the rows that models were judged on, but lost much in its last training"
             chosen, fitted, told = plain, fitted_plain, ""
     notes += [told] if told else []
@@ -155,12 +157,26 @@ def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], 
     )
 
 
-def gone_wrong(fitted: Fitted, whole: Dataset, then: Score) -> bool:
+def mended_labels(whole: Dataset, seed: int) -> tuple[Ints | None, list[str]]:
+    """Labels to judge models by where trusted exemplars show that some of train are wrong, and a note; or nothing.
+
+    A gap on wrong labels is another than on true ones: closing it opens the true one.
+    """
+    noise = noise_of(whole)
+    if noise is None or noise.count().low <= 0:
+        return None, []
+    wrong = noise.count()
+    said = f"about {wrong.value:,.0f} of {wrong.n:,} training labels are wrong, 95 % interval {wrong.low:,.0f} to"
+    note = f"Beside the trusted exemplars {said} {wrong.high:,.0f}. Models were judged by labels drawn from the chance"
+    return noise.likely_labels(seed), [f"{note} of each; `fairweight suspects` ranks them, `fairweight clean` mends."]
+
+
+def gone_wrong(fitted: Fitted, whole: Dataset, then: Score, labels: Ints | None = None) -> bool:
     """True if a model trained on all rows is closer to constant than the same, judged on rows it had not seen.
 
     On rows that it has seen a sound training is more often right than on others, whatever trains it.
     """
-    rows = Rows(whole.train.labels.numpy(), None, len(whole.label_names))
+    rows = Rows(whole.train.labels.numpy() if labels is None else labels, None, len(whole.label_names))
     return near_constant(Score.of(rows, predicted(_logits(fitted, whole.train)).numpy(), ANY), then)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from fairweight.data import Dataset
 from fairweight.data.draw import stream
+from fairweight.runs.held_out import trusts_exemplars
 from fairweight.runs.learners import Learner, Way
 from fairweight.sampling import Cells
 from fairweight.types import Batch, side_by_side
@@ -73,12 +74,14 @@ def cross_fitted(
 def all_rows(dataset: Dataset) -> Dataset:
     """The data with every row that is not for test in train; parts that came from files of their own stay as they are.
 
-    Exemplars are then the training rows, unless they have a file of their own.
+    Exemplars are then the training rows, unless they have a file of their own or are trusted: those stay apart, or
+    nothing would tell which labels of train are wrong.
     """
     content = dataset.spec.get("content", {})
     exemplar = dict(dataset.spec.get("options", {})).get("exemplar") or {}
     source = exemplar.get("source", "train")
     drawn = "exemplar" not in content and source in ("train", "validation")
+    drawn = drawn and not trusts_exemplars({**dataset.spec, "notes": dataset.notes})
     parts = ["train"]
     if dataset.validation is not None and "validation" not in content:
         parts.append("validation")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data import Dataset
+from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.types import Batch
 
 if TYPE_CHECKING:
@@ -54,6 +55,19 @@ def held_out_parts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, tuple
     labels = np.concatenate([part.labels.numpy() for part in (train, exemplar)])
     said = torch.from_numpy(np.log(held_out_chances(inputs, labels, len(dataset.label_names))))
     return {PARTS[0]: (train, said[: len(train)]), PARTS[1]: (exemplar, said[len(train) :])}
+
+
+def noise_of(dataset: Dataset) -> LabelNoise | None:
+    """How many labels of train are wrong, by held-out opinions; None where there are no trusted exemplars beside it."""
+    found = held_out_parts(dataset, {**dataset.spec, "notes": dataset.notes})
+    if not found or len(dataset.exemplar) < len(dataset.label_names):
+        return None
+    (train, said), (trusted, beside) = (found[part] for part in PARTS)
+    groups = [train.groups, trusted.groups] if train.groups is not None and trusted.groups is not None else [None, None]
+    if groups[0] is not None and groups[1] is not None:
+        last = int(max(groups[0].max(), groups[1].max())) + 1  # not known: a group of its own
+        groups = [torch.where(each >= 0, each, last) for each in (groups[0], groups[1])]
+    return label_noise(said, train.labels, beside, trusted.labels, groups=groups[0], trusted_groups=groups[1])
 
 
 def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:
