@@ -2,8 +2,8 @@
 
 cifar10: the rows and net of the study `class_fairness` (docs/choices.md): 15,000 rows, 5,000 exemplars held out,
 30,000 other training rows that judge. mnist, small enough for one core: 1,200 rows, 1,200 exemplars, 57,600 other
-training rows that judge; 784-128-10, 15 epochs, which all but fits its rows. No test rows. Two things that change what the
-network learns, not where it cuts:
+training rows that judge; 784-128-10, 15 epochs, which all but fits its rows. No test rows. Two things that change
+what the network learns, not where it cuts:
   recall         FORML, one score per sample, under the mean loss plus a smooth maximum over the classes' missed recalls
                  (m_c = 1 − mean e^−l over the exemplars of class c)
   cross-fitted   five short runs of the same, a quarter of the epochs, each on four fifths of the rows; a row's scores
