@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,16 +19,8 @@ Shown = tuple[list[str], list[list[str]]]  # titles, and the cells of each row
 def markdown(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """A table in Markdown."""
     named = list(titles)
-    lines = ["| " + " | ".join(map(_cell, row)) + " |" for row in (named, *rows)]
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (named, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(named), *lines[1:]])
-
-
-def _cell(value: object) -> str:
-    """A cell whose signs are told as they are, but for a name that is bold as a whole."""
-    text = str(value)
-    bold = re.fullmatch(r"\*\*([^*]+)\*\*", text)
-    told = re.sub(r"([|*])", r"\\\1", bold[1] if bold else text)
-    return f"**{told}**" if bold else told
 
 
 def seeds_text(n: int) -> str:
