@@ -221,7 +221,7 @@ def refit_section(records: Path) -> list[str]:
         f"At a share of 1: {less:.0f} % less TPRD ({said['tprd']['mean']:+.2f} ± {said['tprd']['standard_error']:.2f}) "
         f"and {spread:.0f} % less spread of the recalls than Uniform on all rows, accuracy "
         f"{said['accuracy']['mean']:+.2f} ± {said['accuracy']['standard_error']:.2f} points. What it gave with "
-        "ResNet-18 stands in [results](results.md), cifar10, short.",
+        "ResNet-18 stands in [cifar10, short](results/cifar10-short.md).",
         "",
     ]
     return lines

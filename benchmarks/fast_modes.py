@@ -39,12 +39,12 @@ from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform
 from fairweight.runs.provenance import provenance
-from fairweight.sampling import ExemplarSampler, TrainSampler
+from fairweight.sampling import Cells, ExemplarSampler, TrainSampler
 from fairweight.training.callbacks import Observer
 from fairweight.training.fit import fit
 from fairweight.training.options import FitOptions
 from fairweight.training.predict import predict
-from fairweight.types import Batch, Cells, StepRecord
+from fairweight.types import Batch, StepRecord
 
 MODES: dict[str, dict[str, Any]] = {
     EXACT: {},

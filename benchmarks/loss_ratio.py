@@ -12,11 +12,11 @@ THE RULE, written before the numbers: readings are every combination of
   each      plain, or relative: each epoch's losses divided by their mean first
   epoch     1 to 9, or kept: the epoch of the best accuracy on clean or on corrupted held-out samples (early stopping)
 A reading gives the printed number if the 95 % interval of its mean over seeds (Student's t) meets 2.85 to 2.95. FORML
-by Algorithm 1, its score rate times 1, 1e4 and 1e5, explains 2.61 if its weighted or plain ratio under the same reading
-lies, as a share of Uniform's, within 0.87 to 0.93 (0.90 printed).
+by Algorithm 1, its score rate times 1e5 and 3e5 (at 1 its scores do not move), explains 2.61 if its weighted or plain
+ratio under the same reading lies, as a share of Uniform's, within 0.87 to 0.93 (0.90 printed).
 
     python benchmarks/loss_ratio.py --data FOLDER --to FILE.jsonl --seeds 0 1 2 3 4
-    python benchmarks/loss_ratio.py --to FILE.jsonl --scale 1e5 --epochs 3 --seeds 0 1 2 --data FOLDER
+    python benchmarks/loss_ratio.py --to FILE.jsonl --scale 3e5 --epochs 3 --seeds 0 1 2 --data FOLDER
     python benchmarks/loss_ratio.py --to FILE.jsonl --record
 """
 

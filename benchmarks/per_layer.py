@@ -135,7 +135,9 @@ def warmed(case: Case, key: tuple[str, str], model: nn.Module, device: str, bf16
     before = torch.cuda.memory_allocated() if gpu else 0
     train, held = batches(case, device)
     twin = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(twin.parameters(), lr=1e-5, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(twin.parameters(), lr=1e-4)
+    if not case.adam:
+        optimizer = torch.optim.SGD(twin.parameters(), lr=1e-5, momentum=0.9, nesterov=True, weight_decay=5e-4)
 
     def cast() -> Any:
         return torch.autocast(device, dtype=torch.bfloat16, enabled=bf16)

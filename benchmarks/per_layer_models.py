@@ -154,12 +154,13 @@ class Case:
     classes: int
     target: float
     wide: bool = False  # channels last
+    adam: bool = False  # as the tables train it; else SGD with Nesterov momentum
 
 
 def cases(quick: bool) -> list[Case]:
     if quick:
         return [
-            Case("MLP 256-256", lambda: fw.MLP(108, 2), lambda n: torch.randn(n, 108), 128, 100, 2, 2.8),
+            Case("MLP 256-256", lambda: fw.MLP(108, 2), lambda n: torch.randn(n, 108), 128, 100, 2, 2.8, adam=True),
             Case("small ViT", lambda: ViT(32, 4, 128, 4, 4, 10), lambda n: torch.randn(n, 3, 32, 32), 64, 15, 10, 2.3),
             Case(
                 "small BERT", lambda: Encoder(2000, 64, 128, 4, 4, 2), lambda n: torch.randint(1, 2000, (n, 64)), 64,

@@ -29,9 +29,8 @@ from fairweight.methods import Reweighter
 from fairweight.paper.records import keep
 from fairweight.runs.build import laid_out, method_from, on_gpu
 from fairweight.runs.provenance import provenance
-from fairweight.sampling import ExemplarSampler, TrainSampler, generator
+from fairweight.sampling import Cells, ExemplarSampler, TrainSampler, generator
 from fairweight.training.callbacks import Observer
-from fairweight.types import Cells
 
 # Without the look at agreement, one step in a hundred, as `fairweight bench` measures it.
 METHODS: dict[str, dict[str, Any]] = {"uniform": {}, "forml": {"agreement_every": 0}}

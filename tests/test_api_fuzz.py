@@ -16,9 +16,8 @@ from torch import nn
 import fairweight as fw
 from fairweight import catalog
 from fairweight.errors import FairweightError
-from fairweight.sampling import ExemplarSampler, TrainSampler
+from fairweight.sampling import Cells, ExemplarSampler, TrainSampler
 from fairweight.training.callbacks import EarlyStopping
-from fairweight.types import Cells
 
 pytestmark = pytest.mark.slow
 N = 12

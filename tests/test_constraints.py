@@ -14,9 +14,8 @@ import fairweight as fw
 from fairweight import catalog
 from fairweight.constraints import above, between, check, constrained, either, one_of, whole
 from fairweight.errors import BadInput, FairweightError, LossNotFinite, ScoresMismatch, UnknownName
-from fairweight.sampling import ExemplarSampler, TrainSampler
+from fairweight.sampling import Cells, ExemplarSampler, TrainSampler
 from fairweight.training.callbacks import EarlyStopping
-from fairweight.types import Cells
 
 NAN, INF = math.nan, math.inf
 NET = nn.Linear(3, 2)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairweight.errors import BadInput, EmptyCell
-from fairweight.sampling import ExemplarSampler, TrainSampler, generator
-from fairweight.types import Batch, Cells
+from fairweight.sampling import Cells, ExemplarSampler, TrainSampler, generator
+from fairweight.types import Batch
 
 # -- train batches ------------------------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from fairweight.errors import BadInput
-from fairweight.types import Batch, Cells, RunRecord, Samples, StepRecord, map_tensors
+from fairweight.sampling import Cells
+from fairweight.training.run_record import RunRecord
+from fairweight.types import Batch, Samples, StepRecord, map_tensors
 
 X = torch.arange(12.0).reshape(4, 3)
 

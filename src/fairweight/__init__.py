@@ -41,14 +41,15 @@ if TYPE_CHECKING:
     from fairweight.objectives.mean_discrepancy import MeanLossDiscrepancy
     from fairweight.objectives.variance import LossVariance
     from fairweight.objectives.worst_group import WorstGroupLoss
-    from fairweight.sampling import ExemplarSampler, TrainSampler
+    from fairweight.sampling import Cells, ExemplarSampler, TrainSampler
     from fairweight.training.callbacks import EarlyStopping, Observer, Progress, Watch
     from fairweight.training.fit import fit
     from fairweight.training.history import Dynamics
     from fairweight.training.options import FitOptions
     from fairweight.training.predict import predict
+    from fairweight.training.run_record import RunRecord
     from fairweight.training.with_rows import to_batch, with_rows
-    from fairweight.types import Batch, Cells, RunRecord, Samples, StepRecord
+    from fairweight.types import Batch, Samples, StepRecord
 
 __version__ = "0.1.0"
 
@@ -84,14 +85,15 @@ _NAMES = {
     "objectives.mean_discrepancy": "MeanLossDiscrepancy",
     "objectives.variance": "LossVariance",
     "objectives.worst_group": "WorstGroupLoss",
-    "sampling": "ExemplarSampler TrainSampler",
+    "sampling": "Cells ExemplarSampler TrainSampler",
     "training.callbacks": "EarlyStopping Observer Progress Watch",
     "training.fit": "fit",
     "training.history": "Dynamics",
     "training.options": "FitOptions",
     "training.predict": "predict",
+    "training.run_record": "RunRecord",
     "training.with_rows": "to_batch with_rows",
-    "types": "Batch Cells RunRecord Samples StepRecord",
+    "types": "Batch Samples StepRecord",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 

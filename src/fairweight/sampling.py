@@ -8,17 +8,55 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fairweight.constraints import FLAG, constrained, whole
 from fairweight.errors import EmptyCell
-from fairweight.types import Batch, Cells, Samples, sent
+from fairweight.types import Batch, Samples, sent
 
 _log = logging.getLogger("fairweight")
 AHEAD = 32  # steps whose exemplars are drawn at once: one copy to the device instead of many
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Each sample's cell (label x group), with names for people.
+
+    Examples:
+        >>> import torch, fairweight as fw
+        >>> cells = fw.Cells.of(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), group_names=("a", "b"))
+        >>> cells.index.tolist(), cells.counts
+        ([0, 1, 2], (1, 1, 1))
+    """
+
+    index: Tensor  # [N] int64, -1 where the group is not known
+    names: tuple[str, ...]  # one per cell
+    counts: tuple[int, ...]  # members per cell
+
+    @classmethod
+    def of(
+        cls, labels: Tensor, groups: Tensor | None = None, *,
+        label_names: tuple[str, ...] | None = None, group_names: tuple[str, ...] | None = None,
+    ) -> Cells:  # fmt: skip
+        """Cells by label, or by label and group where groups are given; empty ones have no entry."""
+        keys = torch.stack([column.cpu() for column in (labels, groups) if column is not None], dim=1)  # [N, 1 or 2]
+        known = (keys[:, 1:] >= 0).all(dim=1)
+        index = torch.full((len(labels),), -1, dtype=torch.int64)
+        if not bool(known.any()):
+            return cls(index, (), ())
+        unique, index[known], counts = torch.unique(keys[known], dim=0, return_inverse=True, return_counts=True)
+        names = []
+        for label, *group in unique.tolist():
+            parts = [f"label={label_names[label] if label_names else label}"]
+            parts += [f"group={group_names[k] if group_names else k}" for k in group]
+            names.append(", ".join(parts))
+        return cls(index, tuple(names), tuple(counts.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 def generator(*key: int | str) -> torch.Generator:

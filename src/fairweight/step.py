@@ -61,8 +61,6 @@ def backward(
             several = everyone.several
         runs = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
         done = AccumulatedPass.of(runs) if several else runs[0]()
-        if isinstance(done, AccumulatedPass):
-            done.graphs = method.takes_graphs  # known from the first pass on
         done = done if everyone is None else GlobalPass.of(done, everyone, method.model)
         return _finish(method, done, exemplar, optimizer, scale, scaler)
 
@@ -97,7 +95,7 @@ def _finish(
 
 def update(optimizer: Optimizer, clip_norm: float | None = None) -> None:
     """Clip the gradient's norm where asked, and step the optimizer."""
-    _check_optimizer(optimizer)
+    _check_optimizer(type(optimizer))  # type: ignore[arg-type]
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()
@@ -109,26 +107,22 @@ def take_step(
     clip_norm: float | None = None, check: bool = True,
 ) -> StepRecord:  # fmt: skip
     """One whole step: gradients cleared, weights found, parameters moved once."""
-    _check_optimizer(optimizer)
+    _check_optimizer(type(optimizer))  # type: ignore[arg-type]
     optimizer.zero_grad()
     record = backward(method, [batch], exemplar, optimizer, check=check)
     update(optimizer, clip_norm)
     return record
 
 
-def _check_optimizer(optimizer: Optimizer) -> None:
-    kind: Any = type(optimizer)
-    if _needs_closure(kind):
+@cache
+def _check_optimizer(kind: Any) -> None:
+    """Refuse a kind of optimizer that needs a closure."""
+    closure: Any = inspect.signature(kind.step).parameters.get("closure")
+    named = closure is not None and closure.kind not in (closure.VAR_POSITIONAL, closure.VAR_KEYWORD)
+    if (named and closure.default is closure.empty) or issubclass(kind, torch.optim.LBFGS):
         raise BadInput(
             f"{kind.__name__} evaluates the loss many times a step; choose another optimizer, such as SGD or Adam."
         )
-
-
-@cache
-def _needs_closure(kind: Any) -> bool:
-    closure: Any = inspect.signature(kind.step).parameters.get("closure")
-    named = closure is not None and closure.kind not in (closure.VAR_POSITIONAL, closure.VAR_KEYWORD)
-    return bool(named and closure.default is closure.empty) or issubclass(kind, torch.optim.LBFGS)
 
 
 def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor]:

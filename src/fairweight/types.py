@@ -1,9 +1,9 @@
-"""The plain values that travel along the line: Batch, Cells, StepRecord, RunRecord."""
+"""The plain values that travel along the line: Batch and what is made of one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import torch
@@ -159,44 +159,6 @@ class Samples(Protocol):
     def take(self, index: Tensor) -> Batch: ...
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Each sample's cell (label x group), with names for people.
-
-    Examples:
-        >>> import torch, fairweight as fw
-        >>> cells = fw.Cells.of(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), group_names=("a", "b"))
-        >>> cells.index.tolist(), cells.counts
-        ([0, 1, 2], (1, 1, 1))
-    """
-
-    index: Tensor  # [N] int64, -1 where the group is not known
-    names: tuple[str, ...]  # one per cell
-    counts: tuple[int, ...]  # members per cell
-
-    @classmethod
-    def of(
-        cls, labels: Tensor, groups: Tensor | None = None, *,
-        label_names: tuple[str, ...] | None = None, group_names: tuple[str, ...] | None = None,
-    ) -> Cells:  # fmt: skip
-        """Cells by label, or by label and group where groups are given; empty ones have no entry."""
-        keys = torch.stack([column.cpu() for column in (labels, groups) if column is not None], dim=1)  # [N, 1 or 2]
-        known = (keys[:, 1:] >= 0).all(dim=1)
-        index = torch.full((len(labels),), -1, dtype=torch.int64)
-        if not bool(known.any()):
-            return cls(index, (), ())
-        unique, index[known], counts = torch.unique(keys[known], dim=0, return_inverse=True, return_counts=True)
-        names = []
-        for label, *group in unique.tolist():
-            parts = [f"label={label_names[label] if label_names else label}"]
-            parts += [f"group={group_names[k] if group_names else k}" for k in group]
-            names.append(", ".join(parts))
-        return cls(index, tuple(names), tuple(counts.tolist()))
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-
 @dataclass
 class Weighing:
     """What a method made of one batch."""
@@ -256,20 +218,3 @@ def margin(logits: Tensor, labels: Tensor) -> Tensor:
     true = logits.gather(1, labels[:, None]).squeeze(1)
     others = logits.scatter(1, labels[:, None], -torch.inf)
     return true - others.amax(dim=1)
-
-
-@dataclass
-class RunRecord:
-    """What a whole run did."""
-
-    epochs: int  # completed
-    steps: int
-    stopped: str  # "finished", or why it ended before
-    best_epoch: int | None = None  # chosen on validation, 1-based
-    history: list[dict[str, Any]] = field(default_factory=list)  # one entry per epoch
-    warnings: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return dict(vars(self))

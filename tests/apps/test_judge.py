@@ -60,6 +60,13 @@ def test_shares_of_positives_have_limits():
     assert near_constant(Score(0.9, 0.57, 0.05, 0.0), plain)
 
 
+def test_who_gives_up_more_accuracy_may_lose_more_balanced_accuracy_but_not_half_of_what_it_tells():
+    plain = Score(0.86, 0.78, 0.2, 0.18)
+    assert [Wish(FAIR, budget=b).margin(plain, 2) for b in (0.1, 0.3, 0.6)] == pytest.approx([2, 2, 4])
+    assert Wish(FAIR, bound=5).margin(plain, 2) == pytest.approx(14), "half of what 78 has above 50"
+    assert Wish(FAIR, budget=50).margin(Score(0.9, 0.52, 0.2, 0.1), 2) == 2
+
+
 def test_a_bound_takes_the_most_accurate_that_keeps_it():
     def one(accuracy: float, gap: float) -> Judgement:
         return Judgement(Score(accuracy, 0.7, 0.3, gap), (gap - 0.2, gap - 0.25, gap - 0.15), False, True)

@@ -41,6 +41,22 @@ def made_up(sets, monkeypatch):
     return lambda seed=0: sets.task("student", seed, None)
 
 
+def test_tables_from_outside_are_read_from_a_folder_and_drawn_like_the_others(sets, tmp_path):
+    (tmp_path / "outside").mkdir()
+    n = 400
+    white, passed = np.arange(n) % 2, np.arange(n) % 8 > 0
+    frame = pd.DataFrame(
+        {"LSAT": np.arange(n), "Race_White": white, "Race_Other": 1 - white, "PF_0": ~passed, "PF_1": passed}
+    )
+    frame.astype(int).to_csv(tmp_path / "outside" / "law.csv.zip", index=False)
+    found = sets.drawn("law", 0, tmp_path)
+    assert set(found) == {"LSAT", "label", "group", "part"}, "neither race nor label is an input"
+    assert found["label"].mean() == pytest.approx(7 / 8, abs=0.01)
+    assert (found["part"] == "test").mean() == pytest.approx(sets.TEST_SHARE, abs=0.01)
+    assert {"law", "adult"} <= set(sets.sources())
+    assert "law" not in sets.SETS, "the rule was not settled on it"
+
+
 def test_gaps_are_those_of_the_group_table(numbers):
     import torch
 

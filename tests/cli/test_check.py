@@ -38,6 +38,21 @@ class NoLogits(nn.Module):
     def forward(self, x):
         return None
 
+class Infinite(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 2)
+    def forward(self, x):
+        return self.head(x) / 0
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head, self.calls = nn.Linear(3, 2), 0
+    def forward(self, x):
+        self.calls += 1
+        return self.head(x) * self.calls
+
 def pairs(n):
     return torch.randn(n, 3), torch.randn(n, 4)
 
@@ -86,6 +101,13 @@ def test_words_for_people(folder):
 
 
 @pytest.mark.slow
+def test_a_model_that_remembers_its_calls_fails_and_rounding_is_not_blamed(folder):
+    done = run(folder, "nets:Counts")
+    assert done.returncode == 1
+    assert "DIFFERS from double backward" in done.stdout
+    assert "conditioning" not in done.stdout
+
+
 def test_inputs_from_a_function(folder):
     done = run(folder, "nets:Pair", "--inputs", "nets:pairs", "--batch", "6", "--exemplars", "6", "--json")
     assert done.returncode == 0, done.stderr
@@ -108,6 +130,7 @@ def test_inputs_from_a_function(folder):
         (["nets:Plain", "--input=-8"], "give whole numbers from 1"),
         (["nets:Plain", "--input", "9" * 25], "too large for memory"),
         (["nets:NoLogits"], "no logits were found"),
+        (["nets:Infinite"], "returns numbers that are not finite"),
         (["nets:Plain", "--device", "cuda:99"], "is not on this machine"),
         (["nets:Plain", "--device", "abacus"], "choose cpu, cuda"),
     ],

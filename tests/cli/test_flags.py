@@ -117,7 +117,7 @@ def test_no_sentence_below_the_command_line_types_a_flag_by_hand():
                     typed += [(path.name, word) for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", node.value)]
     commands = {("moew.py", "--method"), ("_train_text.py", "--out")}  # whole command lines
     commands |= {("compare.py", word) for word in ("--out", "--records", "--data-dir")}  # of a recorded command
-    left_out = ("--out", "--records", "--data-dir", "--learner", "--candidates", "--fresh", "--resume", "--json")
+    left_out = ("--out", "--records", "--data-dir", "--fresh", "--resume", "--json")
     commands |= {("audit.py", word) for word in left_out}  # of the recorded command that a page repeats
     commands |= {("provenance.py", word) for word in ("--show-toplevel", "--short", "--porcelain", "--untracked-files")}
     assert set(typed) <= commands

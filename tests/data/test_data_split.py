@@ -12,8 +12,7 @@ from fairweight.data.draw import proportional
 from fairweight.data.parts import Marked, Parts
 from fairweight.data.split import divide
 from fairweight.errors import BadInput, EmptyCell, MissingGroups
-from fairweight.sampling import ExemplarSampler
-from fairweight.types import Cells
+from fairweight.sampling import Cells, ExemplarSampler
 
 
 def _cells(part):

@@ -314,6 +314,10 @@ class TestPrediction:
         assert any("'extra'" in note for note in new.notes)
         places = [i for i, name in enumerate(data.preprocessing.feature_names) if name.startswith("job=")]
         assert (new.inputs[torch.tensor((people["job"] == "astronaut").to_numpy())][:, places] == 0).all()
+        two = data.preprocessing.read(people[people["job"] == "astronaut"].head(2)).notes
+        one = data.preprocessing.read(people[people["job"] == "astronaut"].head(1)).notes
+        assert any(": 2 rows of" in note and " hold values" in note for note in two)
+        assert any(": 1 row of" in note and " holds values" in note for note in one)
 
     def test_merged_groups_and_unknown_ones(self, people):
         data = load(people, label="income", group="race", options=Options(groups=GroupOptions(only=("a",))))

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tests import oracle
 
 from fairweight.errors import UnknownName
+from fairweight.metagradient import weight_form
 from fairweight.metagradient.passes import ForwardPass, classification_loss
 from fairweight.metagradient.passes import pull_by_tangent as _pull
-from fairweight.metagradient.solve import Softmax, WeightForm, weight_form
+from fairweight.metagradient.solve import Softmax, WeightForm
 from fairweight.paper.weight_forms.inverse_square import InverseSquare
 from fairweight.paper.weight_forms.logit_scale import LogitScale
 from fairweight.paper.weight_forms.raw_mean import RawMean

@@ -58,6 +58,9 @@ def test_plain_training_that_nothing_beat_is_said_to_stay():
     assert top.sentence.startswith("Plain training stays")
     assert "--budget" in top.action
     assert [tile.before for tile in top.tiles] == ["", "", ""]
+    bound = {**more, "judged": {**more["judged"], "why": "Plain training keeps the bound of 40 points"}}
+    kept = headline(judged("no-effect", 0.30, 0.30, None, None, (0.8, 0.8), **bound))
+    assert kept.sentence.startswith("Plain training stays: plain training keeps the bound of 40 points.")
     table = audits.table([0.8, 0.82], n=200)
     even = judged("no-effect", table.tprd, table.tprd, None, None, (0.8, 0.8), **more).metrics
     assert "no larger than sampling alone" in headline(audits.audit({**even, **table.to_dict()})).sentence

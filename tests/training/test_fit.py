@@ -8,7 +8,7 @@ import torch
 
 import fairweight as fw
 from fairweight.errors import BadInput, LossNotFinite, MissingExemplar, UnknownName
-from fairweight.types import Cells
+from fairweight.sampling import Cells
 
 
 def problem(n=60, seed=0, groups=False):

@@ -13,7 +13,7 @@ from fairweight.data import Dataset
 from fairweight.errors import option
 from fairweight.methods import Reweighter
 from fairweight.runs.spec import Spec
-from fairweight.types import Cells
+from fairweight.sampling import Cells
 
 if TYPE_CHECKING:
     from fairweight.apps.trade_off import TradeOff

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.apps.bench import Make, timed
-from fairweight.errors import NotDifferentiable
+from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.metagradient import choose, classification_loss, score_gradient
 from fairweight.metagradient.model import RandomState
 from fairweight.methods.forml import FORML
 from fairweight.methods.uniform import Uniform
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
+from fairweight.training.predict import logits
 from fairweight.types import Batch, map_tensors
 
 _FAILED = "Failed: use gradient='double-backward' and report the model."
@@ -63,7 +64,7 @@ class Check:
         lines.append(f"In {self.precision}, in which it trains, relative error by rounding:")
         said = {name: "does not work" if error is None else f"{error:.1e}" for name, error in self.rounding.items()}
         lines += [f"  {name:16s} {text}" for name, text in said.items()]
-        if any(error is not None and error > CLOSE for error in self.rounding.values()):
+        if self.passed and any(error is not None and error > CLOSE for error in self.rounding.values()):
             lines.append(
                 f"  More than {CLOSE:.0e} comes of the model's conditioning, not of the mode: compare double "
                 "backward's own rounding here. Scores average over many steps; a higher precision lowers it."
@@ -77,6 +78,8 @@ class Check:
 
 def check(model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int = 15) -> Check:
     """Compare the modes in float64 on a copy, look for side effects, and time steps as they will be run."""
+    if not torch.isfinite(logits(model, exemplar)).all():
+        raise BadInput("the model returns numbers that are not finite; look for a division by 0 or a logarithm of 0.")
     mode = choose(model, batch, classification_loss, "auto", layers=True)
     exact = _gradients(copy.deepcopy(model).double(), _in_double(batch), _in_double(exemplar))
     # the oracle; where it does not work, the differences of the whole map must do: they are what "difference" computes

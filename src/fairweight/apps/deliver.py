@@ -43,7 +43,8 @@ from fairweight.runs.run_place import BASELINE
 from fairweight.runs.shift import shifted
 from fairweight.runs.spec import Spec
 from fairweight.training.predict import logits
-from fairweight.types import Batch, RunRecord, Samples
+from fairweight.training.run_record import RunRecord
+from fairweight.types import Batch, Samples
 
 ANY = criterion("recall-parity")  # where the gap is not asked for
 

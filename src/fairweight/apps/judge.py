@@ -34,7 +34,7 @@ SURE = 0.90  # of the interval that must lie below 0 before plain training is le
 DRAWS = 2_000
 NOTHING = "Nothing beat plain training on the rows that models were judged on"
 GRAIN = 60  # steps of a share: exact for the means of up to six models
-LEAST_BALANCED = 2.0  # points of balanced accuracy below plain training's: more is close to constant
+LEAST_BALANCED = 2.0  # points of balanced accuracy below plain training's for the usual budget: more is near constant
 SHARES = (0.5, 2.0)  # of plain training's share of positives
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -61,6 +61,14 @@ class Wish:
         if self.budget is not None:
             return self.budget
         return BUDGET if self.bound is None else math.inf
+
+    def margin(self, plain: Score, classes: int) -> float:
+        """Points of balanced accuracy below plain training's that are not yet close to constant.
+
+        They grow with the accuracy that the user gives up, to at most half of what plain training has above chance.
+        """
+        half = (100 * plain.balanced - 100 / classes) / 2
+        return max(LEAST_BALANCED, min(half, LEAST_BALANCED * self.allowed / BUDGET))
 
 
 @dataclass(frozen=True)
@@ -233,7 +241,7 @@ def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, wish: Wish, s
     before, after = (Score.of(rows, found, wish.criterion) for found in (plain, other))
     within = 100 * (before.accuracy - after.accuracy) <= wish.allowed + 1e-9
     change = gap_change(rows, plain, other, wish.criterion, seed=seed, level=SURE)
-    return Judgement(after, change, near_constant(after, before), within)
+    return Judgement(after, change, near_constant(after, before, wish.margin(before, rows.classes)), within)
 
 
 def why_plain(plain: Score, wish: Wish) -> str:

@@ -23,7 +23,7 @@ def train(
     groups_at_prediction: Annotated[
         bool, opt.flag("Allow thresholds by group, which new rows must name.", "--groups-at-prediction", panel=FAIRNESS)
     ] = False,
-    method: Annotated[str | None, opt.flag("Train this alone; see `fairweight list methods`.", panel=FAIRNESS)] = None,
+    method: Annotated[str | None, opt.flag("Train only this; see `fairweight list methods`.", panel=FAIRNESS)] = None,
     trade_off: Annotated[
         bool, opt.flag("Train at several strengths; choose one on validation.", "--trade-off", panel=FAIRNESS)
     ] = False,

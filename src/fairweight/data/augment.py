@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -69,12 +68,11 @@ class Chain:
         self.steps = steps
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
-        for moving, steps in groupby(self.steps, key=lambda step: type(step) in (Flip, Shift)):
-            if moving:
-                inputs = _moved(inputs, [step for step in steps if isinstance(step, Flip | Shift)], generator)
-            else:
-                for step in steps:
-                    inputs = step(inputs, generator)
+        moving = [step for step in self.steps if type(step) in (Flip, Shift)]
+        if len(moving) == len(self.steps):
+            return _moved(inputs, cast(list[Flip | Shift], moving), generator)
+        for step in self.steps:
+            inputs = step(inputs, generator)
         return inputs
 
 

@@ -12,10 +12,11 @@ from torch.fx import GraphModule
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.group_norm_layout import layout_kept
 from fairweight.fast.step_graph import SEEN, Traced, TracedStep, refill
-from fairweight.metagradient.model import call, casts_forgotten, exchanged, uncompiled
+from fairweight.metagradient.model import call, exchanged, uncompiled
 from fairweight.metagradient.per_layer import plan_of
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._record import Record
+from fairweight.metagradient.per_layer._trial import casts_forgotten
 from fairweight.metagradient.solve import evaluate
 from fairweight.types import Batch, Loss, ObjectiveFunction
 

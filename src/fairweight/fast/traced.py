@@ -15,8 +15,8 @@ from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.fast.compiled import Compiled
 from fairweight.fast.per_layer_graph import LayerStep
 from fairweight.fast.step_graph import Traced, TracedStep
-from fairweight.metagradient.choose import choose
-from fairweight.metagradient.model import RandomState, call, hooked, kernels, snapshot, trainable, unwrap
+from fairweight.metagradient.choose import choose, hooked
+from fairweight.metagradient.model import RandomState, call, kernels, snapshot, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, write_slopes
 from fairweight.metagradient.solve import Rates, check_finite
 from fairweight.types import Batch, Loss, ObjectiveFunction

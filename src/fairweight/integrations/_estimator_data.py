@@ -27,7 +27,7 @@ from fairweight.data import (
 )
 from fairweight.data.meaning import Meaning
 from fairweight.errors import BadInput, SmallCell
-from fairweight.types import Cells
+from fairweight.sampling import Cells
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,10 +23,10 @@ from fairweight.integrations.accelerate import MANY
 from fairweight.methods import Reweighter
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods.forml import FORML
-from fairweight.sampling import ExemplarSampler
+from fairweight.sampling import Cells, ExemplarSampler
 from fairweight.training.state import move
 from fairweight.training.with_rows import to_batch
-from fairweight.types import Batch, Cells, ObjectiveFunction, Samples, StepRecord
+from fairweight.types import Batch, ObjectiveFunction, Samples, StepRecord
 
 try:
     from lightning.pytorch import Callback

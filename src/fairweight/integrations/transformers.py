@@ -15,10 +15,10 @@ from fairweight.metagradient.model import unwrap
 from fairweight.methods import Reweighter
 from fairweight.methods.forml import FORML
 from fairweight.metrics import group_table
-from fairweight.sampling import ExemplarSampler
+from fairweight.sampling import Cells, ExemplarSampler
 from fairweight.training import state
 from fairweight.training.with_rows import to_batch, with_rows
-from fairweight.types import Batch, Cells, ObjectiveFunction, StepRecord
+from fairweight.types import Batch, ObjectiveFunction, StepRecord
 
 try:
     from transformers import Trainer

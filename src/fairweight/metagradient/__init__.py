@@ -8,17 +8,19 @@ A mode is a way to take the pull: one file each. Tensors in and out; no method's
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, RowsOutOfRange
+from fairweight import catalog
+from fairweight.errors import BadInput, RowsOutOfRange, UnknownName
 from fairweight.metagradient import passes
 from fairweight.metagradient.choose import MODES, choose
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, classification_loss, forward, virtual_forward
 from fairweight.metagradient.per_layer import layer_forward
 from fairweight.metagradient.scope import Scope, in_scope
-from fairweight.metagradient.solve import Rates, Softmax, WeightForm, exemplar_point, pull, solve, tangent, weight_form
+from fairweight.metagradient.solve import Rates, Softmax, WeightForm, exemplar_point, pull, solve, tangent
 from fairweight.types import Batch, Loss, ObjectiveFunction
 
 # fmt: off
@@ -93,3 +95,14 @@ def _batch_scores(scores: Tensor, batch: Batch) -> Tensor:
             "scores; rows count from 0 to num_samples - 1."
         )
     return scores[batch.rows]
+
+
+def weight_form(form: str | WeightForm) -> WeightForm:
+    """The form of that name, or the form itself."""
+    if isinstance(form, WeightForm):
+        return form
+    if form == Softmax.name:
+        return Softmax()
+    if form not in (others := catalog.names("paper.weight_forms")):
+        raise UnknownName(f"{form!r} is not a weight form; choose from: softmax, {', '.join(others)}.")
+    return cast(WeightForm, catalog.load("paper.weight_forms", form)())

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import LabelsBeyondLogits, NotDifferentiable
-from fairweight.metagradient.model import RandomState, casts_forgotten, trainable
+from fairweight.metagradient.model import RandomState, trainable
 from fairweight.metagradient.passes import losses_with_graph, run
-from fairweight.metagradient.per_layer._trial import FEW, few
+from fairweight.metagradient.per_layer._trial import FEW, casts_forgotten, few
 from fairweight.types import Batch, Loss
 
 _passed: WeakSet[nn.Module] = WeakSet()

@@ -24,7 +24,6 @@ class AccumulatedPass(ForwardPass):
     """Its logits, or its losses where layers give the gradient, are leaves; parts are run again for what is behind."""
 
     parts: list[ForwardPass] = field(default_factory=list)  # without their graphs
-    graphs: bool = False  # whether a tangent takes the graph of its part
 
     whole: ClassVar[bool] = False
 
@@ -50,9 +49,9 @@ class AccumulatedPass(ForwardPass):
                 found[name] = found[name] + slope if name in found else slope
         return found
 
-    def each(self, find: Callable[[ForwardPass], Tensor]) -> Tensor:
-        graphs = self.graphs or isinstance(self.parts[0], LayerPass)
-        return torch.cat([find(_again(part) if graphs else part) for part in self.parts])
+    def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
+        graph = graph or isinstance(self.parts[0], LayerPass)
+        return torch.cat([find(_again(part) if graph else part) for part in self.parts])
 
     def backward(self, total: Tensor) -> None:
         for part, weighted in self._weighted(total):

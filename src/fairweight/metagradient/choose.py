@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable, UnknownName
-from fairweight.metagradient import difference, double_backward
+from fairweight.metagradient import double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
-from fairweight.metagradient.model import Parameters, hooked, trainable, unwrap, wrapped
-from fairweight.metagradient.passes import ForwardPass, Mode, inner, slopes_in_use, virtual_forward
+from fairweight.metagradient.model import Parameters, trainable, unwrap, wrapped
+from fairweight.metagradient.passes import ForwardPass, Mode, slopes_in_use, virtual_forward
 from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
@@ -34,7 +34,6 @@ _UNSUPPORTED = re.compile(
     re.I,
 )
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
-_ROUGH = 0.05  # of a difference, which errs by itself
 _log = logging.getLogger("fairweight")
 _said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
 Tangent = Callable[[ForwardPass, Parameters], Tensor]
@@ -89,18 +88,17 @@ def _forward(trial: _Trial, asked: str) -> Mode:
         raise NotDifferentiable(
             f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'."
         )
-    # A function with a backward pass of its own, such as a straight-through estimator, has no difference to follow.
-    apart = second == UNSEEN or trial.refusal(difference.tangent, tolerance=_ROUGH) == UNSEEN
-    if (apart or trial.scope is not None) and not trial.refusal(double_backward.tangent):
-        return Mode("double-backward", reason=second)
-    return Mode("difference", reason=f"approximate, because an operator has no forward-mode derivative ({second})")
+    try:
+        return _double_backward(trial, reason=second)
+    except (NotDifferentiable, torch.OutOfMemoryError):
+        return Mode("difference", reason=f"approximate, because an operator has no forward-mode derivative ({second})")
 
 
-def _double_backward(trial: _Trial) -> Mode:
+def _double_backward(trial: _Trial, reason: str = "asked for") -> Mode:
     for plain in (False, True):
         refusal = trial.refusal(double_backward.tangent, plain=plain)
         if refusal is None:
-            return Mode("double-backward", plain_kernels=plain, reason="asked for")
+            return Mode("double-backward", plain_kernels=plain, reason=reason)
     raise NotDifferentiable(f"Double backward does not work on this model ({refusal}); use gradient='auto'.")
 
 
@@ -159,13 +157,10 @@ class _Trial:
         lacks = "" if frozen else ", and has no forward mode"
         return f"{sorted(found.rest)[0]} is used where no function of torch is seen to use it{lacks}"
 
-    def refusal(self, tangent_of: Tangent, *, plain: bool = False, tolerance: float = 0.0) -> str | None:
-        """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is.
-
-        tolerance: the least relative error that counts.
-        """
+    def refusal(self, tangent_of: Tangent, *, plain: bool = False) -> str | None:
+        """Why a tangent cannot be taken this way, in torch's words; an error of the model itself is raised as it is."""
         try:
-            self._compare(tangent_of, plain, tolerance)
+            self._compare(tangent_of, plain)
         except (NotImplementedError, RuntimeError, NotDifferentiable) as error:
             by_torch = isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError)
             if by_torch and not _UNSUPPORTED.search(str(error)):
@@ -175,7 +170,7 @@ class _Trial:
             return str(error).strip().split("\n")[0].rstrip(".")
         return None
 
-    def _compare(self, tangent_of: Tangent, plain: bool, tolerance: float) -> None:
+    def _compare(self, tangent_of: Tangent, plain: bool) -> None:
         """Take the tangent Jr along a random direction r and compare u·Jr with r·Jᵀu, which one backward pass gives.
 
         They differ where one of the two does not see what the other sees, and neither says so.
@@ -195,12 +190,18 @@ class _Trial:
             done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
         slopes = slopes_in_use(done.logits, moving, u.to(done.logits.dtype), keep=False)
-        back = sum(float(inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
+        back = sum(float(double_backward.inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
         ahead = float((u * moved).sum(dtype=torch.float64))
-        tolerance = max(tolerance, _TOLERANCE.get(done.logits.dtype, 0.05))
+        tolerance = _TOLERANCE.get(done.logits.dtype, 0.05)
         if abs(back - ahead) > tolerance * max(abs(back), abs(ahead)):
             raise NotImplementedError(UNSEEN)
 
 
 def _wide(t: Tensor) -> Tensor:
     return t.to(torch.complex128 if t.is_complex() else torch.float64)
+
+
+def hooked(parameters: Parameters) -> str | None:
+    """The first parameter with a hook that changes its gradient or acts on it: only a backward pass calls those."""
+    hooks = ("_backward_hooks", "_post_accumulate_grad_hooks")
+    return next((name for name, p in parameters.items() if any(getattr(p, h, None) for h in hooks)), None)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.passes import ForwardPass, inner
+from fairweight.metagradient.passes import ForwardPass
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
@@ -22,3 +22,8 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
             return torch.zeros_like(done.logits)
         (found,) = torch.autograd.grad(moved, u, retain_graph=True)
     return found.detach()
+
+
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of products; of complex tensors that of their real and imaginary parts, as torch's gradients mean it."""
+    return (a.conj() * b).real.sum() if a.is_complex() else (a * b).sum()

@@ -128,8 +128,8 @@ class GlobalPass(ForwardPass):
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         return self.ranks.sum(self.own.slopes(total, moving))
 
-    def each(self, find: Callable[[ForwardPass], Tensor]) -> Tensor:
-        return torch.cat([theirs[0] for theirs in self.ranks.gather([self.own.each(find)])])
+    def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
+        return torch.cat([theirs[0] for theirs in self.ranks.gather([self.own.each(find, graph=graph)])])
 
     def exemplars(self, exemplar: Batch) -> Batch:
         assert self.everyone.exemplar is not None

@@ -44,12 +44,6 @@ def trainable(model: nn.Module) -> Parameters:
     return found
 
 
-def hooked(parameters: Parameters) -> str | None:
-    """The first parameter with a hook that changes its gradient or acts on it: only a backward pass calls those."""
-    hooks = ("_backward_hooks", "_post_accumulate_grad_hooks")
-    return next((name for name, p in parameters.items() if any(getattr(p, h, None) for h in hooks)), None)
-
-
 def logits_of(output: Any, size: int) -> Tensor:
     """The logits in a model's output: a tensor, an object or dict with logits, or the first item of a tuple."""
     found = output
@@ -95,20 +89,15 @@ def exchanged(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]
 
     Every place is exchanged once, so a layer that is reachable under two names gets back what it had.
     """
-    places: list[tuple[dict[str, Any], str, Tensor]] = []
-    named: dict[str, Tensor] = {}
-    for prefix, module in model.named_modules():  # each once, under its first name
+    named: dict[str, tuple[dict[str, Any], str, Tensor]] = {}  # every place, under its first name
+    for prefix, module in model.named_modules():
         if module._parameters or module._buffers:
             for held in (module._parameters, module._buffers):
                 for key, own in held.items():
                     if own is not None:
-                        named.setdefault(f"{prefix}.{key}" if prefix else key, own)
-                        places.append((held, key, own))
-    if not tensors.keys() <= named.keys():  # by another of its names
-        named.update(model.named_parameters(remove_duplicate=False))
-        named.update(model.named_buffers(remove_duplicate=False))
-    instead = {id(named[name]): t for name, t in tensors.items()}
-    places = [(held, key, own) for held, key, own in places if id(own) in instead]
+                        named[f"{prefix}.{key}" if prefix else key] = held, key, own
+    instead = {id(named[name][2]): t for name, t in tensors.items()}
+    places = [place for place in named.values() if id(place[2]) in instead]
     try:
         for place, key, own in places:
             place[key] = instead[id(own)]
@@ -177,17 +166,6 @@ def kernels(plain: bool) -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-
-
-@contextmanager
-def casts_forgotten() -> Iterator[None]:
-    """Without autocast's memory of what it has cast: copies of parameters would stay in it until autocast ends."""
-    before = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(before)
 
 
 def uncompiled() -> AbstractContextManager[Any]:

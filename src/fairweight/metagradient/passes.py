@@ -174,8 +174,8 @@ class ForwardPass:
 
     # What a pass of several parts does part by part.
 
-    def each(self, find: Callable[[ForwardPass], Tensor]) -> Tensor:
-        """What is found for every sample, each in the pass that it went through."""  # [B, ...]
+    def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
+        """What is found for every sample, each in the pass that it went through; graph: with its graph."""  # [B, ...]
         return find(self)
 
     def exemplars(self, exemplar: Batch) -> Batch:
@@ -206,11 +206,6 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
     along = slope * moved
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
-
-
-def inner(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of products; of complex tensors that of their real and imaginary parts, as torch's gradients mean it."""
-    return (a.conj() * b).real.sum() if a.is_complex() else (a * b).sum()
 
 
 def dense(slope: Tensor) -> Tensor:

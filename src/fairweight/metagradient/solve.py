@@ -9,13 +9,12 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fairweight import catalog
-from fairweight.errors import BadInput, LossNotFinite, UnknownName
+from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient import difference, double_backward, passes
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.model import Parameters, norms_frozen
@@ -30,7 +29,7 @@ def solve(
     done: ForwardPass, exemplar: Batch, scores: Tensor, objective: ObjectiveFunction, rates: Rates, mode: Mode,
     form: WeightForm, *, running_statistics: bool = False, at_rest: bool = False,
 ) -> Solution:  # fmt: skip
-    """The score gradient for a forward pass that has been made; its graph is kept for the real step.
+    """The score gradient g for a forward pass that has been made; its graph is kept for the real step.
 
     at_rest: take the objective's gradient at θ instead of θ̃, an approximation. running_statistics: use those of
     batch norm in the exemplar pass.
@@ -39,7 +38,7 @@ def solve(
     if mode.name == "double-backward" and not at_rest and done.whole:
         with torch.enable_grad():
             w = scores.detach().requires_grad_()
-            slope = done.slopes(form.train_loss(w, done), moving, create_graph=True)
+            slope = done.slopes(form.train_loss(w, done), moving, create_graph=True)  # ∇Σ p_i l_i, a function of w
             there = displaced(done.parameters, slope, rates)
             point = exemplar_point(
                 done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True
@@ -50,18 +49,18 @@ def solve(
         if not at_rest:
             with torch.enable_grad():
                 total = form.train_loss(scores.detach(), done)
-            slope = done.slopes(total, moving)
+            slope = done.slopes(total, moving)  # ∇Σ p_i l_i
             with torch.no_grad():
-                there = displaced(there, slope, rates)
+                there = displaced(there, slope, rates)  # θ̃
         there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
         by = {name: there[name] for name in moving}
-        point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)
+        point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)  # v
         if form.sees_logits:
-            moved = tangent(done, scaled(point.direction, rates), mode)
+            moved = tangent(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
             pulled = pull_by_tangent(done, moved)
         else:
-            moved = pulled = scaled_pull(done, point.direction, rates, mode)
-        gradient = form.gradient(scores, done, moved)
+            moved = pulled = pull(done, point.direction, mode, rates)  # s
+        gradient = form.gradient(scores, done, moved)  # g
     if done.check and done.loss_scale is None:  # a scale that is too large is the scaler's to find out
         check_finite(point.value, gradient)
     return Solution(gradient, point.value, point.losses, pulled)
@@ -76,37 +75,29 @@ def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parame
     return {name: moved(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
 
 
-def scaled(direction: Parameters, rates: Rates) -> Parameters:
-    """A direction with each parameter's part times its rate."""
-    return {name: v * rates[name] for name, v in direction.items()}
-
-
-def scaled_pull(done: ForwardPass, direction: Parameters, rates: Rates, mode: Mode) -> Tensor:
-    """The pull along a direction times the rates."""  # [B]
-    common = list({rates[name] for name in direction})
-    if len(common) == 1 and not isinstance(common[0], Tensor) and (found := done.pull(direction)) is not None:
-        return common[0] * found  # linear: [B] products instead of one for each entry of the parameters
-    return pull(done, scaled(direction, rates), mode)
-
-
-def pull(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
-    """Directional derivative of each sample's train loss at θ."""  # [B]
+def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | None = None) -> Tensor:
+    """Directional derivative of each sample's train loss at θ; rates: along the direction times these."""  # [B]
+    if rates is not None:
+        common = list({rates[name] for name in direction})
+        if len(common) == 1 and not isinstance(common[0], Tensor) and (found := done.pull(direction)) is not None:
+            return common[0] * found  # linear: [B] products instead of one for each entry of the parameters
+        direction = {name: v * rates[name] for name, v in direction.items()}
 
     def find(part: ForwardPass) -> Tensor:
         found = part.pull(direction)
         return pull_by_tangent(part, _tangent(part, direction, mode)) if found is None else found
 
-    return done.each(find)
+    return done.each(find, graph=mode.name == "double-backward")
 
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
-    return done.each(lambda part: _tangent(part, direction, mode))
+    return done.each(lambda part: _tangent(part, direction, mode), graph=mode.name == "double-backward")
 
 
 def _tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
-    ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
-    return ways.get(mode.name, forward_tangent)(done, direction)
+    others = {"difference": difference.tangent, "double-backward": double_backward.tangent}
+    return others.get(mode.name, forward_tangent)(done, direction)
 
 
 @dataclass(frozen=True)
@@ -163,15 +154,13 @@ def evaluate(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch) -> T
 
 def check_finite(value: Tensor, found: Tensor) -> None:
     """Refuse an objective, or what was found from its gradient, [B], that is not finite (reads it: a wait on a GPU)."""
-    if math.isfinite(float(value)) and math.isfinite(float(found.sum())):  # a sum that overflows says nothing
-        return
     if not math.isfinite(float(value)):
         what, instead = "is not finite after the look-ahead", "lower the learning rate"
-    elif not bool(torch.isfinite(found).all()):
+    elif math.isfinite(float(found.sum())) or bool(torch.isfinite(found).all()):  # a sum may overflow
+        return
+    else:
         what = "is finite and its gradient is not, as at the root of 0"
         instead = "keep the objective smooth there, for example with clamp_min"
-    else:
-        return
     raise LossNotFinite(
         f"The objective on the exemplar batch {what}; nothing was moved. Give LookAhead(lr=...) a smaller rate, "
         f"or {instead}."
@@ -236,14 +225,3 @@ class Softmax(WeightForm):
     def gradient(self, scores: Tensor, done: ForwardPass, moved: Tensor) -> Tensor:
         p = self.weights(scores.detach())
         return -p * (moved - (p * moved).sum())
-
-
-def weight_form(form: str | WeightForm) -> WeightForm:
-    """The form of that name, or the form itself."""
-    if isinstance(form, WeightForm):
-        return form
-    if form == Softmax.name:
-        return Softmax()
-    if form not in (others := catalog.names("paper.weight_forms")):
-        raise UnknownName(f"{form!r} is not a weight form; choose from: softmax, {', '.join(others)}.")
-    return cast(WeightForm, catalog.load("paper.weight_forms", form)())

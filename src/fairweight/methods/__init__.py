@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from fairweight import step as _step
-from fairweight.errors import BadInput, MissingExemplar, MissingGroups, OneGroup, RowsOutOfRange, UnknownName
+from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange, UnknownName
 from fairweight.fast.compiled import UsualShape
 from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
 from fairweight.metagradient.model import data_parallel
 from fairweight.metagradient.passes import check_not_empty, classification_loss, extremes
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
-from fairweight.objectives import Objective
+from fairweight.objectives import check_comparable
 from fairweight.objectives.mean import MeanLoss
 from fairweight.ranks import Group, Ranks
 from fairweight.types import Batch, Loss, ObjectiveFunction, Samples, StepRecord, Weighing
@@ -175,11 +175,6 @@ class Reweighter:
         self.steps += 1
         return record
 
-    @property
-    def takes_graphs(self) -> bool:
-        """Whether what is found for each sample takes the graph of its forward pass."""
-        return False
-
     def _checks(self, batch: Batch) -> bool:
         return batch.labels.device.type == "cpu" or self.steps == 0
 
@@ -242,7 +237,7 @@ class ExemplarMethod(Reweighter):
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
         assert exemplar is not None
-        _check_comparable(self.objective, exemplar)
+        check_comparable(self.objective, exemplar)
 
     def forward(
         self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, check: bool = True
@@ -275,10 +270,6 @@ class ExemplarMethod(Reweighter):
         return batch.labels.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
     @property
-    def takes_graphs(self) -> bool:
-        return self.mode is not None and self.mode.name == "double-backward"
-
-    @property
     def _tried(self) -> nn.Module:
         """The model without the wrapper that sums gradients over ranks, where the step does that itself."""
         wrapper = None if self.ranks is None else data_parallel(self.model)
@@ -292,31 +283,6 @@ class ExemplarMethod(Reweighter):
         super().load_state_dict(state)
         mode = state["mode"]
         self.mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
-
-
-def _check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
-    """Refuse an exemplar batch that leaves nothing to compare."""
-    if len(exemplar) == 0:
-        raise BadInput("The exemplar batch is empty; give at least one sample of each group.")
-    if not getattr(objective, "compares", False):
-        return
-    groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
-    low, high = extremes(groups)
-    if 0 <= low < high:  # all known, and of two groups at least
-        return
-    known = groups[groups >= 0]
-    if len(known) == 0 or int(known.min()) == high:
-        present = torch.unique(known).tolist()
-        what = "label" if exemplar.groups is None else "group"
-        raise OneGroup(
-            f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "
-            f"objective compares {what}s; draw it with samples of at least two, or use MeanLoss()."
-        )
-
-
-def even_weights(losses: Tensor) -> Tensor:
-    """1 / B for each."""  # [B]
-    return torch.full_like(losses, 1.0 / len(losses), requires_grad=False)
 
 
 def shares(relative: Tensor) -> Tensor:

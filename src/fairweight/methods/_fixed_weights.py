@@ -12,7 +12,7 @@ from fairweight.constraints import one_of
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, NotBegun, ScoresMismatch, option
 from fairweight.metagradient.model import trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.methods import Reweighter, even_weights, shares
+from fairweight.methods import Reweighter, shares
 from fairweight.methods._cells import By, check_within, count_cells, grown, look_up, stratum_table
 from fairweight.types import Batch, Loss, Samples, Weighing
 
@@ -221,3 +221,8 @@ class StratumWeights(TableWeights):
         self._counts, self._counted = state["counts"].cpu().clone(), bool(state["counted"])
         if len(self._counts):
             self._tabulate()
+
+
+def even_weights(losses: Tensor) -> Tensor:
+    """1 / B for each."""  # [B]
+    return torch.full_like(losses, 1.0 / len(losses), requires_grad=False)

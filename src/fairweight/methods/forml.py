@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from fairweight.constraints import FLAG, Kind, constrained, either, one_of, whole
 from fairweight.errors import BadInput
 from fairweight.fast.traced import Backend, TracedSteps
-from fairweight.metagradient import ForwardPass, Mode, Rates, Scope, Softmax, Solution, WeightForm, forward, solve
+from fairweight.metagradient import ForwardPass, Mode, Rates, Scope, Softmax, WeightForm, forward, solve, weight_form
 from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.metagradient.passes import classification_loss
-from fairweight.metagradient.solve import weight_form
 from fairweight.methods import ExemplarMethod, current_lr
+from fairweight.methods._agreement import agreement
 from fairweight.methods._ranks import find_ranks
 from fairweight.methods._saved_state import check_saved
 from fairweight.methods.look_ahead import LookAhead
-from fairweight.methods.score_step import AdaptiveStep, ScoreStep, agreement
+from fairweight.methods.score_step import AdaptiveStep, ScoreStep
 from fairweight.methods.ties import Tie, TiedScores
 from fairweight.objectives.mean import MeanLoss
 from fairweight.objectives.variance import LossVariance
@@ -170,7 +170,7 @@ class FORML(ExemplarMethod):
         batch = done.batch
         before = self._batch_scores(batch)
         if self.phase == "weigh":
-            return Weighing(self.form.weights(before), self._total(before, done), mode="scores at rest")
+            return Weighing(self.form.weights(before), self.form.train_loss(before, done), mode="scores at rest")
         assert exemplar is not None
         assert self.mode is not None
         rates = self._rates(optimizer, done.parameters)
@@ -181,18 +181,14 @@ class FORML(ExemplarMethod):
         if done.loss_scale is not None:  # too large a one leaves nothing to move by
             fine = torch.isfinite(found.gradient).all()
             found = replace(found, gradient=torch.where(fine, found.gradient, 0.0))
-        self._move(batch, found, before, current_lr(optimizer))
+        self._move(batch, found.gradient, before, current_lr(optimizer))
         after = self._batch_scores(batch)
         return Weighing(
-            self.form.weights(after), self._total(after, done), found.objective, found.exemplar_losses,
+            self.form.weights(after), self.form.train_loss(after, done), found.objective, found.exemplar_losses,
             found.pull, found.gradient,
             look=partial(self._look, done, exemplar, rates, self.mode) if self._looks else None,
             mode=(done.ran_as or str(self.mode)) + ("" if self.scope is None else f", scope {self.scope}"),
         )  # fmt: skip
-
-    def _total(self, scores: Tensor, done: ForwardPass) -> Tensor | None:
-        """The loss to step on; None: the weighted sum of the losses."""  # []
-        return None if isinstance(self.form, Softmax) else self.form.train_loss(scores, done)
 
     def _look(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor | None:
         """Compare the halves of the exemplar batch; what they say counts from the next step."""  # []
@@ -218,11 +214,10 @@ class FORML(ExemplarMethod):
         own = self._own[rows] if self._shard.ranks is None else self._shard.read(self._own, rows)
         return own if self._ties is None else self.form.limit(own + self._ties.scores[self._ties.of(batch)])
 
-    def _move(self, batch: Batch, found: Solution, before: Tensor, lr: float) -> None:
+    def _move(self, batch: Batch, gradient: Tensor, before: Tensor, lr: float) -> None:
         rows = self.rows(batch)
         here, places = (slice(None), rows) if self._shard.ranks is None else self._shard.held(rows)
-        weights = self.form.weights(before)
-        gradient = found.gradient.to(self._own.dtype)
+        weights, gradient = self.form.weights(before), gradient.to(self._own.dtype)
         if self.own:
             # Added rather than written, so that a row drawn twice in one batch moves by both gradients.
             self._own.index_add_(0, places, self.score_step.move(gradient, weights, lr, self._visits)[here])

@@ -41,7 +41,7 @@ class L2RW(ExemplarMethod):
         rates = LookAhead(lr=1.0).rates(done.parameters, optimizer)
         here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
         point = exemplar_point(done, here, exemplar, self.objective, by={name: here[name] for name in rates})
-        s = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, self.mode)
+        s = pull(done, point.direction, self.mode, rates)
         if done.check and done.loss_scale is None:
             check_finite(point.value, s)
         weights = shares(s.clamp_min(0.0))

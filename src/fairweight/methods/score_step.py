@@ -1,4 +1,4 @@
-"""How far a score moves along its gradient, and how far exemplars agree on it."""
+"""How far a score moves along its gradient."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from fairweight.constraints import FLAG, above, between, constrained
-from fairweight.metagradient import ForwardPass, Mode, Rates, exemplar_point, pull
-from fairweight.types import Batch, ObjectiveFunction
 
 LOOKS = 0.9  # of what was heard of agreement before, per look
 
@@ -148,34 +146,3 @@ def _mean_with(sums: Tensor | None, value: Tensor, memory: float) -> Tensor:
     total.add_(value, alpha=1 - memory)
     number.add_(1 - memory)
     return sums
-
-
-def halves(exemplar: Batch) -> tuple[Tensor, Tensor]:
-    """Positions of two halves with the same cells, member by member."""
-    order = torch.argsort(exemplar.labels, stable=True)
-    if exemplar.groups is not None:
-        order = order[torch.argsort(exemplar.groups[order], stable=True)]
-    even = len(order) // 2 * 2
-    return order[0:even:2], order[1:even:2]
-
-
-def agreement(
-    done: ForwardPass, exemplar: Batch, objective: ObjectiveFunction, rates: Rates, mode: Mode
-) -> Tensor | None:
-    """Cosine between the centred pulls of the two halves, at θ; None where a half would be empty."""  # []
-    everyone = done.exemplars(exemplar)
-    if len(everyone) < 2:
-        return None
-    unchecked = copy.copy(done)
-    unchecked.check = False
-    here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
-    by, pulls = {name: here[name] for name in rates}, []
-    for half in halves(everyone):
-        # members of a half may lie on several ranks, on some of them perhaps none
-        part, among = (exemplar.take(half), None) if everyone is exemplar else (exemplar, half)
-        point = exemplar_point(unchecked, here, part, objective, by=by, among=among)
-        s = pull(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
-        centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
-        pulls.append(centred / centred.norm().clamp_min(1e-150))
-    cosine: Tensor = (pulls[0] * pulls[1]).sum().to(done.losses.dtype)
-    return cosine

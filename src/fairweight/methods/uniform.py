@@ -6,7 +6,8 @@ import torch
 
 from fairweight.constraints import constrained, whole
 from fairweight.metagradient.passes import ForwardPass
-from fairweight.methods import Reweighter, even_weights
+from fairweight.methods import Reweighter
+from fairweight.methods._fixed_weights import even_weights
 from fairweight.types import Batch, Weighing
 
 

@@ -155,19 +155,19 @@ _ALL = (
     Criterion(
         "equal-opportunity", ("tpr",), ("positives",),
         "Those who have the positive label are found equally often in every group (true positive rate).",
-        "whoever hands out a good, such as a loan, a job or a place, and fears to overlook the deserving of one group",
+        "whoever gives out loans, jobs or places, and must not overlook good applicants of one group",
         "equal-opportunity-rate", "tprd",
     ),
     Criterion(
         "equalized-odds", ("tpr", "fpr"), ("positives", "negatives"),
         "True and false positive rates are both equal: neither kind of error falls on one group.",
-        "whoever harms by both errors, such as a release from prison refused or a fraud alarm raised",
+        "whoever does harm by both errors, as in decisions on bail or in fraud alarms",
         "equal-odds", "equalised_odds_gap",
     ),
     Criterion(
         "demographic-parity", ("selection_rate",), ("both",),
         "Every group is predicted positive equally often, whatever its labels say.",
-        "whoever distrusts the labels themselves, or must invite or advertise evenly",
+        "whoever doubts the labels themselves, or must invite or advertise evenly",
         "equal-opportunity-rate", "selection_rate_gap",
     ),
     Criterion(
@@ -179,13 +179,13 @@ _ALL = (
     Criterion(
         "accuracy-parity", ("accuracy",), ("group",),
         "Predictions are right equally often in every group.",
-        "whoever sells a recogniser, of faces or speech, that must work for everybody",
+        "whoever builds a recogniser of faces or speech that must work equally well for everybody",
         "max-discrepancy", "accuracy_gap",
     ),
     Criterion(
         "worst-group", ("accuracy",), ("group",),
         "The group with the most errors has as few as possible; others may do better.",
-        "whoever promises a minimum quality to each group and does not mind a gap above it",
+        "whoever promises every group a minimum quality, and accepts a gap above it",
         "worst-group", "worst_group_accuracy", worst=True,
     ),
     Criterion(

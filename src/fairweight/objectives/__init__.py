@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadInput
+from fairweight.errors import BadInput, OneGroup
+from fairweight.metagradient.passes import extremes
 from fairweight.metagradient.solve import evaluate
 from fairweight.types import Batch, ObjectiveFunction
 
@@ -94,6 +95,25 @@ def _total(parts: Iterable[tuple[float, Tensor]]) -> Tensor:
     """Every operation on a scalar costs as much as on a layer of a small model, so none is wasted."""  # []
     values = [value if factor == 1.0 else factor * value for factor, value in parts]
     return reduce(torch.add, values)
+
+
+def check_comparable(objective: ObjectiveFunction, exemplar: Batch) -> None:
+    """Refuse an exemplar batch that leaves nothing to compare."""
+    if len(exemplar) == 0:
+        raise BadInput("The exemplar batch is empty; give at least one sample of each group.")
+    if not getattr(objective, "compares", False):
+        return
+    groups = objective.compared(exemplar) if isinstance(objective, Objective) else exemplar.compared()
+    low, high = extremes(groups)
+    if 0 <= low < high:  # all known, and of two groups at least
+        return
+    present = torch.unique(groups[groups >= 0]).tolist()
+    if len(present) < 2:
+        what = "label" if exemplar.groups is None else "group"
+        raise OneGroup(
+            f"The exemplar batch holds {len(present)} {what} ({', '.join(map(str, present)) or 'none known'}) and the "
+            f"objective compares {what}s; draw it with samples of at least two, or use MeanLoss()."
+        )
 
 
 # Up to this many exemplars every pair is compared, which needs no wait on a GPU; beyond it groups are counted.

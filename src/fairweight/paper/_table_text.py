@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ Shown = tuple[list[str], list[list[str]]]  # titles, and the cells of each row
 def markdown(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """A table in Markdown."""
     named = list(titles)
-    lines = ["| " + " | ".join(re.sub(r"([|*])", r"\\\1", str(cell)) for cell in row) + " |" for row in (named, *rows)]
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (named, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(named), *lines[1:]])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fairweight.paper._table_text import markdown, seeds_text
+from fairweight.paper._table_text import markdown
 from fairweight.paper.records import section_name
 from fairweight.paper.verdict import LEVEL
 from fairweight.runs.statistics import mean_text
@@ -23,7 +23,7 @@ class Gain(NamedTuple):
     n: int
     tprd: str  # its difference with its interval
     accuracy: str
-    time: str  # of training, in multiples of Uniform's
+    time: str  # of training, in multiples of Uniform's, where processor time was measured
 
 
 def gains(found: Iterable[Record]) -> Iterator[Gain]:
@@ -38,7 +38,7 @@ def gains(found: Iterable[Record]) -> Iterator[Gain]:
                 continue
             apart = row["compared"][other["key"]]
             if "tprd" in apart and apart["tprd"]["n"]:
-                cost = record.get("cost", {}).get(key) or _cost(row, other, record["rows"])
+                cost = record.get("cost", {}).get(key)
                 numbers = (apart["tprd"]["n"], interval_text(apart["tprd"]), interval_text(apart["accuracy"]))
                 yield Gain(row["spec"]["method"], where, row, *numbers, "–" if cost is None else f"{cost:.1f}")
 
@@ -48,22 +48,9 @@ def methods_text(found: Sequence[Record]) -> str:
     parts = [_comparison(record) for record in found if record["kind"] == "compare"]
     others = sorted(gains(r for r in found if r["kind"] != "compare"), key=lambda gain: gain.method)
     if others:
-        titles = ["method", "record", "row", "n", f"TPRD {APART}", f"accuracy {APART}", "time, × Uniform"]
-        parts.append(markdown(titles, ([*gain[:2], gain.row["title"], *gain[3:]] for gain in others)))
+        titles = ["method", "record", "row", "n", f"TPRD {APART}", f"accuracy {APART}"]
+        parts.append(markdown(titles, ([*gain[:2], gain.row["title"], *gain[3:6]] for gain in others)))
     return "\n\n".join(parts)
-
-
-def method_lines(found: Iterable[Record], method: str) -> str:
-    """One method, a line for each record that has it; empty where none has."""
-    lines = []
-    for gain in gains(found):
-        if gain.method == method:
-            title = "" if gain.row["title"] == method else f" ({gain.row['title']})"
-            lines.append(
-                f"- {gain.record}{title}, {seeds_text(gain.n)}: TPRD {gain.tprd}, accuracy {gain.accuracy} points from "
-                f"Uniform, {gain.time} times its time."
-            )
-    return "\n".join(lines)
 
 
 def interval_text(entry: Mapping[str, Any]) -> str:
@@ -94,15 +81,3 @@ def _comparison(record: Record) -> str:
     )
     missing = [f"Not run: {method}: {reason}" for method, reason in record["left_out"].items()]
     return "\n\n".join([about, markdown(titles, rows), *missing])
-
-
-def _cost(row: Record, other: Record, rows: Sequence[Record]) -> float | None:
-    """Ratio of training times; a row that takes its weights from other runs has had their time too."""
-    times = {}  # by the run, whatever its seed
-    for entry in rows:
-        if entry.get("spec"):
-            times[str({**entry["spec"], "seed": None})] = entry["beside"].get("seconds", {}).get("mean")
-    first = row["spec"].get("weights", {}).get("runs", ())
-    every = [times.get(str({**spec, "seed": None})) for spec in (row["spec"], *first)]
-    theirs = other["beside"].get("seconds", {}).get("mean")
-    return sum(time or 0 for time in every) / theirs if theirs and all(every) else None

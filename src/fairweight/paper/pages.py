@@ -14,7 +14,7 @@ from typing import Any
 from fairweight.paper import records
 from fairweight.paper._table_text import markdown
 from fairweight.paper.front_picture import front_svg
-from fairweight.paper.methods_page import method_lines, methods_text
+from fairweight.paper.methods_page import methods_text
 from fairweight.paper.records import grouped
 from fairweight.paper.results_page import COMMAND, FOLDER, has_front, results, slug, table_page
 from fairweight.runs.statistics import mean_text
@@ -59,8 +59,6 @@ def block(name: str, found: Mapping[str, Record], tables: list[dict[str, Any]]) 
     every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
     if name == "methods":
         return methods_text(every) or none.format("compare digits --records records")
-    if name.startswith("method-"):
-        return method_lines(every, name.removeprefix("method-")) or "No record has it yet."
     return None
 
 

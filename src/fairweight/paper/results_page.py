@@ -74,7 +74,7 @@ def _differences(record: Record) -> list[str]:
     for titles, rows in more_tables(record):
         shown = markdown(titles, rows)
         if titles[0] == "difference by seed":
-            parts += ["## Differences by seed", shown, MARKS.replace("*", r"\*") + "."]
+            parts += ["## Differences by seed", *(part.replace("*", r"\*") for part in (shown, f"{MARKS}."))]
         elif titles[0] in ("p-values", "other numbers"):
             parts.append(f'<details markdown="1"><summary>{titles[0].capitalize()}</summary>\n\n{shown}\n\n</details>')
         else:

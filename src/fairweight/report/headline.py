@@ -66,6 +66,8 @@ def headline(audit: Audit) -> Headline:
         values |= {"moved": f"from {_hundredths(gap.before)} to {points(gap.after)}", "after": points(gap.after)}
         values |= {"accuracy": percent(accuracy.after), "cost": _cost(accuracy.value)}
         if word == "kept-plain":
+            why = str((metrics.get("judged") or {}).get("why", "Nothing that was tried beat it on held-out rows"))
+            values["why"] = why[0].lower() + why[1:]
             word = "kept-even" if gap.after == value and known(floor) and value <= floor else word
         else:
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"

@@ -13,7 +13,8 @@ from fairweight.data import Dataset
 from fairweight.data.draw import stream
 from fairweight.runs.held_out import trusts_exemplars
 from fairweight.runs.learners import Learner, Way
-from fairweight.types import Batch, Cells, side_by_side
+from fairweight.sampling import Cells
+from fairweight.types import Batch, side_by_side
 
 FOLDS = 5
 MANY = 60_000  # rows from which two of the folds are enough to judge on

@@ -12,7 +12,8 @@ from fairweight.data import Dataset
 from fairweight.metrics.criterion import default_criterion
 from fairweight.runs.build import default_network, default_widths
 from fairweight.runs.spec import Spec
-from fairweight.types import Cells, Samples
+from fairweight.sampling import Cells
+from fairweight.types import Samples
 
 STEPS = 3_000  # of a small network: as many epochs as make up so many steps, within bounds
 EXEMPLARS = 128  # in a batch, shared out evenly over the cells, within bounds

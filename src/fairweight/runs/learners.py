@@ -24,9 +24,10 @@ from fairweight.runs.run import one_thread, probabilities, train_built
 from fairweight.runs.shift import ByGroup
 from fairweight.runs.spec import Spec
 from fairweight.runs.trees import ITERATIONS, NEVER, fit_trees, network_of
+from fairweight.sampling import Cells
 from fairweight.training.history import Dynamics
 from fairweight.training.predict import logits
-from fairweight.types import Batch, Cells
+from fairweight.types import Batch
 
 Floats = npt.NDArray[np.float64]
 LEARNERS = ("trees", "linear", "mlp")  # the cheapest first

@@ -33,7 +33,8 @@ from fairweight.training.fit import fit
 from fairweight.training.history import Dynamics
 from fairweight.training.options import FitOptions
 from fairweight.training.predict import logits
-from fairweight.types import Batch, RunRecord, Samples
+from fairweight.training.run_record import RunRecord
+from fairweight.types import Batch, Samples
 
 _AT_ONCE = 8_192  # samples whose logits are held together
 TRAIN_LOGITS = 5_000_000  # numbers at most that are kept of the final model's logits on train

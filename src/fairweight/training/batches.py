@@ -12,9 +12,9 @@ from torch import Tensor
 from fairweight.errors import MissingExemplar
 from fairweight.methods import Reweighter
 from fairweight.ranks import Ranks
-from fairweight.sampling import ExemplarSampler, TrainSampler, generator
+from fairweight.sampling import Cells, ExemplarSampler, TrainSampler, generator
 from fairweight.training.options import Augment, FitOptions
-from fairweight.types import Batch, Cells, Samples, sent
+from fairweight.types import Batch, Samples, sent
 
 
 class Batches:

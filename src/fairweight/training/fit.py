@@ -22,7 +22,8 @@ from fairweight.training.loader import as_samples
 from fairweight.training.lock import claimed
 from fairweight.training.loop import Training
 from fairweight.training.options import Augment, FitOptions, Scheduler
-from fairweight.types import RunRecord, Samples
+from fairweight.training.run_record import RunRecord
+from fairweight.types import Samples
 
 
 @constrained(epochs=whole(1), resume=FLAG, batch_size=either(whole(1)), per_cell=either(whole(1)), seed=either(SEED))

@@ -31,7 +31,8 @@ from fairweight.training.loader import LoaderBatches, LoaderSamples
 from fairweight.training.log import Log
 from fairweight.training.options import Augment, FitOptions, Scheduler
 from fairweight.training.predict import predict, validation_numbers
-from fairweight.types import Batch, RunRecord, Samples, StepRecord
+from fairweight.training.run_record import RunRecord
+from fairweight.types import Batch, Samples, StepRecord
 
 _TakeStep = Callable[[Batch, Batch | None], StepRecord]
 _CURE = "Lower the learning rate or clip the gradient."

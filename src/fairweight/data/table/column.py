@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _ID_NAME = re.compile(
     r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I
 )
+_ONE = {"rows": "row", "entries": "entry", "are": "is", "hold": "holds"}
 _LEAST_ROWS = 20  # below this, "all different" says nothing
 
 
@@ -98,7 +99,9 @@ class Column:
         """Note how many of the chosen rows or entries each part has, where it has some."""
         for where, rows in parts.items():
             if count := int(chosen[rows].sum()):
-                notes.append(f"Column {self.name!r}{begin} {count:,} {what} of {where} {said}.")
+                verb, _, rest = said.partition(" ")
+                one, does = (_ONE[what], _ONE.get(verb, verb)) if count == 1 else (what, verb)
+                notes.append(f"Column {self.name!r}{begin} {count:,} {one} of {where} {does} {rest}.")
 
 
 def fit_columns(

@@ -78,6 +78,7 @@ class Observer(TorchFunctionMode):
         self._routes = False  # whether samples have been sent anywhere by their values
         self._learned = {id(p): (p, frozenset({name})) for name, p in parameters.items()}
         self._data = {id(t): t for t in tensors(data)}
+        self._sizes = {len(t) for t in self._data.values() if t.ndim}
 
     @property
     def signature(self) -> Any:
@@ -93,18 +94,23 @@ class Observer(TorchFunctionMode):
         if not self._routes and func not in _SELECTS and func is not Tensor.__getitem__ and func is not torch.where:
             return self._seen(func, args, kwargs)
         given = _tensors(args, kwargs)
-        selects = func in _SELECTS or (func is torch.where and len(args) == 1) or (
-            func is Tensor.__getitem__ and any(t.dtype == torch.bool for t in given[1:])
-        )  # fmt: skip
-        routed = (selects and any(map(self._of_samples, given))) or any(
-            hasattr(t, _ROUTED) for t in (given[:1] if func.__name__.rstrip("_") in _PUTS_BACK else given)
-        )
+        by_mask = func is Tensor.__getitem__ and any(map(self._uneven, given[1:]))
+        selects = func in _SELECTS or by_mask or (func is torch.where and len(args) == 1)
+        sources = given[:1] if func.__name__.rstrip("_") in _PUTS_BACK else given
+        routed = (selects and any(map(self._of_samples, given))) or any(hasattr(t, _ROUTED) for t in sources)
         self._routes |= routed
         out = self._seen(func, args, kwargs)
         for t in tensors(out) if routed and isinstance(out, Tensor | list | tuple) else ():
-            if not selects or func is Tensor.__getitem__ or not t.requires_grad:  # values that are sorted stay home
+            if by_mask or not selects or not t.requires_grad:  # values that were sorted are still their samples'
                 setattr(t, _ROUTED, True)
         return out
+
+    def _uneven(self, index: Tensor) -> bool:
+        """Whether a mask picks from some samples more than from others."""
+        if index.dtype != torch.bool or index.ndim == 0:
+            return False
+        picked = index.flatten(1).sum(dim=1) if index.ndim > 1 else index
+        return len(index) not in self._sizes or not bool((picked == picked[:1]).all())
 
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self.frozen is not None and func in _NORMS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, NotDifferentiable
-from fairweight.metagradient.model import Parameters, RandomState, casts_forgotten, kernels, trainable
+from fairweight.metagradient.model import Parameters, RandomState, kernels, trainable
 from fairweight.metagradient.passes import losses_with_graph, run, slopes_in_use
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._kind import Layout
@@ -165,6 +166,17 @@ def _nearby(p: Tensor, generator: torch.Generator) -> Tensor:
     size = own.float().square().mean().sqrt()
     noise = torch.empty_like(own).normal_(generator=generator)
     return own + noise * torch.where(size > 0, 0.05 * size, torch.full_like(size, 0.02)).to(own.dtype)
+
+
+@contextmanager
+def casts_forgotten() -> Iterator[None]:
+    """Without autocast's memory of what it has cast: copies of parameters would stay in it until autocast ends."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
 def few(batch: Batch, count: int) -> Batch:
