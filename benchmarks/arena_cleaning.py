@@ -1,13 +1,15 @@
 """Training on labels that were cleaned, exemplars used plainly, and the fragile case: accuracy and gap on tables.
 
 cleaning: `fairweight clean` on a run with planted wrong labels, beside training on the true labels: by plain training,
-and by FORML, too, with noise in one group and the first seed. Half of the test rows give the verdict, as a user has it;
+and by FORML, too, with noise in one group. Half of the test rows give the verdict, as a user has it;
 the other half shows what following it does on rows not yet seen.
+scores: whether the scores of a FORML run, tied within cells or each sample's own, add to the posterior's ranking.
 controls: plain training, the exemplars added to it, fine-tuning on them after it, and FORML, on the same noisy rows.
 fragile: credit card default, a fifth of men's labels flipped, 600 exemplars drawn at random; of the last seed what
 `fairweight train` chooses, too.
 
-    python benchmarks/arena_cleaning.py --data-dir FOLDER --jobs 2 --out runs/arena_cleaning
+    python benchmarks/arena_cleaning.py --data-dir FOLDER --kinds cleaning,scores,fragile --out runs/arena_cleaning
+    python benchmarks/arena_cleaning.py --data-dir FOLDER --kinds controls --seeds 5 --out runs/arena_controls
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import arena_data
-from arena import MAIN, ours, prepared_for
+import numpy as np
+from arena import MAIN, measured, ours, prepared_for
 from arena_data import Made, make
 from arena_tasks import carry_out, parser_of
+from sklearn.linear_model import LogisticRegression
 
 import fairweight.runs.run
 from fairweight.apps import train as app
 from fairweight.apps.clean import Cleaned, apart, clean
 from fairweight.apps.condense import Trainings
+from fairweight.apps.suspects import ranked_labels
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.runs.folder import METRICS, RunFolder
@@ -33,7 +38,7 @@ from fairweight.runs.pool import run_all
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean
 
-EPOCHS, SEEDS = 8, 3
+SEEDS = 3  # trainings
 TESTED = 8_000  # rows of test
 TABLES = ("adult", "bank", "credit")
 NUMBERS = ("accuracy", "tprd")
@@ -70,7 +75,7 @@ def made_for(task: dict[str, Any], data_dir: str, test: int) -> Made:
 
 def cleaning(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     made = made_for(task, data_dir, TESTED)
-    prepared = prepared_for(made, path.with_suffix(".csv"), task["seed"], task["method"], epochs=EPOCHS)
+    prepared = prepared_for(made, path.with_suffix(".csv"), task["seed"], task["method"])
     done = app.train(prepared, path, baseline=False)
     fairweight.runs.run.held_out_parts = lambda dataset, data: {}  # nobody asks the runs below for opinions
     found = clean(
@@ -79,7 +84,7 @@ def cleaning(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     runs = runs_of(found.out)
     truth = Made(made.frame.assign(**{made.table.label: made.true}), made.table, made.true)
     for method in found.seeds:
-        first = prepared_for(truth, path.with_name(f"{path.name}_true.csv"), 0, method, epochs=EPOCHS)
+        first = prepared_for(truth, path.with_name(f"{path.name}_true.csv"), 0, method)
         specs = {str(seed): first.spec.with_(seed=seed) for seed in range(SEEDS)}
         outcomes = run_all(specs.values(), path.with_name(f"{path.name}_truth"), jobs=1)
         done = {seed: RunFolder(outcomes[spec.fingerprint].folder) for seed, spec in specs.items()}
@@ -124,7 +129,7 @@ def summary(found: Cleaned) -> dict[str, Any]:
 def controls(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     made = made_for(task, data_dir, 4_000)
     fairweight.runs.run.held_out_parts = lambda dataset, data: {}
-    forml: Spec = prepared_for(made, path.with_suffix(".csv"), task["seed"], epochs=EPOCHS).spec
+    forml: Spec = prepared_for(made, path.with_suffix(".csv"), task["seed"]).spec
     plain = forml.with_(method="uniform", method_options={})
     specs = {
         "plain training": plain,
@@ -160,29 +165,65 @@ def fragile(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     return found
 
 
+def scores(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
+    """Rankings by the posterior, by a score, by a score within its cell, by the mean rank of both, and by the best of all.
+
+    The best is a logistic model of the truth, which nobody has: the most that scores could add.
+    """
+    made = made_for(task, data_dir, 4_000)
+    spec: Spec = prepared_for(made, path.with_suffix(".csv"), task["seed"]).spec
+    specs = {"tied": spec, "own": spec.with_(method_options={**spec.method_options, "tie": None})}
+    outcomes = run_all(specs.values(), path, jobs=1)
+    found: dict[str, Any] = {}
+    for title, one in specs.items():
+        folder = RunFolder(outcomes[one.fingerprint].folder)
+        weights = folder.read_weights()
+        wrong = weights["label"].astype(str).to_numpy() != made.true[weights["row"].to_numpy()]
+        table = ranked_labels(folder, weights, trust=True).table
+        posterior = table["posterior"].rank(pct=True)
+        cell = weights["label"].astype(str) + weights["group"].astype(str)
+        low = {"score": -weights["score"], "score within its cell": -weights["score"].groupby(cell).rank(pct=True)}
+        found["posterior"] = measured(wrong, posterior.to_numpy())
+        for name, values in low.items():
+            found[f"{title} {name}"] = measured(wrong, values.to_numpy(dtype=float))
+            both = posterior.to_numpy() + values.rank(pct=True).to_numpy()
+            found[f"posterior and {title} {name}"] = measured(wrong, both)
+        odds = np.log(table["posterior"].clip(1e-6, 1 - 1e-6) / (1 - table["posterior"]).clip(1e-6, 1)).to_numpy()
+        known = np.stack([odds, *(values.rank(pct=True).to_numpy() for values in low.values())], axis=1)
+        best = LogisticRegression(C=1e3).fit(known, wrong).decision_function(known)
+        found[f"posterior and {title} scores, fitted to the truth"] = measured(wrong, best)
+    return found
+
+
+KINDS = {"cleaning": cleaning, "scores": scores, "controls": controls, "fragile": fragile}
+
+
 def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
-    kinds = {"cleaning": cleaning, "controls": controls, "fragile": fragile}
     path = Path(out) / "_".join(str(value).replace(" ", "-") for value in task.values())
-    return kinds[task["kind"]](task, path, data_dir)
+    return KINDS[task["kind"]](task, path, data_dir)
 
 
-def tasks(seeds: range) -> list[dict[str, Any]]:
-    asked = [("cleaning", name, noise, MAIN) for noise in ("group", "uniform20") for name in TABLES]
-    asked += [("controls", name, noise, MAIN) for noise in ("group", "minority", "uniform20") for name in TABLES]
-    asked += [("fragile", "credit", "group", "600 random")]
+def tasks(seeds: range, kinds: list[str]) -> list[dict[str, Any]]:
+    noises = {"cleaning": ("group", "group40", "uniform20"), "controls": ("group", "minority", "uniform20")}
+    noises |= {"scores": ("group", "uniform20")}
+    asked = [(kind, name, noise, MAIN) for kind in noises for noise in noises[kind] for name in TABLES]
+    asked += [("cleaning", "digits", "one-class", MAIN), ("fragile", "credit", "group", "600 random")]
     names = ("kind", "name", "noise", "exemplars")
-    found = [dict(zip(names, one, strict=True)) | {"seed": seed} for seed in seeds for one in asked]
+    found = [dict(zip(names, one, strict=True)) | {"seed": k} for k in seeds for one in asked if one[0] in kinds]
     for task in found:
         if task["kind"] == "cleaning":
-            task["method"] = "forml" if task["seed"] == seeds[0] and task["noise"] == "group" else "uniform"
+            task["method"] = "forml" if task["noise"] == "group" else "uniform"
         elif task["kind"] == "fragile":
             task["judged"] = task["seed"] == seeds[-1]  # what `fairweight train` chooses takes longest
     return found
 
 
 def main() -> None:
-    asked = parser_of(__doc__, "runs/arena_cleaning").parse_args()
-    carry_out(job, tasks(range(asked.first_seed, asked.first_seed + asked.seeds)), asked)
+    parser = parser_of(__doc__, "runs/arena_cleaning")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    asked = parser.parse_args()
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    carry_out(job, tasks(seeds, asked.kinds.split(",")), asked)
 
 
 if __name__ == "__main__":

@@ -171,14 +171,14 @@ def _cleaned(arms, row_noise=0.5):
     """By way of cleaning: accuracy and gap of five seeds beside 80 and 10 with the labels as given."""
     wobble = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
 
-    def seeds(accuracy, gap, sign=1):
-        numbers = [{"accuracy": accuracy + sign * d, "tprd": gap + sign * d, "max_fnr": 30.0} for d in wobble]
+    def seeds(accuracy, gap, missed=30.0, *, sign=1):
+        numbers = [{"accuracy": accuracy + sign * d, "tprd": gap + sign * d, "max_fnr": missed} for d in wobble]
         return {str(k): found for k, found in enumerate(numbers)}
 
     found = {"as-given": seeds(80.0, 10.0), **{arm: seeds(*numbers, sign=-1) for arm, numbers in arms.items()}}
     rows = {
         arm: {"accuracy": _around(accuracy - 80, row_noise), "tprd": _around(gap - 10, row_noise)}
-        for arm, (accuracy, gap) in arms.items()
+        for arm, (accuracy, gap, *_) in arms.items()
     }
     return Cleaned(Path(), 50, 40, 50, [], {"uniform": found}, {"uniform": rows})
 
@@ -191,6 +191,15 @@ def test_what_test_rows_drawn_anew_would_not_show_is_chance():
     arms = dict.fromkeys(MENDED, (82.0, 5.0))
     assert _cleaned(arms).recommended == "relabelled"
     assert _cleaned(arms, row_noise=6.0).recommended is None
+
+
+def test_a_gap_that_narrows_because_more_are_missed_in_the_worst_group_is_no_help():
+    arms = {"relabelled": (80.0, 0.0, 100.0), "weighted": (80.0, 5.0, 25.0), "dropped": (80.0, 0.0, 100.0)}
+    found = _cleaned(arms)
+    assert found.recommended == "weighted"
+    assert found.moved("uniform", "relabelled") == ["narrows the gap by missing more in the worst group"]
+    assert not found.harms("uniform", "relabelled")
+    assert _cleaned({**arms, "weighted": (80.0, 5.0, 35.0)}).recommended is None
 
 
 @pytest.mark.parametrize(
