@@ -166,9 +166,9 @@ def fragile(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
 
 
 def scores(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
-    """Rankings by the posterior, by a score, by a score within its cell, by the mean rank of both, and by the best of all.
+    """Rankings by the posterior, by a score, by a score within its cell, by the mean rank of both, and fitted.
 
-    The best is a logistic model of the truth, which nobody has: the most that scores could add.
+    Fitted: a logistic model of the truth, which nobody has: the most that scores could add.
     """
     made = made_for(task, data_dir, 4_000)
     spec: Spec = prepared_for(made, path.with_suffix(".csv"), task["seed"]).spec

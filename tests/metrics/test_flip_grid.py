@@ -24,9 +24,10 @@ def test_the_curve_of_a_pair_of_rates_is_the_one_that_a_minimiser_finds_row_by_r
     def loss(value):
         chance = u + (1 - u - v) / (1 + np.exp(-value[0] * said - value[1]))
         chance = np.where(given == 1, chance, 1 - chance).clip(1e-9)
-        return -np.log(chance).sum() + 12.5 * (value[0] - start) ** 2 + 0.25 * value[1] ** 2
+        pull = grid.FIRM * start**2 * np.log(value[0] / start) ** 2
+        return -np.log(chance).sum() + pull / 2 + 0.25 * value[1] ** 2
 
-    scale, bias = minimize(loss, [start, 0.0]).x
+    scale, bias = minimize(loss, [start, 0.0], bounds=[(0.05, None), (None, None)]).x
     part = grid._binned(said, given)
     assert part.scale[i, j] == pytest.approx(scale, abs=0.03)
     assert part.bias[i, j] == pytest.approx(bias, abs=0.03)
@@ -62,6 +63,43 @@ def test_counts_drawn_for_the_interval_are_those_of_the_rows():
         for label in (0, 1):
             here = (groups == group) & (given == label)
             assert found.drawn[:, group, label].mean() == pytest.approx(found.wrong[here].sum(), rel=0.05, abs=5)
+
+
+@pytest.mark.parametrize("rates", [[[0.2, 0.2]] * 2, [[0.2, 0.2], [0.0, 0.0]], [[0.0, 0.2]] * 2])
+@pytest.mark.parametrize("count", [60, 600])
+def test_wrong_labels_are_counted_where_inputs_all_but_determine_the_label(rates, count):
+    """The model's opinion is far flatter than the truth: a step, seen through a model of given labels."""
+    random = np.random.default_rng(count)
+
+    def seen(size):
+        place, groups = random.normal(size=size), random.integers(0, 2, size)
+        true = (random.random(size) < 1 / (1 + np.exp(-30 * (place - 0.5)))).astype(int)
+        up, down = np.array(rates)[groups].T
+        chance = up + (1 - up - down) / (1 + np.exp(-4 * (place - 0.5 + 0.1 * random.normal(size=size))))
+        return np.log(chance / (1 - chance)), true, groups
+
+    said, true, groups = seen(6_000)
+    given = flipped(true, groups, rates, 1)
+    trusted, ty, tg = seen(count)
+    noise, wrong = label_noise(said, given, trusted, ty, groups=groups, trusted_groups=tg), (given != true).sum()
+    assert noise.count().value == pytest.approx(wrong, rel=0.08)
+    assert noise.count().low <= wrong <= noise.count().high
+
+
+def test_the_interval_has_the_chance_of_each_row_where_rates_are_known():
+    """One pair of rates alone: the spread is that of as many draws as there are rows."""
+    part = grid._binned(np.linspace(-3, 3, 400), (np.arange(400) % 3 == 0).astype(int))
+    mean, spread = grid._expected(part)
+    i, j = 8, 12
+    q = part.positive(part.said)[:, i, j]
+    zero, one = grid._wrong(q, grid.U[i, j], grid.V[i, j])
+    place = i * len(grid.RATES) + j
+    for label, chance in enumerate((zero, one)):
+        draws = (
+            np.random.default_rng(0).binomial(part.rows[label].astype(int), chance, (20_000, len(chance))).sum(axis=1)
+        )
+        assert mean[label, place] == pytest.approx(draws.mean(), rel=0.02)
+        assert spread[label, place] == pytest.approx(draws.std(), rel=0.03)
 
 
 @pytest.mark.parametrize("count", [20, 40, 100])

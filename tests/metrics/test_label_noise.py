@@ -69,15 +69,18 @@ def test_on_clean_labels_the_interval_of_the_count_reaches_zero(seed, apart):
 
 
 def test_the_posterior_is_a_chance_and_the_suggestion_the_true_label():
-    logits, true, groups = drawn(20_000, 0.5, 0, apart=4.0)
-    given = flipped(true, groups, [[0.2, 0.2]], 1)
-    trusted, ty, _ = drawn(2_000, 0.5, 2, apart=4.0)
-    noise = label_noise(logits, given, trusted, ty, draws=5)
-    wrong = given != true
+    """Over four draws of the data: one has about 500 rows between a half and nine tenths, 0.02 of standard error."""
+    wrong, chance = np.zeros((4, 20_000), dtype=bool), np.zeros((4, 20_000))
+    for k in range(4):
+        logits, true, groups = drawn(20_000, 0.5, 10 * k, apart=4.0)
+        given = flipped(true, groups, [[0.2, 0.2]], 10 * k + 1)
+        trusted, ty, _ = drawn(2_000, 0.5, 10 * k + 2, apart=4.0)
+        noise = label_noise(logits, given, trusted, ty, draws=5)
+        wrong[k], chance[k] = given != true, noise.wrong
+        assert (noise.suggested[noise.looks_wrong] == true[noise.looks_wrong]).mean() > 0.9
     for low, high in ((0.1, 0.5), (0.5, 0.9), (0.9, 1.0)):
-        inside = (noise.wrong > low) & (noise.wrong <= high)
-        assert wrong[inside].mean() == pytest.approx(noise.wrong[inside].mean(), abs=0.06)
-    assert (noise.suggested[noise.looks_wrong] == true[noise.looks_wrong]).mean() > 0.9
+        inside = (chance > low) & (chance <= high)
+        assert wrong[inside].mean() == pytest.approx(chance[inside].mean(), abs=0.03)
 
 
 def test_hard_labels_are_told_from_wrong_ones():

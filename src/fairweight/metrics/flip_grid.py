@@ -23,6 +23,7 @@ MOST = 0.85  # both rates of a group together: beyond, given labels would say ne
 BELIEF = 0.2  # what a train row counts: its curve is not quite a logistic one
 LEAST = 0.003  # no opinion is surer than that
 BINS = 75  # of opinions in each group with as many rows in each, and as many more of one width
+FIRM = 5.0  # pull on a curve's scale, as a ratio: inputs that all but determine a label need one many times larger
 WIDEST = 12.0  # log odds
 OFF = 0.07  # by how much shares of true labels are usually off, before trusted rows tell them
 SAMPLES = 2_000  # of the counts, for intervals
@@ -86,9 +87,10 @@ def flip_grid(said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: I
         wrong[rows] /= total
     counts = np.zeros((draws, count, 2))
     if draws:
-        inside = {g: _expected(part) for g, part in parts.items()}
+        random = np.random.default_rng(1)
         for g, cells in _sampled(weights, draws).items():
-            counts[:, g] = inside[g][:, cells].T
+            mean, spread = _expected(parts[g])[:, :, cells]
+            counts[:, g] = np.maximum(mean + spread * random.standard_normal(mean.shape), 0).T
     return Grid(wrong, positive, rates, shares, counts)
 
 
@@ -103,12 +105,13 @@ def _wrong(q: Floats, u: Floats, v: Floats) -> tuple[Floats, Floats]:
 
 
 def _expected(part: Binned) -> Floats:
-    """Wrong labels among those given as 0 and as 1, by every pair of rates."""  # [2, R R]
-    both = _wrong(part.positive(part.said), U, V)
-    return np.stack([np.einsum("b,bij->ij", n, chance).ravel() for n, chance in zip(part.rows, both, strict=True)])
+    """Mean and spread of the wrong labels among those given as 0 and as 1, by every pair of rates."""  # [2, 2, R R]
+    chances = np.stack(_wrong(part.positive(part.said), U, V)).reshape(2, len(part.said), -1)
+    mean, variance = (np.einsum("yb,ybr->yr", part.rows, value) for value in (chances, chances * (1 - chances)))
+    return np.stack([mean, np.sqrt(variance)])
 
 
-def _binned(said: Floats, labels: Ints, rounds: int = 15) -> Binned:
+def _binned(said: Floats, labels: Ints, rounds: int = 30) -> Binned:
     """Bins of one group's opinions, and its curve under every pair of rates, by Newton's method from a near start."""
     edges = np.union1d(np.quantile(said, np.linspace(0, 1, BINS + 1)[1:-1]), np.linspace(-4, 4, BINS))
     place = np.searchsorted(edges, said, side="right")
@@ -118,16 +121,16 @@ def _binned(said: Floats, labels: Ints, rounds: int = 15) -> Binned:
     rows = rows[:, there]
     n, ones, x = (value[:, None, None] for value in (rows.sum(axis=0), rows[1], middle))
     start = np.maximum(LEFT, 0.2) ** -0.5  # an opinion on given labels is flatter than one on true labels
-    scale, bias = start.copy(), np.zeros_like(start)
+    scale, bias, firm = start.copy(), np.zeros_like(start), FIRM * start**2
     for _ in range(rounds):
         q = _curve(scale * x + bias)
         chance, slope = U + LEFT * q, LEFT * q * (1 - q)
         pull, curve = (ones - n * chance) / (chance * (1 - chance)) * slope, n * slope**2 / (chance * (1 - chance))
-        along, up = (pull * x).sum(axis=0) - 25 * (scale - start), pull.sum(axis=0) - 0.5 * bias
-        a, b, c = (curve * x * x).sum(axis=0) + 25, (curve * x).sum(axis=0), curve.sum(axis=0) + 0.5
+        along, up = (pull * x).sum(axis=0) - firm * np.log(scale / start) / scale, pull.sum(axis=0) - 0.5 * bias
+        a, b, c = (curve * x * x).sum(axis=0) + firm / scale**2, (curve * x).sum(axis=0), curve.sum(axis=0) + 0.5
         steps = np.stack([c * along - b * up, a * up - b * along]) / (a * c - b * b)
         steps /= np.maximum(1.0, np.abs(steps).max(axis=0))
-        scale, bias = scale + steps[0], bias + steps[1]
+        scale, bias = np.maximum(scale + steps[0], 0.05), bias + steps[1]
         if float(np.abs(steps[:, POSSIBLE]).max()) < 1e-3:
             break
     return Binned(middle, rows, scale, bias)
