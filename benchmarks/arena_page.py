@@ -19,6 +19,7 @@ NOISES = {
     "uniform10": "uniform 10 %",
     "uniform20": "uniform 20 %",
 }
+OTHERS = {"group40": "one group 40 %", "one-class": "a fifth as one label", "clean": "none"}
 METHODS = (
     *("fairweight", "fairweight, nothing trusted", "cleanlab, LightGBM", "cleanlab, logistic"),
     *("Data-OOB", "KNN-Shapley", "margin over training", "low score"),
@@ -97,7 +98,7 @@ def cleaning(record: dict[str, Any]) -> str:
             said = [verdict["recommended"] or "do not clean" for verdict in found["verdicts"].values()]
             verdicts = ", ".join(f"{said.count(one)} x {one}" for one in dict.fromkeys(said))
             n = arms["as-given"]["means"]["tprd"]["n"]
-            about = f"{found['set']}, {NOISES[found['noise']]} | {method} | {n}"
+            about = f"{found['set']}, {(NOISES | OTHERS)[found['noise']]} | {method} | {n}"
             lines.append(f"| {about} | {' | '.join(cells)} | {verdicts} |")
     return "\n".join(lines)
 
@@ -135,6 +136,20 @@ def controls(record: dict[str, Any]) -> str:
     for found in record["controls"]:
         cells = [pair(found["means"][way]) for way in ways]
         lines.append(f"| {found['set']}, {NOISES[found['noise']]} | {len(found['seeds'])} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def scores(record: dict[str, Any]) -> str:
+    """AUC / precision of posterior, scores and both, the mean over sets and seeds."""
+    rows = record["scores"]
+    noises = list(dict.fromkeys(row["noise"] for row in rows))
+    methods = list(dict.fromkeys(method for row in rows for seed in row["seeds"].values() for method in seed))
+    lines = table_head(["", *(NOISES[noise] for noise in noises)])
+    for method in methods:
+        found = [
+            [s[method] for row in rows if row["noise"] == noise for s in row["seeds"].values()] for noise in noises
+        ]
+        lines.append(f"| {method} | {' | '.join(map(_both, found))} |")
     return "\n".join(lines)
 
 
@@ -200,6 +215,14 @@ def page_of(record: dict[str, Any]) -> str:
             "(seeds of the data and of training); * is worse than the labels as given beyond chance over trainings:",
             cleaning(record),
             followed(record),
+        ]
+    if record.get("scores"):
+        n = sum(len(row["seeds"]) for row in record["scores"]) // len({row["noise"] for row in record["scores"]})
+        parts += [
+            f"Scores beside the posterior, AUC / precision in %, n = {n} (sets and seeds). tied: FORML's default, "
+            "which adds a score for each cell; own: a score for each sample alone; both: the mean rank of the two; "
+            "fitted to the truth: a logistic model that knows which labels are wrong, the most that scores could add:",
+            scores(record),
         ]
     if record["fragile"]:
         parts.append(fragile(record))

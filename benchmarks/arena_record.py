@@ -20,11 +20,12 @@ from fairweight.runs.statistics import Mean, paired
 Found = dict[str, Any]
 SETTING = (
     "up to 6,000 train rows; FORML, MLP and step by the defaults of the data, 15 epochs; 3 folds for cleanlab; "
-    "cleaning and controls: 8 epochs, for cleaning 3 trainings per seed of the data; "
+    "for cleaning 3 trainings per seed of the data; "
     "pictures: 2,500 of 32x32 and a small convolutional network, digits a small MLP; credit card default at random: "
     "seed 99 was a trial of the script and alone has `fairweight train`"
 )
-SCRIPTS = dict.fromkeys(("cleaning", "controls", "fragile"), "arena_cleaning.py") | {"image": "arena_images.py"}
+CLEANING = ("cleaning", "scores", "controls", "fragile")
+SCRIPTS = dict.fromkeys(CLEANING, "arena_cleaning.py") | {"image": "arena_images.py"}
 BEFORE = "fairweight, by EM"  # the rule for two labels before metrics/flip_grid.py
 METRICS = ("auc", "precision", "count", "wrong", "seconds", "accuracy", "tprd", "looks_wrong")
 
@@ -114,22 +115,29 @@ def _followed(found: Found) -> Found | None:
     return {name: _beside(arms, found["recommended"])["from_as_given"][name] for name in ("accuracy", "tprd")}
 
 
-def entries_of(record: Found) -> list[Found]:
-    """The rankings of a record as tasks and what they found; ours of that time goes by another name."""
+def entries_of(record: Found, *, ours_again: bool = True) -> list[Found]:
+    """The rankings of a record as tasks and what they found; ours by EM goes by another name where ours comes anew."""
     names = {"name": "set", "noise": "noise", "exemplars": "exemplars"}
     return [
         {
             "task": {"kind": "draw", **{to: row[name] for to, name in names.items()}, "seed": int(seed)},
-            "found": {{"fairweight": BEFORE}.get(method, method): value for method, value in found.items()},
+            "found": _renamed(found) if ours_again else found,
         }
         for row in record["rows"]
         for seed, found in row["seeds"].items()
     ]
 
 
+def _renamed(found: Found) -> Found:
+    if BEFORE in found:  # it has been renamed before; what it is beside will be replaced
+        return found
+    return {{"fairweight": BEFORE}.get(method, method): value for method, value in found.items()}
+
+
 def record_of(files: list[Found], earlier: Found | None = None) -> Found:
-    entries = [] if earlier is None else entries_of(earlier)
-    entries += [entry for file in files for entry in file["entries"]]
+    added = [entry for file in files for entry in file["entries"]]
+    again = any(entry["task"]["kind"] == "ours" for entry in added)
+    entries = [*([] if earlier is None else entries_of(earlier, ours_again=again)), *added]
     parts: dict[str, Callable[[], Any]] = {
         "rows": lambda: rankings(entries, ("ranking", "draw", "ours"), ("name", "noise", "exemplars")),
         "cleaning": lambda: cleaning(entries),
@@ -148,6 +156,7 @@ def record_of(files: list[Found], earlier: Found | None = None) -> Found:
             }
             for about, seeds in grouped(entries, ("fragile",), ("name", "noise", "exemplars"))
         ],
+        "scores": lambda: rankings(entries, ("scores",), ("name", "noise", "exemplars")),
         "images": lambda: rankings(entries, ("image",), ("name", "noise", "method")),
     }
     return {name: made() or (earlier or {}).get(name, []) for name, made in parts.items()}

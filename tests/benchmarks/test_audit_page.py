@@ -30,3 +30,16 @@ def test_ours_of_a_later_file_stands_beside_the_peers_of_an_earlier_record(scrip
     ((found, seeds),) = record.grouped(entries, ("draw", "ours"), ("name", "noise", "exemplars"))
     assert found == about
     assert seeds == {"10": {"fairweight": {"auc": 0.9}, "peer": {"auc": 0.7}, record.BEFORE: {"auc": 0.8}}}
+
+
+def test_a_later_file_of_another_kind_leaves_the_rankings_of_an_earlier_record_alone(script):
+    record = script("arena_record")
+    rows = [{"set": "bank", "noise": "group", "exemplars": "600 even", "seeds": {"10": {"fairweight": {"auc": 0.8}}}}]
+    task = {"kind": "scores", "name": "bank", "noise": "group", "exemplars": "600 even", "seed": 10}
+    files = [{"entries": [{"task": task, "found": {"own score": {"auc": 0.6}}}]}]
+    found = record.record_of(files, {"rows": rows, "fragile": ["kept"]})
+    assert found["rows"][0]["seeds"] == rows[0]["seeds"]
+    assert found["scores"][0]["seeds"] == {"10": {"own score": {"auc": 0.6}}}
+    assert found["fragile"] == ["kept"]
+    twice = {**rows[0], "seeds": {"10": {"fairweight": {"auc": 0.8}, record.BEFORE: {"auc": 0.7}}}}
+    assert record.entries_of({"rows": [twice]})[0]["found"][record.BEFORE] == {"auc": 0.7}
