@@ -207,7 +207,8 @@ def tasks(seeds: range, kinds: list[str]) -> list[dict[str, Any]]:
     noises = {"cleaning": ("group", "group40", "uniform20"), "controls": ("group", "minority", "uniform20")}
     noises |= {"scores": ("group", "uniform20")}
     asked = [(kind, name, noise, MAIN) for kind in noises for noise in noises[kind] for name in TABLES]
-    asked += [("cleaning", "digits", "one-class", MAIN), ("fragile", "credit", "group", "600 random")]
+    asked += [("cleaning", *one, MAIN) for one in (("digits", "one-class"), ("nursery", "uniform40"))]
+    asked += [("fragile", "credit", "group", "600 random")]
     names = ("kind", "name", "noise", "exemplars")
     found = [dict(zip(names, one, strict=True)) | {"seed": k} for k in seeds for one in asked if one[0] in kinds]
     for task in found:

@@ -19,7 +19,12 @@ NOISES = {
     "uniform10": "uniform 10 %",
     "uniform20": "uniform 20 %",
 }
-OTHERS = {"group40": "one group 40 %", "one-class": "a fifth as one label", "clean": "none"}
+OTHERS = {
+    "group40": "one group 40 %",
+    "uniform40": "uniform 40 %",
+    "one-class": "a fifth as one label",
+    "clean": "none",
+}
 METHODS = (
     *("fairweight", "fairweight, nothing trusted", "cleanlab, LightGBM", "cleanlab, logistic"),
     *("Data-OOB", "KNN-Shapley", "margin over training", "low score"),
