@@ -118,20 +118,16 @@ def _followed(found: Found) -> Found | None:
 def entries_of(record: Found, *, ours_again: bool = True) -> list[Found]:
     """The rankings of a record as tasks and what they found; ours by EM goes by another name where ours comes anew."""
     names = {"name": "set", "noise": "noise", "exemplars": "exemplars"}
+    renamed = any(BEFORE in found for row in record["rows"] for found in row["seeds"].values())  # once is enough
+    called = {"fairweight": BEFORE} if ours_again and not renamed else {}
     return [
         {
             "task": {"kind": "draw", **{to: row[name] for to, name in names.items()}, "seed": int(seed)},
-            "found": _renamed(found) if ours_again else found,
+            "found": {called.get(method, method): value for method, value in found.items()},
         }
         for row in record["rows"]
         for seed, found in row["seeds"].items()
     ]
-
-
-def _renamed(found: Found) -> Found:
-    if BEFORE in found:  # it has been renamed before; what it is beside will be replaced
-        return found
-    return {{"fairweight": BEFORE}.get(method, method): value for method, value in found.items()}
 
 
 def record_of(files: list[Found], earlier: Found | None = None) -> Found:
