@@ -97,7 +97,7 @@ def test_words_for_people(folder):
 
 @pytest.mark.slow
 def test_a_model_that_remembers_its_calls_fails_and_rounding_is_not_blamed(folder):
-    done = run(folder, "nets:Counts")
+    done = fairweight(folder, "check", "nets.py:Counts")
     assert done.returncode == 1
     assert "DIFFERS from double backward" in done.stdout
     assert "conditioning" not in done.stdout
