@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 from tests.command import fairweight
 
 
@@ -49,3 +50,15 @@ def test_a_model_that_is_not_there_leaves_no_folder(tmp_path):
     done = run(tmp_path, "--model", "nothere:Net", "--out", "bench")
     assert done.returncode == 2
     assert not (tmp_path / "bench").exists()
+
+
+def test_ways_that_the_time_does_not_suffice_for_say_so_in_plain_words():
+    from torch import nn
+
+    from fairweight import Batch
+    from fairweight.apps.bench import bench
+
+    rows = torch.arange(9)
+    batch, exemplar = Batch(torch.randn(9, 4), rows % 2, None, rows), Batch(torch.randn(6, 4), rows[:6] % 2)
+    found = bench(nn.Linear(4, 2), batch, exemplar, repeats=2, seconds=0.0)
+    assert {r.refusal for r in found[1:]} == {"left out: 0 seconds are spent"}

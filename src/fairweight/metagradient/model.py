@@ -66,9 +66,7 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def call(
-    model: nn.Module, inputs: Any, size: int, around: AbstractContextManager[Any] | None = None
-) -> Tensor:  # fmt: skip
+def call(model: nn.Module, inputs: Any, size: int, around: AbstractContextManager[Any] | None = None) -> Tensor:
     """The model's own forward pass: a tensor or a tuple is given by position, a mapping by name."""  # [B, K]
     with around or nullcontext():
         if isinstance(inputs, Mapping):
