@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairweight.errors import BadInput, FairweightError, NoLogits
+from fairweight.types import Unseen
 
 Parameters = dict[str, Tensor]
 
@@ -74,6 +75,8 @@ def logits_of(output: Any, size: int) -> Tensor:
 
 def call(model: nn.Module, inputs: Any, size: int) -> Tensor:
     """The model's own forward pass: a tensor or a tuple is given by position, a mapping by name."""  # [B, K]
+    if isinstance(inputs, Unseen):
+        return call(model, inputs.inputs, inputs.size)[:0]
     if isinstance(inputs, Mapping):
         return logits_of(model(**inputs), size)
     return logits_of(model(*inputs) if isinstance(inputs, tuple | list) else model(inputs), size)
