@@ -22,9 +22,10 @@ NOISES = {
 METHODS = (
     *("fairweight", "fairweight, nothing trusted", "cleanlab, LightGBM", "cleanlab, logistic"),
     *("Data-OOB", "KNN-Shapley", "margin over training", "low score"),
-    *("low score within its cell", "posterior and score within its cell"),
+    *("low score within its cell", "fairweight, by EM", "posterior and score within its cell"),
 )
 TABLES = ("adult", "bank", "credit")
+COMPARED = ("fairweight", "cleanlab, LightGBM")
 
 
 def ranking(record: dict[str, Any], sets: tuple[str, ...], exemplars: str, methods: tuple[str, ...]) -> str:
@@ -38,11 +39,18 @@ def ranking(record: dict[str, Any], sets: tuple[str, ...], exemplars: str, metho
                 for row in record["rows"]
                 if row["set"] in sets and row["noise"] == noise and row["exemplars"] == exemplars
                 for seed in row["seeds"].values()
-                if method in seed
+                if method in seed and all(one in seed for one in COMPARED)
             ]
             cells.append(_both(found) if found else "–")
         lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def seeds_of(record: dict[str, Any], exemplars: str) -> str:
+    """How many seeds both ours and cleanlab have with this draw, in words."""
+    rows = [row for row in record["rows"] if row["set"] in TABLES and row["exemplars"] == exemplars]
+    sizes = {sum(all(m in seed for m in COMPARED) for seed in row["seeds"].values()) for row in rows}
+    return f"{' to '.join(str(size) for size in sorted({min(sizes), max(sizes)}))} seeds"
 
 
 def _both(found: list[dict[str, Any]]) -> str:
@@ -60,6 +68,7 @@ def counts(record: dict[str, Any], exemplars: str) -> str:
             for row in record["rows"]
             if row["set"] in TABLES and row["noise"] == noise and row["exemplars"] == exemplars
             for seed in row["seeds"].values()
+            if all(one in seed for one in COMPARED)
         ]
         if not found:
             continue
@@ -179,10 +188,12 @@ def page_of(record: dict[str, Any]) -> str:
             drawn = (
                 exemplars.replace("even", "evenly").replace("random", "at random").replace(" ", " exemplars drawn ", 1)
             )
-            both = ("fairweight", "cleanlab, LightGBM")
-            parts += [f"{drawn}, 3 seeds:", ranking(record, TABLES, exemplars, both)]
+            both = ("fairweight", "fairweight, nothing trusted", "cleanlab, LightGBM")
+            parts += [f"{drawn}, {seeds_of(record, exemplars)}:", ranking(record, TABLES, exemplars, both)]
     parts += ["How many, 600 exemplars drawn evenly, mean of the sets:", counts(record, "600 even")]
-    parts += ["The same, 600 exemplars drawn at random, 3 seeds:", counts(record, "600 random")]
+    for exemplars in ("600 random", "100 even", "100 random"):
+        drawn = exemplars.replace("even", "evenly").replace("random", "at random").replace(" ", " exemplars drawn ", 1)
+        parts += [f"The same, {drawn}, {seeds_of(record, exemplars)}:", counts(record, exemplars)]
     if record["cleaning"]:
         parts += [
             "Training after cleaning, accuracy / TPRD in % on test rows that gave no verdict, mean over n trainings "
@@ -203,9 +214,26 @@ def page_of(record: dict[str, Any]) -> str:
     return "\n\n".join([*parts, f"{record['setting']}; seeds {seeds[0]} to {seeds[-1]}. {source}"])
 
 
+def mended_gap(record: dict[str, Any]) -> str:
+    """How far gap and accuracy on given and on mended labels are from those on true labels."""
+    heads = [f"{number} on {way} labels" for number in ("gap", "accuracy") for way in ("given", "mended")]
+    lines = table_head(["wrong labels", "n", *heads, "the gap's error changes by"])
+    for row in record["rows"]:
+        means = [row["off"][head.replace(" on ", " by ")] for head in heads]
+        cells = [f"{mean['mean']:.1f} ± {mean['standard_error']:.1f}" for mean in means]
+        change = row["change"]["gap"]
+        p = "–" if change["p"] is None else f"p = {change['p']:.2g}"
+        about = f"| {NOISES[row['noise']]} | {means[0]['n']} | {' | '.join(cells)}"
+        lines.append(f"{about} | {change['mean']:+.1f} ({p}) |")
+    end = f"{record['setting']}. `{record['command']}`; {record['device']}; commit {record['commit']}."
+    said = "Points by which a gap and an accuracy are off, mean ± standard error over Adult, bank and credit and seeds:"
+    return "\n\n".join([said, "\n".join(lines), end])
+
+
 def fill(page: Path, records: Path) -> None:
     """Replace what stands between the marks by the newest record."""
     made = placed(page.read_text(encoding="utf-8"), "arena", page_of(newest(records, "arena")[1]))
+    made = placed(made, "mended_gap", mended_gap(newest(records, "mended_gap")[1]))
     page.write_text(made, encoding="utf-8")
 
 

@@ -1,6 +1,9 @@
 """Make the arena's record of what arena.py, arena_cleaning.py and arena_images.py found.
 
 python benchmarks/arena_record.py --finished runs/arena/found.json runs/arena_cleaning/found.json --records records
+python benchmarks/arena_record.py --finished runs/arena_ours/found.json --earlier records/DATE_arena/record.json
+
+--earlier: what was found of peers and of other parts stays as it is; each source keeps its commit.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ from fairweight.runs.statistics import Mean, paired
 
 Found = dict[str, Any]
 SETTING = (
-    "up to 6,000 train rows; FORML, MLP and step by the defaults of the data, 15 epochs; 3 folds for cleanlab; other "
-    "draws than 600 evenly: 3 seeds; cleaning and controls: 8 epochs, for cleaning 3 trainings per seed of the data; "
+    "up to 6,000 train rows; FORML, MLP and step by the defaults of the data, 15 epochs; 3 folds for cleanlab; "
+    "cleaning and controls: 8 epochs, for cleaning 3 trainings per seed of the data; "
     "pictures: 2,500 of 32x32 and a small convolutional network, digits a small MLP; credit card default at random: "
     "seed 99 was a trial of the script and alone has `fairweight train`"
 )
 SCRIPTS = dict.fromkeys(("cleaning", "controls", "fragile"), "arena_cleaning.py") | {"image": "arena_images.py"}
+BEFORE = "fairweight, by EM"  # the rule for two labels before metrics/flip_grid.py
 METRICS = ("auc", "precision", "count", "wrong", "seconds", "accuracy", "tprd", "looks_wrong")
 
 
@@ -45,8 +49,8 @@ def rankings(entries: list[Found], kinds: tuple[str, ...], by: tuple[str, ...]) 
 
 def means_of(seeds: dict[str, Found]) -> Found:
     found: Found = {}
-    for method in next(iter(seeds.values())):
-        entries = [seed[method] for seed in seeds.values()]
+    for method in dict.fromkeys(name for seed in seeds.values() for name in seed):
+        entries = [seed[method] for seed in seeds.values() if method in seed]
         found[method] = {
             key: Mean.of([float(entry[key]) for entry in entries]).to_dict()
             for key in METRICS
@@ -110,8 +114,22 @@ def _followed(found: Found) -> Found | None:
     return {name: _beside(arms, found["recommended"])["from_as_given"][name] for name in ("accuracy", "tprd")}
 
 
-def record_of(files: list[Found]) -> Found:
-    entries = [entry for file in files for entry in file["entries"]]
+def entries_of(record: Found) -> list[Found]:
+    """The rankings of a record as tasks and what they found; ours of that time goes by another name."""
+    names = {"name": "set", "noise": "noise", "exemplars": "exemplars"}
+    return [
+        {
+            "task": {"kind": "draw", **{to: row[name] for to, name in names.items()}, "seed": int(seed)},
+            "found": {{"fairweight": BEFORE}.get(method, method): value for method, value in found.items()},
+        }
+        for row in record["rows"]
+        for seed, found in row["seeds"].items()
+    ]
+
+
+def record_of(files: list[Found], earlier: Found | None = None) -> Found:
+    entries = [] if earlier is None else entries_of(earlier)
+    entries += [entry for file in files for entry in file["entries"]]
     parts: dict[str, Callable[[], Any]] = {
         "rows": lambda: rankings(entries, ("ranking", "draw", "ours"), ("name", "noise", "exemplars")),
         "cleaning": lambda: cleaning(entries),
@@ -132,14 +150,16 @@ def record_of(files: list[Found]) -> Found:
         ],
         "images": lambda: rankings(entries, ("image",), ("name", "noise", "method")),
     }
-    return {name: made() for name, made in parts.items()}
+    return {name: made() or (earlier or {}).get(name, []) for name, made in parts.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--finished", type=Path, nargs="+", required=True)
+    parser.add_argument("--earlier", type=Path)
     parser.add_argument("--records", default="records")
     asked = parser.parse_args()
+    earlier = None if asked.earlier is None else json.loads(asked.earlier.read_text())
     files = [json.loads(file.read_text()) for file in asked.finished]
     sources = [
         {
@@ -150,12 +170,20 @@ def main() -> None:
         }
         for file in files
     ]
+    sources = (earlier or {}).get("sources", []) + sources
     about = files[-1]["about"]
     about["command"] = (
         "python benchmarks/arena.py; python benchmarks/arena_cleaning.py; python benchmarks/arena_images.py"
     )
     about["commit"] = ", ".join(dict.fromkeys(source["commit"] for source in sources))
-    found = {"kind": "arena", "name": "arena", "setting": SETTING, **record_of(files), "sources": sources, **about}
+    found = {
+        "kind": "arena",
+        "name": "arena",
+        "setting": SETTING,
+        **record_of(files, earlier),
+        "sources": sources,
+        **about,
+    }
     print(keep(found, asked.records))
 
 
