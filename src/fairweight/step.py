@@ -11,6 +11,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from fairweight.metagradient.fully_sharded import gathered
 from fairweight.metagradient.global_pass import Everyone, GlobalPass
 from fairweight.metagradient.model import restored_on_error
 from fairweight.metagradient.passes import ForwardPass
-from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
+from fairweight.types import Batch, StepRecord, Unseen, Weighing, labels_side_by_side
 
 if TYPE_CHECKING:
     from fairweight.methods import Reweighter
@@ -49,6 +50,8 @@ def backward(
             )
         several = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
         batches = [batch for batch in batches if len(batch)] or batches[:1]
+        if ranks is not None and not len(batches[0]) and exemplar is not None and len(exemplar):
+            batches = [replace(batches[0], inputs=Unseen(exemplar.inputs, len(exemplar)))]
         own = batches[0] if not several else labels_side_by_side(batches)
         everyone = None
         if ranks is None:
