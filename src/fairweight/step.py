@@ -25,7 +25,8 @@ from fairweight.metagradient.fully_sharded import gathered
 from fairweight.metagradient.global_pass import Everyone, GlobalPass
 from fairweight.metagradient.model import restored_on_error
 from fairweight.metagradient.passes import ForwardPass
-from fairweight.types import Batch, StepRecord, Unseen, Weighing, labels_side_by_side
+from fairweight.ranks import Unseen
+from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 
 if TYPE_CHECKING:
     from fairweight.methods import Reweighter

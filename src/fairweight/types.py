@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -36,13 +36,6 @@ def tensors(value: Any) -> list[Tensor]:
     found: list[Tensor] = []
     map_tensors(value, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
     return found
-
-
-class Unseen(NamedTuple):
-    """Inputs that a model runs for a rank without samples, since few models run on none; their logits are left out."""
-
-    inputs: Any
-    size: int
 
 
 def sent(values: Tensor, device: torch.device | str) -> Tensor:

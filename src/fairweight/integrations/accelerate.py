@@ -12,8 +12,9 @@ from torch import Tensor
 from fairweight.errors import BadInput
 from fairweight.methods import Reweighter
 from fairweight.methods._accumulation import Accumulation
+from fairweight.ranks import Unseen
 from fairweight.training.with_rows import Stream
-from fairweight.types import Batch, StepRecord, Unseen
+from fairweight.types import Batch, StepRecord
 
 MANY = 2**62  # micro-batches: when a step is due is the framework's to say
 

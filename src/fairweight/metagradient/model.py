@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairweight.errors import BadInput, FairweightError, NoLogits
-from fairweight.types import Unseen
+from fairweight.ranks import Unseen
 
 Parameters = dict[str, Tensor]
 
