@@ -201,7 +201,7 @@ def record_of(of: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     rule = " ".join((__doc__ or "").split("THE RULE, ")[1].split("    python")[0].split())
     command = f"python benchmarks/beyond_front.py --set {of} --data FOLDER --done FILE.jsonl"
     return {"kind": "beyond front", "name": f"beyond_front_{of}", "set": of, **about, "command": command, "rule": rule,
-            "rows": rows, "runs": sorted(runs, key=lambda run: run["seed"])}  # fmt: skip
+            "rows": rows, "runs": [{k: run[k] for k in ("seed", "found", "tried")} for run in runs]}  # fmt: skip
 
 
 def main() -> None:

@@ -1,8 +1,11 @@
 """python -m fairweight, and the program `fairweight`: signals are minded before anything else is imported."""
 
+import sys
+
 from fairweight import signals
 
-signals.mind()
+if "__mp_main__" not in (__name__, *sys.modules):  # a worker that starts ends without a word; the parent speaks
+    signals.mind()
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -167,6 +167,13 @@ class Ranks:
         found = [torch.empty_like(mine) for _ in range(self.size)]
         dist.all_gather(found, mine, group=self.group)
         return found
+
+
+class Unseen(NamedTuple):
+    """Inputs that a model runs for a rank without samples, since few models run on none; their logits are left out."""
+
+    inputs: Any
+    size: int
 
 
 _PIECE = 2**24  # numbers of a shard that are gathered at once

@@ -11,6 +11,7 @@ from types import FrameType
 
 GRACE = 3.0  # seconds: what has not come to a safe point by then is stopped where it is
 MINDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_OF_TERMINALS = tuple(number for number in MINDED if number != signal.SIGTERM)
 
 
 class _State:
@@ -27,6 +28,25 @@ def mind(*which: int) -> None:
     for number in which or MINDED:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _on_signal)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Let what is started here not hear of Ctrl-C or a closed terminal, until it calls `hear`."""
+    if hasattr(signal, "pthread_sigmask"):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    else:
+        yield
+
+
+def hear() -> None:
+    """Hear of them again: what has come since is dealt with as it is set by now."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_TERMINALS)
 
 
 def received() -> int | None:

@@ -36,29 +36,19 @@ def backward(
 ) -> StepRecord:  # fmt: skip
     """Weigh the batch and add scale times the gradient of its weighted loss to `.grad`; move nothing but scores.
 
-    Several batches make the step of one batch that holds them all, and so do those of several ranks. scaler: a
-    GradScaler, whose factor multiplies every loss that goes backward; scores rest where it was too large. check:
-    refuse bad labels, rows and losses with a sentence; reads values, which waits for a GPU.
+    Several batches, also of several ranks, make the step of one that holds them all. scaler: a GradScaler, whose factor
+    multiplies every loss; scores rest where it was too large. check: refuse bad values, which waits for a GPU.
     """
     in_pieces = torch.distributed.is_available() and torch.distributed.is_initialized()  # perhaps: `gathered` looks
-    whole = gathered(method.model, optimizer) if in_pieces else nullcontext(False)
-    with whole as pieces, nullcontext() if (ranks := method.ranks) is None else ranks.together():
-        if pieces and ranks is None:
-            raise BadInput(
-                "Ranks share the parameters of fully_shard, so they must step together; leave process_group."
-            )
+    whole = gathered(method.model, optimizer, alone=method.process_group is None) if in_pieces else nullcontext()
+    with whole, nullcontext() if (ranks := method.ranks) is None else ranks.together():
         several = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
         batches = [batch for batch in batches if len(batch)] or batches[:1]
         own = batches[0] if not several else labels_side_by_side(batches)
-        everyone = None
-        if ranks is None:
-            method.check(own, exemplar, values=check)
-        else:
-            rates = [group["lr"] for group in optimizer.param_groups if not isinstance(group["lr"], Tensor)]
-            alike = {"their learning rates": rates, "how many steps their method has taken": method.steps}
-            everyone = Everyone.of(ranks, own, exemplar, several=several, alike=alike)
-            method.check(everyone.batch, everyone.exemplar, values=check)
-            several = everyone.several
+        everyone = None if ranks is None else Everyone.of(ranks, own, exemplar, optimizer, method.steps, several)
+        method.check(*((own, exemplar) if everyone is None else (everyone.batch, everyone.exemplar)), values=check)
+        if everyone is not None:
+            several, batches = everyone.several, everyone.filled(batches, exemplar)
         runs = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
         done = AccumulatedPass.of(runs) if several else runs[0]()
         done = done if everyone is None else GlobalPass.of(done, everyone, method.model)

@@ -1,15 +1,12 @@
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+import torch
+from tests.command import fairweight
 
 
 def run(folder, *words):
-    command = [sys.executable, "-m", "fairweight", "bench", "--device", "cpu", *words]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
+    return fairweight(folder, "bench", "--device", "cpu", *words)
 
 
 @pytest.mark.slow
@@ -17,7 +14,7 @@ def test_bench_prints_a_table_and_keeps_a_record(tmp_path):
     (tmp_path / "nets.py").write_text(
         "from torch import nn\nNet = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))\n"
     )
-    done = run(tmp_path, "--model", "nets:Net", "--batch", "9", "--exemplars", "6", "--repeats", "3")
+    done = run(tmp_path, "--model", "nets.py:Net", "--batch", "9", "--exemplars", "6", "--repeats", "3")
     assert done.returncode == 0, done.stderr
     assert "× plain" in done.stdout
     record = json.loads((tmp_path / "runs" / "bench" / "bench.json").read_text())
@@ -40,7 +37,7 @@ def test_a_way_that_does_not_work_says_why_and_the_others_go_on(tmp_path):
         "    def forward(self, x):\n"
         "        return self.head(self.rnn(x)[0][:, -1])\n"
     )
-    done = run(tmp_path, "--model", "nets:Net", "--batch", "4", "--exemplars", "4", "--repeats", "2", "--json")
+    done = run(tmp_path, "--model", "nets.py:Net", "--batch", "4", "--exemplars", "4", "--repeats", "2", "--json")
     assert done.returncode == 0, done.stderr
     found = {r["name"]: r for r in json.loads(done.stdout)["results"]}
     assert found["forward"]["median_ms"] is None
@@ -53,3 +50,15 @@ def test_a_model_that_is_not_there_leaves_no_folder(tmp_path):
     done = run(tmp_path, "--model", "nothere:Net", "--out", "bench")
     assert done.returncode == 2
     assert not (tmp_path / "bench").exists()
+
+
+def test_ways_that_the_time_does_not_suffice_for_say_so_in_plain_words():
+    from torch import nn
+
+    from fairweight import Batch
+    from fairweight.apps.bench import bench
+
+    rows = torch.arange(9)
+    batch, exemplar = Batch(torch.randn(9, 4), rows % 2, None, rows), Batch(torch.randn(6, 4), rows[:6] % 2)
+    found = bench(nn.Linear(4, 2), batch, exemplar, repeats=2, seconds=0.0)
+    assert {r.refusal for r in found[1:]} == {"left out: 0 seconds are spent"}

@@ -1,8 +1,8 @@
 import json
-import subprocess
 import sys
 
 import pytest
+from tests.command import fairweight
 
 from fairweight.cli import main
 
@@ -70,14 +70,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def run(folder, *words):
-    command = [sys.executable, "-m", "fairweight", "check", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
 @pytest.mark.slow
 def test_a_model_is_checked_timed_and_passes(folder):
-    done = run(folder, "nets:Plain", "--batch", "8", "--exemplars", "10", "--json")
+    done = fairweight(folder, "check", "nets.py:Plain", "--batch", "8", "--exemplars", "10", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["passed"]
@@ -92,7 +87,7 @@ def test_a_model_is_checked_timed_and_passes(folder):
 
 @pytest.mark.slow
 def test_words_for_people(folder):
-    done = run(folder, "nets.py:Recurrent", "--batch", "6", "--exemplars", "6")
+    done = fairweight(folder, "check", "nets.py:Recurrent", "--batch", "6", "--exemplars", "6")
     assert done.returncode == 0, done.stderr
     assert "Gradient mode: per-layer; samples do not see each other" in done.stdout
     assert "In float32, in which it trains" in done.stdout
@@ -102,14 +97,16 @@ def test_words_for_people(folder):
 
 @pytest.mark.slow
 def test_a_model_that_remembers_its_calls_fails_and_rounding_is_not_blamed(folder):
-    done = run(folder, "nets:Counts")
+    done = fairweight(folder, "check", "nets.py:Counts")
     assert done.returncode == 1
     assert "DIFFERS from double backward" in done.stdout
     assert "conditioning" not in done.stdout
 
 
 def test_inputs_from_a_function(folder):
-    done = run(folder, "nets:Pair", "--inputs", "nets:pairs", "--batch", "6", "--exemplars", "6", "--json")
+    done = fairweight(
+        folder, "check", "nets.py:Pair", "--inputs", "nets.py:pairs", "--batch", "6", "--exemplars", "6", "--json"
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["passed"]
 

@@ -59,6 +59,11 @@ def test_a_file_is_written_in_the_format_that_its_name_promises(desk):
         assert done.returncode == 2
         assert "name a file that ends in .csv or .parquet" in done.stderr
         assert not (desk / "p.xlsx").exists()
+    for verb in (["weights"], ["compare", "--methods", "uniform"]):
+        done = fairweight(desk, *verb, "people.csv", "--label", "income", "--group", "sex", "--out", "people.csv/w.csv")
+        assert done.returncode == 2
+        assert "people.csv is a file" in done.stderr
+        assert len(done.stderr.splitlines()) == 1  # said before anything is trained
 
 
 @pytest.mark.parametrize("columns", ["nobody", "id,nobody", "row"])

@@ -220,7 +220,7 @@ def test_predict_names_image_files(tmp_path):
     Image.new("L", (9, 8)).save(tmp_path / "all" / "a" / "wide.png")
     refused = fairweight(tmp_path, "predict", "run", "all")
     assert refused.returncode == 2
-    assert "wide.png is 8x9 and the first image 8x8; resize them to one size." in refused.stderr
+    assert "wide.png is 8x9 and the first image 8x8; resize them to one size, such as 8." in refused.stderr
     (tmp_path / "list.csv").write_text("photo;label\nall/a/0.png;a\nall/b/1.png;b\n")
     assert "--delimiter" in fairweight(tmp_path, "predict", "run", "list.csv").stderr
     assert "--file-column" in fairweight(tmp_path, "predict", "run", "list.csv", "--delimiter", ";").stderr

@@ -14,7 +14,7 @@ from PIL import Image
 from fairweight.data import Exemplar, ImageOptions, Options, Split, Streamed, load, preprocessing_from
 from fairweight.data.image import decode
 from fairweight.data.image import pixels as cache
-from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
+from fairweight.data.image.normalize import pixel_sums, statistics
 from fairweight.errors import MissingColumn, NoSpace, UnreadableImage
 from fairweight.types import Batch, Samples
 
@@ -319,7 +319,7 @@ def test_statistics_are_those_of_train_alone(pictures):
     mean, std = train.mean((0, 2, 3)), train.std((0, 2, 3), correction=0)
     torch.testing.assert_close(torch.tensor(data.preprocessing.mean, dtype=torch.float64), mean)
     torch.testing.assert_close(torch.tensor(data.preprocessing.std, dtype=torch.float64), std)
-    floats = Normalize(data.preprocessing.mean, data.preprocessing.std)(data.train.inputs)
+    floats = data.preprocessing.input_module()(data.train.inputs)
     assert floats.dtype == torch.float32
     assert floats.mean().abs() < 1e-5
 

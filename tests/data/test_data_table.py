@@ -290,6 +290,7 @@ class TestPrediction:
             torch.testing.assert_close(new.inputs[rows], getattr(data, name).inputs)
             assert torch.equal(new.labels[rows], getattr(data, name).labels)
             assert torch.equal(new.groups[rows], getattr(data, name).groups)
+        assert again.input_module()(new.inputs) is new.inputs
 
     def test_labels_and_groups_are_not_needed(self, people):
         data = load(people, label="income", group="sex")

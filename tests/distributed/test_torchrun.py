@@ -64,6 +64,30 @@ def test_two_processes_give_the_table_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_without_a_method_torchrun_gives_what_one_process_gives(tmp_path: Path) -> None:
+    """Candidates on a table are compared by one process; the others leave."""
+    table = _table(tmp_path / "people.csv")
+    found: list[dict[str, Any]] = []
+    for torchrun in ((), TWO):
+        out = tmp_path / f"run_{len(torchrun)}"
+        wanted = f"train {table} --label income --group sex --candidates reweighing --learner linear --out {out} --json"
+        done = _run(["fairweight", *wanted.split()], *torchrun)
+        assert done.returncode == 0, done.stderr[-2000:]
+        found.append(json.loads(done.stdout)["metrics"])
+        assert ("--method" in done.stderr) == bool(torchrun)
+    names = ("accuracy", "tprd", "max_fnr", "groups", "chosen", "verdict")
+    assert [found[0][name] for name in names] == [found[1][name] for name in names]
+
+
+@pytest.mark.slow
+def test_verbs_that_take_one_process_speak_once() -> None:
+    alone, together = (_run(["fairweight", "list", "objectives"], *torchrun) for torchrun in ((), TWO))
+    assert together.returncode == 0, together.stderr[-2000:]
+    assert together.stdout == alone.stdout
+    assert together.stderr.count("only train uses several processes") == 1
+
+
+@pytest.mark.slow
 def test_what_cannot_be_is_said_once(tmp_path: Path) -> None:
     table = _table(tmp_path / "people.csv")
     wanted = f"train {table} --label wages --group sex --out {tmp_path / 'run'}"

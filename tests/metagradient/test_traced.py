@@ -241,3 +241,25 @@ def test_the_readable_function_is_what_a_step_does():
     torch.testing.assert_close(told.pull, record.pull, rtol=1e-10, atol=1e-14)
     for name, p in model.named_parameters():
         torch.testing.assert_close(told.slope[name], p.grad, rtol=1e-9, atol=1e-13)
+
+
+def test_a_graph_that_does_not_run_leaves_the_step_to_its_passes():
+    """Sparse gradients are traced as plain ones and fail when the graph runs: no error of torch, the usual step."""
+
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.head = nn.Embedding(9, 4, sparse=True), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(torch.tanh(self.table(x).mean(dim=1)))
+
+    model, rows = Bag(), torch.arange(6)
+    batch = fw.Batch(torch.randint(9, (6, 3)), rows % 2, None, rows)
+    forml = fw.FORML(model, 6, agreement_every=0)
+    forml.compile("eager")
+    record = forml.step(
+        batch, fw.Batch(torch.randint(9, (4, 3)), rows[:4] % 2), torch.optim.SGD(model.parameters(), 0.1)
+    )
+    assert "traced" not in record.mode
+    assert "does not run" in forml._traced.refusal

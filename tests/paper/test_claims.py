@@ -29,7 +29,7 @@ CLAIM = re.compile(
 )
 VALUE = re.compile(r"<!-- is ([\w-]+): (\S[^<>]*?) ([<>]) (\S.*?) -->")
 COMPARES = re.compile(
-    r"\b(below|lowers|lower TPRD|less TPRD|less than|less accura\w+|beats?|only|closes|better than|no better|"
+    r"\b(below|lowers|lower TPRD|less TPRD|less than|less accura\w+|beats?|the only|closes|better than|no better|"
     r"worse than|more accura\w+|more even|exceeds|as well as|do harm|no more evenness)\b"
 )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.tables import people
 
 from fairweight.errors import BadInput, FolderRefused, MissingData, MissingDependency
 from fairweight.runs import pool as parallel
@@ -183,6 +184,48 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for workers in /proc")
+def test_a_worker_that_is_only_starting_does_not_hear_of_ctrl_c(tmp_path):
+    people(300).to_csv(tmp_path / "people.csv", index=False)
+    words = ("people.csv", "--label", "income", "--group", "sex", "--methods", "forml", "--seeds", "2", "--jobs", "2")
+    command = [sys.executable, "-m", "fairweight", "compare", *words, "--epochs", "50"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
+    with (tmp_path / "said").open("w") as said:
+        begun = subprocess.Popen(command, cwd=tmp_path, stdout=said, stderr=said, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
+    deadline = time.monotonic() + 100
+    while not (workers := _workers(begun.pid)) and time.monotonic() < deadline and begun.poll() is None:
+        time.sleep(0.02)
+    for _ in range(20):  # while it imports torch
+        os.kill(workers[0], signal.SIGINT)
+        time.sleep(0.02)
+    assert workers[0] in _workers(begun.pid)
+    os.killpg(begun.pid, signal.SIGINT)  # as a terminal does
+    assert begun.wait(60) == 130
+    assert "Traceback" not in (tmp_path / "said").read_text()
+
+
+def test_a_starting_worker_ends_at_sigterm_as_any_process_does():
+    code = "import sys, signal; sys.modules['__mp_main__'] = sys; import fairweight.__main__; "
+    code += "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
+    for begin, said in ((code, "True"), (code.replace("__mp_main__", "another"), "False")):
+        done = subprocess.run([sys.executable, "-c", begin], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == said
+
+
+def _workers(pid):
+    """The workers of a process, beside what multiprocessing has for itself."""
+    found = []
+    for file in Path("/proc", str(pid), "task").glob("*/children"):
+        try:
+            for one in file.read_text().split():
+                found += [int(one)] * (b"spawn_main" in Path("/proc", one, "cmdline").read_bytes())
+        except OSError:  # over in the meantime
+            continue
+    return found
 
 
 def test_a_folder_that_another_process_holds_is_left_alone(tiny, tmp_path):

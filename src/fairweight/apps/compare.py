@@ -29,7 +29,7 @@ from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.pool import run_all
 from fairweight.runs.pool._job import Outcome
 from fairweight.runs.provenance import of_runs, provenance
-from fairweight.runs.run_place import BASELINE
+from fairweight.runs.run_place import BASELINE, check_place
 from fairweight.runs.run_search import search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
@@ -126,6 +126,7 @@ def compare(
     """
     if seeds < 1:
         raise BadInput(f"seeds is {seeds}; run at least 1.")
+    check_place(Path(out))
     which, started, wish = range(first_seed, first_seed + seeds), time.monotonic(), prepared.wish
     content = json.dumps(dict(prepared.dataset.spec).get("content"), sort_keys=True, default=str)
     pool = Path(out) / f"runs_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # a changed file is another source

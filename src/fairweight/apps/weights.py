@@ -13,6 +13,7 @@ from fairweight.apps.deliver import Search, search
 from fairweight.apps.predict import check_writable, write_frame
 from fairweight.apps.train import Prepared
 from fairweight.errors import BadInput
+from fairweight.runs.run_place import check_place
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: T
     if prepared.asked is None:
         raise BadInput("weights are learned for tables here; train an image model, whose folder holds its weights.")
     check_writable(Path(out), "weights.parquet")  # before minutes of training
+    check_place(Path(out).absolute().parent)
     found = search(prepared.dataset, prepared.asked, seed=prepared.spec.seed, device=device, tell=tell)
     whole = found.dataset
     groups = whole.train.labels if whole.train.groups is None else whole.train.groups

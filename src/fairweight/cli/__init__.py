@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 from fairweight import signals
 from fairweight.cli._flags import PANELS
 from fairweight.cli._options import HELD
-from fairweight.cli._ranks import leave
+from fairweight.cli._ranks import leave, leave_to_the_first
 from fairweight.errors import FairweightError, Sentence, printable_lines
 
 # Flags that most people need, listed before all others.
@@ -131,6 +131,8 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     out: Any = _Plain(sys.stdout)
     err: Any = _Plain(sys.stderr)
+    if sys.argv[1:2] != ["train"]:
+        leave_to_the_first("only train uses several processes; the first does this alone.")
     try:
         with redirect_stdout(out), redirect_stderr(err):
             _run()

@@ -30,6 +30,14 @@ def leave(status: int) -> None:
         os._exit(status)
 
 
+def leave_to_the_first(why: str) -> None:
+    """End every rank but the first, which says why: this is the work of one process."""
+    if started_by_torchrun():
+        if os.environ["RANK"] != "0":
+            leave(0)
+        print(f"fairweight: {why}", file=sys.stderr)
+
+
 def device_of_rank(device: str) -> str:
     """The GPU of this rank, where a GPU is asked for and not a certain one."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and started_by_torchrun() else device
@@ -60,13 +68,24 @@ def together(device: str) -> Iterator[Ranks | None]:
                 stack.enter_context(redirect_stderr(nowhere))
             stack.enter_context(ranks.together())
             yield ranks
-            ranks.agree()
+            if dist.is_initialized():
+                ranks.agree()
     except Exception:
-        if dist.get_rank() != 0:  # the first one says it
+        if dist.is_initialized() and dist.get_rank() != 0:  # the first one says it
             sys.exit(2)
         raise
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def part(ranks: Ranks, why: str) -> None:
+    """Let the first rank go on alone, where one process is all it takes."""
+    import torch.distributed as dist
+
+    ranks.agree()
+    dist.destroy_process_group()
+    leave_to_the_first(why)
 
 
 @contextmanager

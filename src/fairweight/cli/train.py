@@ -53,9 +53,8 @@ def train(
     from fairweight.runs.run_place import check_folder
 
     where = ranks.device_of_rank(opt.device_of(device))
-    if method is None and (sweep is not None or no_baseline or ranks.started_by_torchrun()):
-        # a sweep is of one method, without plain training there is nothing to judge by, and ranks train one model
-        method = "forml"
+    if method is None and (sweep is not None or no_baseline):
+        method = "forml"  # a sweep is of one method, and without plain training there is nothing to judge by
     search["groups_at_prediction"] = groups_at_prediction
     wanted = app.Wanted(source, label, group, method, seed, data, training, **search)
     opt.show_log()
@@ -63,6 +62,9 @@ def train(
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
         prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
+        if all_ranks is not None and prepared.asked is not None:
+            ranks.part(all_ranks, "one process compares candidates on a table; to train on all, name a --method.")
+            all_ranks = None
         name = prepared.dataset.name.encode()[:100].decode(errors="ignore")  # a folder's name has 255 bytes
         folder = out or Path("runs") / f"{name}_{prepared.spec.title}_{prepared.spec.fingerprint[:6]}"
         folder = stack.enter_context(ranks.own_folder(all_ranks, folder))

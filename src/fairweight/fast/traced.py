@@ -87,7 +87,14 @@ class TracedSteps:
         if check:
             check_labels(self.step.like, batch.labels, "train")
             check_labels(self.step.like, exemplar.labels, "exemplar")
-        traced = self.step.solve(parameters, scores, rates, batch, exemplar)
+        try:
+            traced = self.step.solve(parameters, scores, rates, batch, exemplar)
+        except RuntimeError as error:  # of a graph that was traced and does not run, as over sparse tensors
+            if not first or isinstance(error, torch.OutOfMemoryError):
+                raise
+            self._refuse(f"its graph does not run ({str(error).strip().splitlines()[0]})")
+            self.step = None
+            return None
         seen = traced.seen
         if check:
             check_finite(seen["objective"], seen["gradient"])

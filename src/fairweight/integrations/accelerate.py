@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairweight.errors import BadInput
 from fairweight.methods import Reweighter
 from fairweight.methods._accumulation import Accumulation
+from fairweight.ranks import Unseen
+from fairweight.training.with_rows import Stream
 from fairweight.types import Batch, StepRecord
 
 MANY = 2**62  # micro-batches: when a step is due is the framework's to say
@@ -21,17 +26,49 @@ class Accelerated:
         self.accelerator, self.method = accelerator, method
         self.state_dict, self.load_state_dict = method.state_dict, method.load_state_dict  # for its checkpoints
         method._accumulation = Accumulation(MANY)
+        self._loader: Any = None  # that batches come from; its last one may be run after it has ended
 
-    def backward(self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> StepRecord:
+    def backward(
+        self, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, *, last: bool | None = None
+    ) -> StepRecord:
         """Add the weighted loss's gradient to `.grad`, in the place of `accelerator.backward(loss)`.
 
         Inside `accelerator.accumulate(model)` all micro-batches up to the one that synchronises are weighed as one
-        batch; the calls before it only add to them. Never clears or steps.
+        batch; the calls before it only add to them. Never clears or steps. last: whether this is the last batch of an
+        epoch; None: where accelerate says so.
         """
         held = self.method._accumulation
         assert held is not None
+        batch = self._without_repeated(
+            batch, self.accelerator.gradient_state.end_of_dataloader if last is None else last
+        )
         record = self.method.backward(batch, exemplar, optimizer, scaler=getattr(self.accelerator, "scaler", None))
         return self.method._backward_held(held) if self.accelerator.sync_gradients else record
+
+    def _without_repeated(self, batch: Batch, last: bool) -> Batch:
+        """The batch without rows that accelerate repeats at the end of an epoch, so that processes have equal parts."""
+        active = self.accelerator.gradient_state.active_dataloader
+        loader = self._loader = self._loader if active is None else active
+        if self.accelerator.num_processes == 1 or loader is None:
+            return batch
+        if isinstance(loader.dataset, Stream) and loader.dataset.part is None:
+            raise BadInput("accelerate divides this stream too; call accelerator.prepare first, and fw.prepare then.")
+        if isinstance(getattr(loader.dataset, "dataset", None), Stream) and not isinstance(loader.dataset, Stream):
+            raise BadInput("accelerate repeats some samples of a stream here; leave dispatch_batches=False out.")
+        if not last or not self.accelerator.even_batches or loader.drop_last:
+            return batch
+        real, sampler, total = loader.remainder, loader.batch_sampler, 0  # real: in the last batch of all processes
+        while hasattr(sampler, "batch_sampler"):  # inside accelerate's own
+            if hasattr(sampler, "split_batches"):
+                total = sampler.batch_size * (1 if sampler.split_batches else sampler.num_processes)
+            sampler = sampler.batch_sampler
+        if total and isinstance(getattr(sampler, "sampler", None), Sized):  # which may draw more or less than all
+            real = len(sampler.sampler) % total
+        mine = real - self.accelerator.process_index * len(batch) if real > 0 else len(batch)
+        if mine > 0:
+            return batch if mine >= len(batch) else batch.take(torch.arange(mine, device=batch.labels.device))
+        empty = batch.take(torch.arange(0, device=batch.labels.device))
+        return replace(empty, inputs=Unseen(batch.inputs, len(batch)))
 
     @property
     def scores(self) -> Tensor | None:
@@ -48,6 +85,9 @@ def prepare(accelerator: Any, method: Reweighter) -> Accelerated:
 
     Make the method with the model that `accelerator.prepare` gave, then call `backward` on what this returns.
     """
+    for loader in getattr(accelerator, "_dataloaders", ()):
+        if isinstance(loader.dataset, Stream):
+            loader.dataset.part = (0, 1)  # accelerate divides it
     made = Accelerated(accelerator, method)
     accelerator.register_for_checkpointing(made)
     return made

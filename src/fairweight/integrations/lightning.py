@@ -13,10 +13,13 @@ trainer.fit(Net(), DataLoader(fw.with_rows(dataset), 64))
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from fairweight.errors import BadInput, MissingDependency
 from fairweight.integrations.accelerate import MANY
@@ -24,6 +27,8 @@ from fairweight.methods import Reweighter
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods.forml import FORML
 from fairweight.sampling import Cells, ExemplarSampler
+from fairweight.training.loader import begin, number_of
+from fairweight.training.predict import predict
 from fairweight.training.state import move
 from fairweight.training.with_rows import to_batch
 from fairweight.types import Batch, ObjectiveFunction, Samples, StepRecord
@@ -39,7 +44,9 @@ class FormlCallback(Callback):  # type: ignore[misc]
 
     exemplars: held-out samples. objective: what to lower on them. per_cell: of each label (and group) in an exemplar
     batch. accumulate: batches that make one step, weighed as one. method: (model, num_samples) -> a method, in the
-    place of FORML. num_samples: of the training set, where its loader does not say.
+    place of FORML. num_samples: of the training set, where its loader does not say. gradient_clip_val: largest norm of
+    the gradient, or with gradient_clip_algorithm="value" its largest entry; Lightning takes the Trainer's for automatic
+    optimization alone.
     """
 
     def __init__(
@@ -52,12 +59,15 @@ class FormlCallback(Callback):  # type: ignore[misc]
         seed: int = 0,
         method: Callable[[nn.Module, int], Reweighter] | None = None,
         num_samples: int | None = None,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str = "norm",
     ) -> None:
         if accumulate < 1:
             raise BadInput(f"FormlCallback(accumulate={accumulate}): give the batches of a step, 1 or more.")
         self.exemplars, self.per_cell, self.accumulate, self.seed = exemplars, per_cell, accumulate, seed
         self._made = method or (lambda net, number: FORML(net, number, objective))
         self._number = num_samples
+        self._clip = gradient_clip_val, gradient_clip_algorithm
         self._method: Reweighter | None = None
         self._cells: ExemplarSampler | None = None
         self._saved: dict[str, Any] | None = None
@@ -77,12 +87,27 @@ class FormlCallback(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Make the method where it lives, or put back what a checkpoint holds."""
-        if self._method is None:
-            number = len(trainer.train_dataloader.dataset) if self._number is None else self._number
-            self._method = self._made(pl_module, number)
+        if self._method is None or self._method.model is not pl_module:
+            loader = trainer.train_dataloader
+            if not isinstance(loader, DataLoader):
+                raise BadInput(
+                    "FormlCallback knows one DataLoader over fw.with_rows(dataset); give fit that one alone."
+                )
+            number = number_of(loader.dataset, "FormlCallback") if self._number is None else self._number
+            self._method, self._drawn = self._made(pl_module, number), 0
+            begin(self._method, loader, self.exemplars)
         if self._saved is not None:
             self._method.load_state_dict(move(self._saved["method"], pl_module.device))
             self._drawn, self._saved = int(self._saved["drawn"]), None
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Let the method look at what the model predicts, where it asks to."""
+        self.method.on_epoch(trainer.current_epoch + 1, partial(predict, pl_module, ranks=self.method.ranks))
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Clip the gradient, which a precision plugin has unscaled by now."""
+        if self._clip[0] is not None:
+            pl_module.clip_gradients(optimizer, *self._clip)
 
     def exemplar(self, trainer: Any, device: torch.device) -> Batch | None:
         """This process's part of the next exemplar batch."""
@@ -95,7 +120,10 @@ class FormlCallback(Callback):  # type: ignore[misc]
             self._cells = ExemplarSampler(cells, self.per_cell, self.seed, device=self.exemplars.labels.device)
         mine = torch.arange(len(self._cells)).tensor_split(trainer.world_size)[trainer.global_rank]
         self._drawn += 1
-        return self._cells.batch(self.exemplars, self._drawn - 1, mine).to(device)
+        batch = self._cells.batch(self.exemplars, self._drawn - 1, mine).to(device)
+        return replace(
+            batch, inputs=trainer.precision_plugin.convert_input(batch.inputs)
+        )  # as Lightning does training's
 
     def step(self, module: Any, batch: Any) -> Tensor | None:
         """One batch of a module's training step; the loss where a step was made."""
@@ -112,10 +140,6 @@ class FormlCallback(Callback):  # type: ignore[misc]
         if len(held.batches) < self.accumulate and not trainer.is_last_batch:
             return None
         record = method._backward_held(held)
-        if trainer.gradient_clip_val:
-            if scaler is not None:
-                scaler.unscale_(optimizer.optimizer)
-            module.clip_gradients(optimizer, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
         optimizer.step()
         if method.steps % max(1, trainer.log_every_n_steps) == 0 or trainer.is_last_batch:  # each costs a millisecond
             module.log_dict({f"forml/{name}": value for name, value in _numbers(record).items()})  # alike on every rank

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from fairweight.errors import BadInput, MissingDependency
 from fairweight.integrations.accelerate import Accelerated
@@ -17,11 +19,13 @@ from fairweight.methods.forml import FORML
 from fairweight.metrics import group_table
 from fairweight.sampling import Cells, ExemplarSampler
 from fairweight.training import state
-from fairweight.training.with_rows import to_batch, with_rows
+from fairweight.training.loader import LoaderSamples, begin, number_of
+from fairweight.training.predict import predict
+from fairweight.training.with_rows import Stream, to_batch, with_rows
 from fairweight.types import Batch, ObjectiveFunction, StepRecord
 
 try:
-    from transformers import Trainer
+    from transformers import Trainer, TrainerCallback
 except ImportError:  # pragma: no cover - said in a sentence where it is missing
     raise MissingDependency("FormlTrainer needs transformers; run pip install 'fairweight[transformers]'.") from None
 
@@ -29,12 +33,24 @@ FILE = "fairweight.safetensors"  # beside the optimizer's state in a checkpoint
 _OURS = ("rows", "groups")
 
 
+class _Epochs(TrainerCallback):  # type: ignore[misc]
+    """Lets the method look at what the model predicts after each epoch, where it asks to."""
+
+    def __init__(self, trainer: FormlTrainer) -> None:
+        self.trainer = trainer
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        method = self.trainer.reweighter
+        method.on_epoch(round(state.epoch), partial(predict, method.model, ranks=method.ranks))
+
+
 class FormlTrainer(Trainer):  # type: ignore[misc]
     """A Trainer for classifiers: micro-batches of one update, of all processes, are weighed as one batch.
 
     exemplar_dataset: held-out samples, dicts with labels and, where there are any, groups. per_cell: of each label (and
     group) in an exemplar batch. objective: what to lower on them. method: (model, num_samples) -> a method, in the
-    place of FORML. Scores lie beside each checkpoint, and resume_from_checkpoint goes on from them.
+    place of FORML. num_samples: of the training set, where it does not say. Scores lie beside each checkpoint, and
+    resume_from_checkpoint goes on from them.
     """
 
     def __init__(
@@ -47,15 +63,26 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         objective: ObjectiveFunction | None = None,
         per_cell: int = 4,
         method: Callable[[nn.Module, int], Reweighter] | None = None,
+        num_samples: int | None = None,
         **others: Any,
     ) -> None:
         rowed = None if train_dataset is None else with_rows(train_dataset)
+        rowed = rowed.undivided() if isinstance(rowed, Stream) else rowed  # accelerate divides it over processes
         super().__init__(model, args, train_dataset=rowed, **others)
+        if self.args.label_smoothing_factor or others.get("compute_loss_func") is not None:
+            raise BadInput(
+                "FormlTrainer weighs each sample's own loss; leave label_smoothing_factor and compute_loss_func out, "
+                "and give another loss by method=lambda model, n: fw.FORML(model, n, loss=...)."
+            )
         self._made = method or (lambda net, number: FORML(net, number, objective))
-        self._exemplars, self._per_cell = exemplar_dataset, per_cell
+        self._exemplars, self._per_cell, self._number = exemplar_dataset, per_cell, num_samples
         self._cells: ExemplarSampler | None = None
+        self._exemplar: Batch | None = None  # this process's part of the exemplars of the update
         self._running: Accelerated | None = None
+        self._last: Any = None  # the last batch of the epoch
+        self._groups: list[Tensor] = []  # of what is being evaluated
         self.record: StepRecord | None = None  # of the last step
+        self.add_callback(_Epochs(self))
 
     @property
     def reweighter(self) -> Reweighter:
@@ -63,51 +90,72 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         if self._running is None:
             if self.train_dataset is None:
                 raise BadInput("FormlTrainer has no train_dataset to weigh; give one.")
-            self._running = Accelerated(self.accelerator, self._made(unwrap(self.model), len(self.train_dataset)))
+            number = number_of(self.train_dataset, "FormlTrainer") if self._number is None else self._number
+            method = self._made(unwrap(self.model), number)
+            begin(method, self._samples(self.train_dataset).loader, self._held)
+            self._running = Accelerated(self.accelerator, method)
         return self._running.method
+
+    def _samples(self, rowed: Any) -> LoaderSamples:
+        """A dataset's samples by row, collated as the Trainer does, without columns that nobody knows."""
+        collate = self._get_collator_with_removed_columns(self.data_collator)
+        return LoaderSamples(DataLoader(rowed, collate_fn=collate), self._number or 0)
+
+    @cached_property
+    def _held(self) -> LoaderSamples | None:
+        return None if self._exemplars is None else self._samples(with_rows(self._exemplars))
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
+        """The micro-batches of an update, read before the first of them is run; which of them ends the epoch."""
+        found = super().get_batch_samples(epoch_iterator, num_batches, device)
+        read, state = found[0], self.accelerator.gradient_state
+        self._last = read[-1] if read and (len(read) < num_batches or state.end_of_dataloader) else None
+        return found
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Weigh the batch, or let it wait for the others of its update, and go backward."""
         method = self.reweighter
         assert self._running is not None
+        assert method._accumulation is not None
         model.train()
         batch = to_batch(self._prepare_inputs(inputs))
-        exemplar = self._exemplar(method) if method.needs & {"exemplar", "exemplar groups"} else None
-        self.record = self._running.backward(batch, exemplar, self.optimizer)
+        if not method._accumulation.batches and method.needs & {"exemplar", "exemplar groups"}:
+            self._exemplar = self._drawn(method)
+        self.record = self._running.backward(batch, self._exemplar, self.optimizer, last=inputs is self._last)
         return self.record.loss.detach().to(self.args.device)
 
-    def _exemplar(self, method: Reweighter) -> Batch:
-        """This process's part of the exemplars of the update."""
-        if self._exemplars is None:
+    def _drawn(self, method: Reweighter) -> Batch:
+        """This process's part of the exemplars of an update: those of all its micro-batches, padded alike."""
+        held = self._held
+        if held is None:
             raise BadInput(f"{type(method).__name__} learns from held-out samples; give FormlTrainer exemplar_dataset.")
         if self._cells is None:
-            labels, groups = _labels(self._exemplars)
-            self._cells = ExemplarSampler(Cells.of(labels, groups), self._per_cell, self.args.seed)
-        # Each micro-batch of an update brings exemplars of its own.
-        held = method._accumulation
-        step = method.steps * self.args.gradient_accumulation_steps + (0 if held is None else len(held.batches))
-        drawn = self._cells.rows(step).tensor_split(self.args.world_size)[self.args.process_index]
-        items = [dict(self._exemplars[int(k)]) for k in drawn]
-        return to_batch({**self._prepare_inputs(self.data_collator(items)), "rows": drawn.to(self.args.device)})
+            each = self._per_cell * self.args.gradient_accumulation_steps
+            self._cells = ExemplarSampler(Cells.of(held.labels, held.groups), each, self.args.seed)
+        mine = torch.arange(len(self._cells)).tensor_split(self.args.world_size)[self.args.process_index]
+        return self._cells.batch(held, method.steps, mine).to(self.args.device)
 
     def compute_loss(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """The model's own loss, for evaluation, without what the model does not know."""
         return super().compute_loss(model, _known(inputs), *args, **kwargs)
 
-    def prediction_step(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Without what the model does not know."""
-        return super().prediction_step(model, _known(inputs), *args, **kwargs)
+    def prediction_step(self, model: nn.Module, inputs: Any, prediction_loss_only: bool, **kwargs: Any) -> Any:
+        """Without what the model does not know; groups are kept for the table, with the predictions that it takes."""
+        if "groups" in inputs:
+            groups = self._prepare_inputs({"groups": inputs["groups"]})["groups"]
+            self._groups.append(self.accelerator.gather_for_metrics(groups).cpu())
+            prediction_loss_only = False
+        return super().prediction_step(model, _known(inputs), prediction_loss_only, **kwargs)
 
-    def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **kwargs: Any) -> Any:
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Also the table by group, where the dataset has groups."""
-        prefix = kwargs.get("metric_key_prefix", "eval")
-        _, groups = _labels(dataloader.dataset)
-        if groups is not None:
-            kwargs["prediction_loss_only"], args = False, args[1:]
-        found = super().evaluation_loop(dataloader, description, *args, **kwargs)
-        if groups is not None and found.predictions is not None and len(groups) == found.num_samples:
+        self._groups = []
+        found = super().evaluation_loop(*args, **kwargs)
+        if self._groups and found.predictions is not None and found.label_ids is not None:
             logits = found.predictions[0] if isinstance(found.predictions, tuple) else found.predictions
-            table = group_table(torch.as_tensor(found.label_ids), torch.as_tensor(logits).argmax(-1), groups)
+            said, groups = torch.as_tensor(logits).argmax(-1), torch.cat(self._groups)
+            table = group_table(torch.as_tensor(found.label_ids), said, groups)
+            prefix = kwargs.get("metric_key_prefix", "eval")
             numbers = {"accuracy": table.accuracy, "tprd": table.tprd, "max_fnr": table.max_fnr}
             found.metrics.update({f"{prefix}_{name}": float(value) for name, value in numbers.items()})
         return found
@@ -133,21 +181,16 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
+        self._load_scores(checkpoint)
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        self._load_scores(self.state.best_model_checkpoint)  # those that made this model
+
+    def _load_scores(self, checkpoint: str | None) -> None:
         if checkpoint is not None and (path := Path(checkpoint) / FILE).is_file():
             self.reweighter.load_state_dict(state.move(state.load(path), self.args.device))
 
 
 def _known(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in inputs.items() if name not in _OURS}
-
-
-def _labels(dataset: Any) -> tuple[Tensor, Tensor | None]:
-    """The label of each sample, and its group where there are groups."""
-    items = [dataset[k] for k in range(len(dataset))]
-    if not items or not isinstance(items[0], Mapping):
-        raise BadInput("FormlTrainer's datasets give dicts, with 'labels' and where there are any 'groups'.")
-    name = next((n for n in ("labels", "label") if n in items[0]), None)
-    if name is None:
-        raise BadInput(f"A sample has no 'labels' but {', '.join(map(str, items[0]))}; name its label so.")
-    groups = torch.tensor([int(item["groups"]) for item in items]) if "groups" in items[0] else None
-    return torch.tensor([int(item[name]) for item in items]), groups

@@ -16,8 +16,9 @@ from fairweight.metagradient import double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.model import Parameters, trainable, unwrap, wrapped
-from fairweight.metagradient.passes import ForwardPass, Mode, slopes_in_use, virtual_forward
+from fairweight.metagradient.passes import ForwardPass, Mode, virtual_forward
 from fairweight.metagradient.per_layer import tried
+from fairweight.metagradient.per_layer._record import slopes_in_use
 from fairweight.metagradient.scope import Scope, in_scope
 from fairweight.types import Batch, Loss
 

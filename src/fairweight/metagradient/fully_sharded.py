@@ -18,14 +18,16 @@ from fairweight.errors import BadInput
 
 
 @contextmanager
-def gathered(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[bool]:
-    """Whole parameters in the model and in the optimizer's groups; gradients come back in pieces. Gives whether any."""
+def gathered(model: nn.Module, optimizer: torch.optim.Optimizer, *, alone: bool = False) -> Iterator[None]:
+    """Whole parameters in the model and in the optimizer's groups; gradients come back in pieces."""
     sharding: list[Any] = [m for m in model.modules() if hasattr(type(m), "_get_fsdp_state")]
     for module in sharding:
         module.reshard()  # the outermost one stays together after a forward pass
     if not any(_in_pieces(p) for p in model.parameters()):
-        yield False
+        yield
         return
+    if alone:
+        raise BadInput("Ranks share the parameters of fully_shard, and must step together; leave process_group out.")
     _check(model, sharding)
     wholes: dict[int, nn.Parameter] = {}
     for p in model.parameters():
@@ -43,7 +45,7 @@ def gathered(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[boo
             for number, hook in all_of_them.items():
                 if str(getattr(hook, "__module__", "")).startswith("torch.distributed.fsdp"):
                     del held[number]
-        yield True
+        yield
     finally:
         for held, all_of_them in hooks:
             held.clear()

@@ -7,9 +7,9 @@ to each sample is found where the sample is, and gathered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
 from zlib import crc32
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fairweight.errors import BadInput
 from fairweight.metagradient.model import Parameters, data_parallel
 from fairweight.metagradient.passes import ForwardPass, dense, predicted, write_slopes
-from fairweight.ranks import Ranks
+from fairweight.ranks import Ranks, Unseen
 from fairweight.types import Batch
 
 _USED = "/used"  # beside the parameters' names: on how many ranks each has a gradient
@@ -36,12 +36,17 @@ class Everyone:
 
     @classmethod
     def of(
-        cls, ranks: Ranks, batch: Batch, exemplar: Batch | None, *, several: bool = False, alike: Mapping[str, Any]
-    ) -> Everyone:
-        """Gather what the batches say of their samples; alike: values that every rank must have, by their name."""
+        cls, ranks: Ranks, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, steps: int,
+        several: bool,
+    ) -> Everyone:  # fmt: skip
+        """Gather what the batches say of their samples; refuse ranks that do not do the same."""
         columns: list[Tensor | None] = [getattr(b, name, None) for b in (batch, exemplar) for name in _NAMES]
         given = [int(column is not None) for column in columns]
-        alike = {**alike, "the types of what they give": [getattr(column, "dtype", None) for column in columns]}
+        alike = {
+            "their learning rates": [g["lr"] for g in optimizer.param_groups if not isinstance(g["lr"], Tensor)],
+            "how many steps their method has taken": steps,
+            "the types of what they give": [getattr(column, "dtype", None) for column in columns],
+        }
         marks = [crc32(repr(value).encode()) for value in alike.values()]
         mine = [*given, *marks]
         most = ranks.largest([*mine, *(-m for m in mine), int(several)])
@@ -57,6 +62,12 @@ class Everyone:
         joined = iter([torch.cat(parts) for parts in zip(*found, strict=True)])
         whole = [next(joined) if g else None for g in given]
         return cls(ranks, _batch(*whole[:4]), None if exemplar is None else _batch(*whole[4:]), bool(most[-1]))
+
+    def filled(self, batches: Sequence[Batch], exemplar: Batch | None) -> Sequence[Batch]:
+        """The batches; where a rank has no sample, its exemplars are run in their place, and left out."""
+        if len(batches[0]) or exemplar is None or not len(exemplar) or isinstance(batches[0].inputs, Unseen):
+            return batches
+        return [replace(batches[0], inputs=Unseen(exemplar.inputs, len(exemplar)))]
 
     def live(self, *own: Tensor) -> list[Tensor]:
         """Everybody's tensors side by side, the rank's own with their graph; in one exchange."""

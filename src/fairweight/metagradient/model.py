@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairweight.errors import BadInput, FairweightError, NoLogits
+from fairweight.ranks import Unseen
 
 Parameters = dict[str, Tensor]
 
@@ -66,10 +67,10 @@ def logits_of(output: Any, size: int) -> Tensor:
     return found
 
 
-def call(
-    model: nn.Module, inputs: Any, size: int, around: AbstractContextManager[Any] | None = None
-) -> Tensor:  # fmt: skip
+def call(model: nn.Module, inputs: Any, size: int, around: AbstractContextManager[Any] | None = None) -> Tensor:
     """The model's own forward pass: a tensor or a tuple is given by position, a mapping by name."""  # [B, K]
+    if isinstance(inputs, Unseen):
+        return call(model, inputs.inputs, inputs.size, around)[:0]
     with around or nullcontext():
         if isinstance(inputs, Mapping):
             output = model(**inputs)

@@ -213,12 +213,6 @@ def dense(slope: Tensor) -> Tensor:
     return slope.to_dense() if slope.is_sparse else slope
 
 
-def slopes_in_use(outputs: Any, parameters: Parameters, sent: Any, *, keep: bool) -> Parameters:
-    """Gradient of outputs that go backward with these factors, by each parameter in use, as plain tensors."""
-    found = torch.autograd.grad(outputs, list(parameters.values()), sent, retain_graph=keep, allow_unused=True)
-    return {name: dense(s) for name, s in zip(parameters, found, strict=True) if s is not None}
-
-
 def forward(
     model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False,
     twice: bool = False, check: bool = True, around: AbstractContextManager[Any] | None = None,

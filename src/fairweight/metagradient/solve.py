@@ -97,7 +97,7 @@ def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
 
 def _tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     others = {"difference": difference.tangent, "double-backward": double_backward.tangent}
-    return others.get(mode.name, forward_tangent)(done, direction)
+    return others.get(mode.name, forward_tangent)(done, direction) if len(done.batch) else done.logits.detach()
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,7 @@ class Reweighter:
             found = find_ranks(self.process_group, self.model)
             if found is not None:
                 with found.together():
-                    options = {k: v for k, v in vars(self).items() if k not in ("model", "process_group")}
-                    check_alike(found, self.model, {**options, "state": self._state_of_all_ranks()})
+                    check_alike(found, self.model, {**vars(self), "state": self._state_of_all_ranks()})
             self._ranks = found
         return self._ranks
 

@@ -47,7 +47,7 @@ def _plain(value: Any, deep: int = 6) -> Any:
         return value
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
-    if deep == 0 or isinstance(value, torch.device | nn.Module):
+    if deep == 0 or isinstance(value, torch.device | nn.Module | torch.distributed.ProcessGroup):
         return type(value).__name__
     if isinstance(value, Mapping):
         return {str(key): _plain(inner, deep - 1) for key, inner in value.items() if not str(key).startswith("_")}

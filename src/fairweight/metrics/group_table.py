@@ -61,25 +61,61 @@ class GroupTable:
     """Rates by group with n and intervals; gaps and worst groups are views of it. Made by group_table."""
 
     def __init__(self, samples: CodedSamples, metrics: Mapping[str, Metric], intervals: Intervals) -> None:
-        self.samples, self.own_metrics, self.intervals = samples, dict(metrics), intervals
+        self.samples = samples
+        self.own_metrics = dict(metrics)
+        self.intervals = intervals
         self.tally = Tally.of(samples, samples.predictions)
-        self.n, self.n_missing = len(samples.labels), samples.n_missing  # left out, because their group is missing
-        self.by_label = samples.groups is None  # the label is the group
-        self.groups = samples.group_axis.keys  # rows: names or values (tuples where attributes are crossed), or labels
-        self.labels = samples.label_axis.keys  # all that occur or were named
-        self.targets = tuple(
-            self.labels[code] for code in self.tally.targets
-        )  # whose rates are taken: positive, or all
-        self.attributes = samples.attributes  # that make up a group
-        self.metrics = (*PROPORTIONS, *self.own_metrics)  # the columns: rates, then the caller's own
-        # A rate for every label in every group: more than two labels, and groups beside them.
-        self.has_cells = not self.by_label and len(self.targets) > 1
         counts = self.tally.counts()
         self.numbers = _Numbers({name: RateMetric(name, self.tally, counts, intervals) for name in METRICS})
         for name, function in metrics.items():
             if Statistic.find(name) is not None:
                 raise BadInput(f"{name!r} is a number of every table; give your metric another name.")
             self.numbers[name] = CustomMetric(name, function, samples, intervals)
+
+    @property
+    def n(self) -> int:
+        """Number of samples, without those left out for a missing group."""
+        return len(self.samples.labels)
+
+    @property
+    def n_missing(self) -> int:
+        """Samples left out because their group is missing."""
+        return self.samples.n_missing
+
+    @property
+    def by_label(self) -> bool:
+        """Whether the label is the group."""
+        return self.samples.groups is None
+
+    @property
+    def groups(self) -> tuple[Hashable, ...]:
+        """The rows: names or values of the groups (tuples where attributes are crossed), or of the labels."""
+        return self.samples.group_axis.keys
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """Names or values of all labels that occur or were named."""
+        return self.samples.label_axis.keys
+
+    @property
+    def targets(self) -> tuple[Hashable, ...]:
+        """The labels that rates are taken of: the positive one, or all."""
+        return tuple(self.labels[code] for code in self.tally.targets)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that make up a group."""
+        return self.samples.attributes
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The columns: the rates, then the caller's own metrics."""
+        return (*PROPORTIONS, *self.own_metrics)
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether there is a rate for every label in every group: more than two labels, and groups beside them."""
+        return not self.by_label and len(self.targets) > 1
 
     @property
     def accuracy(self) -> float:

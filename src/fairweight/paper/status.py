@@ -60,7 +60,8 @@ def _standing(name: str, records: Sequence[Record]) -> Standing:
         told = f" Run so far: {'; '.join(run)}." if run else ""
         return Standing(name, "not run", f"{table.why_not_run}{told}", section)
     problems = _problems(name, best)
-    why = f"{seeds_text(_seeds(best))}. {' '.join(problems) or 'All rows are as printed.'}"
+    reasons = [*problems, table.explained] if problems else ["All rows are as printed."]
+    why = " ".join([f"{seeds_text(_seeds(best))}.", *filter(None, reasons)])
     return Standing(name, "not reproduced" if problems else "reproduced", why, section)
 
 

@@ -56,6 +56,11 @@ class Trained:
         return "cell" if self.grouped else "label"
 
     @property
+    def subject(self) -> str:
+        """The method as a sentence begins with it; names of candidates and classes stay as they are."""
+        return self.method[0].upper() + self.method[1:] if self.method.startswith("plain") else self.method
+
+    @property
     def has_scores(self) -> bool:
         """Whether the method learned one score per sample."""
         return bool(self.weights["score"].notna().any())

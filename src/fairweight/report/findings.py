@@ -221,7 +221,7 @@ def _effect(trained: Trained) -> Found:
     std, size = trained.scores.get("std"), trained.scores.get("effective_size")
     if not trained.has_scores:
         kept = "" if trained.weighs else ", and every sample counted alike"
-        yield "no scores", "note", {}, {"method": trained.method[:1].upper() + trained.method[1:], "kept": kept}
+        yield "no scores", "note", {}, {"method": trained.subject, "kept": kept}
     elif std is not None and size is not None:
         kind = "no effect" if std < STILL else "collapse" if size < CONCENTRATED else "effect"
         names = {name: trained.scores.get(name) for name in ("min", "max")}

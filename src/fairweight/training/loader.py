@@ -51,6 +51,10 @@ class LoaderSamples:
 
     @cached_property
     def _columns(self) -> tuple[Tensor, Tensor | None]:
+        with RandomState.now(torch.device("cpu")).replayed():  # a DataLoader draws from the stream when it begins
+            return self._read()
+
+    def _read(self) -> tuple[Tensor, Tensor | None]:
         dataset: Any = self.loader.dataset
         whole = dataset.undivided() if isinstance(dataset, Stream) else dataset  # not this rank's part alone
         plain: Any = DataLoader(whole, 256, collate_fn=self.loader.collate_fn)
@@ -128,3 +132,22 @@ class LoaderBatches(Batches):
 def as_samples(train: Any, reweighter: Reweighter) -> Any:
     """A DataLoader as samples; anything else as it is."""
     return LoaderSamples(train, reweighter.num_samples) if isinstance(train, DataLoader) else train
+
+
+def begin(method: Reweighter, loader: DataLoader[Any], exemplar: Any = None) -> None:
+    """Do for a method what `fit` does before the first step, where a framework draws the batches."""
+    if type(method).begin is not Reweighter.begin:
+        method.begin(LoaderSamples(loader, method.num_samples), exemplar)
+    if type(method).sampling_weights is not Reweighter.sampling_weights and method.sampling_weights() is not None:
+        raise BadInput(
+            f"{type(method).__name__} draws its own rows, and here the framework does; train it with fw.fit, or let it "
+            "multiply losses (through='loss', draws='shuffled')."
+        )
+
+
+def number_of(dataset: Any, asker: str) -> int:
+    """The number of its samples, on all ranks together."""
+    try:
+        return len(dataset.undivided() if isinstance(dataset, Stream) else dataset)
+    except TypeError:
+        raise BadInput(f"The training set does not say how long it is; give {asker}(num_samples=...).") from None

@@ -107,12 +107,12 @@ class Stream(IterableDataset[Any]):
 
     def __init__(self, dataset: Any, sharded: bool) -> None:
         self.dataset, self.sharded = dataset, sharded
-        self._ranks: tuple[int, int] | None = None  # in a worker: of the process that has started it
+        self.part: tuple[int, int] | None = None  # of how many this is which; None: by rank
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        rank, ranks = self._ranks or _ranks()
+        rank, ranks = self.part or _ranks()
         here, places = rank * workers + number, ranks * workers
         for place, item in enumerate(self.dataset):
             if self.sharded:
@@ -121,22 +121,23 @@ class Stream(IterableDataset[Any]):
                 yield _rowed(item, place)
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        rank, ranks = self.part or _ranks()
+        return len(self.dataset) if self.sharded else len(range(rank, len(self.dataset), ranks))
 
     def undivided(self) -> Stream:
         """The same on every rank, where somebody else divides it."""
         found = Stream(self.dataset, self.sharded)
-        found._ranks = (0, 1)
+        found.part = (0, 1)
         return found
 
     def batches(self, number: int, size: int, workers: int, *, drop_last: bool) -> int:
         """Batches of an epoch on the rank that has most: each worker of each rank makes them of its own part."""
-        ranks, workers = (self._ranks or _ranks())[1], max(1, workers)
+        ranks, workers = (self.part or _ranks())[1], max(1, workers)
         parts = [len(range(here, number, ranks * workers)) for here in range(workers)]  # of the first rank
         return sum(n // size if drop_last else -(-n // size) for n in parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ranks": self._ranks or _ranks()}  # a worker that is spawned knows of no ranks
+        return {**self.__dict__, "part": self.part or _ranks()}  # a worker that is spawned knows of no ranks
 
 
 def _ranks() -> tuple[int, int]:

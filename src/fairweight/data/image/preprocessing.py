@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairweight.data.image.decode import Form
 from fairweight.data.image.folder import FILE_COLUMNS, read_images
-from fairweight.data.image.normalize import pixel_sums, statistics
+from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.image.stream import Streamed
 from fairweight.data.meaning import Meaning, New
@@ -33,6 +33,10 @@ class ImagePreprocessing:
     std: tuple[float, ...]
     meaning: Meaning
     resized: bool  # whether images were brought to this size, or had it
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -66,6 +70,10 @@ class ImagePreprocessing:
         files = next((rows.texts(name) for name in rows.names() if name in known or name.lower() in known), None)
         labels, groups = self.meaning.labels(rows), self.meaning.groups(rows, notes)
         return New(torch.from_numpy(pixels), labels, groups, tuple(notes), files, rows)
+
+    def input_module(self) -> nn.Module:
+        """Make what a model puts before its first layer: uint8 to normalised floats, on the device."""
+        return Normalize(self.mean, self.std)
 
     def to_dict(self) -> dict[str, Any]:
         values = {"form": asdict(self.form), "mean": list(self.mean), "std": list(self.std), "resized": self.resized}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairweight.data.meaning import Meaning, New
 from fairweight.data.options import TableOptions
@@ -72,6 +72,10 @@ class TablePreprocessing:
             notes.append(f"Columns that the model does not use: {listing(extra)}.")
         labels, groups = self.meaning.labels(rows), self.meaning.groups(rows, notes)
         return New(inputs, labels, groups, tuple(notes), rows=rows)
+
+    def input_module(self) -> nn.Module:
+        """Make what a model puts before its first layer: nothing, as the inputs are ready."""
+        return nn.Identity()
 
     def to_dict(self) -> dict[str, Any]:
         return {

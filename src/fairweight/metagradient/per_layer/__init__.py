@@ -32,7 +32,7 @@ from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, classification_loss, pull_by_tangent
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._observer import Observer
-from fairweight.metagradient.per_layer._record import ByGraph, Record, Rest
+from fairweight.metagradient.per_layer._record import ByGraph, Record, Rest, slopes_in_use
 from fairweight.metagradient.per_layer._trial import Plan, plan
 from fairweight.types import Batch, Loss
 
@@ -57,7 +57,7 @@ class LayerPass(ForwardPass):
             assert self.graph is not None
             self.seen.frozen.on = False
             (weights,) = torch.autograd.grad(total, self.losses)
-            found = passes.slopes_in_use(self.graph.losses, self.parameters, weights, keep=False)
+            found = slopes_in_use(self.graph.losses, self.parameters, weights, keep=False)
         else:
             found = self._slopes(total, last=True)
         passes.write_slopes(self.parameters, found)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.passes import slopes_in_use
+from fairweight.metagradient.passes import dense
 from fairweight.metagradient.per_layer._kind import Layout, Term, as_given
 from fairweight.metagradient.per_layer._observer import Observer, Way
 
@@ -165,3 +165,9 @@ def gradients(losses: Tensor, ways: Sequence[Way], sent: Tensor, *, keep: bool) 
     edges = [edge for way in ways for edge in way.edges if edge is not None]
     arrived = iter(torch.autograd.grad(losses, edges, sent, retain_graph=keep, allow_unused=True) if edges else ())
     return [[None if edge is None else next(arrived) for edge in way.edges] for way in ways]
+
+
+def slopes_in_use(outputs: Any, parameters: Parameters, sent: Any, *, keep: bool) -> Parameters:
+    """Gradient of outputs that go backward with these factors, by each parameter in use, as plain tensors."""
+    found = torch.autograd.grad(outputs, list(parameters.values()), sent, retain_graph=keep, allow_unused=True)
+    return {name: dense(s) for name, s in zip(parameters, found, strict=True) if s is not None}

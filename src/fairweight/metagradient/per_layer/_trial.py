@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.metagradient.model import Parameters, RandomState, kernels, trainable
-from fairweight.metagradient.passes import losses_with_graph, run, slopes_in_use
+from fairweight.metagradient.passes import losses_with_graph, run
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._kind import Layout
 from fairweight.metagradient.per_layer._observer import Observer
-from fairweight.metagradient.per_layer._record import Choice, Record, Rest, gradients
+from fairweight.metagradient.per_layer._record import Choice, Record, Rest, gradients, slopes_in_use
 from fairweight.types import Batch, Loss, map_tensors
 
 UNKNOWN, MIXED = -1, -2  # of an entry: no gradient says whose it is; the gradients of several samples meet in it

@@ -125,6 +125,7 @@ class Table:
     protocol: ClassVar[str]  # its entry in protocol.toml
     without: ClassVar[tuple[str, ...]] = ()  # options of the entry that change nothing here
     printed: ClassVar[bool] = True  # whether the paper has it
+    explained: ClassVar[str] = ""  # why its numbers are not the printed ones, as far as a study of its own could tell
     numbers: ClassVar[tuple[Number, ...]] = (TPRD, MAX_FNR, ACCURACY)
 
     def __init__(self) -> None:

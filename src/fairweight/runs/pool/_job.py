@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,9 @@ class Processes:
             ours, theirs = self._context.Pipe()
             arguments = (theirs, replace(self.settings, device=device), self.threads)
             process = self._context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
+            resource_tracker.ensure_running()  # starting it would let signals through
+            with signals.held_back():  # while it starts it would end with a traceback
+                process.start()
             theirs.close()
             self._all.append((process, ours))
             return self._all[-1]
@@ -200,6 +203,7 @@ def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
     for number in signals.MINDED:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)  # the parent decides when Ctrl-C comes
+    signals.hear()
     signals.mind(signal.SIGTERM)  # that is how it says so
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
