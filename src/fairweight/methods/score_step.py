@@ -106,17 +106,16 @@ class AdaptiveStep(ScoreStep):
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         counts = weights > 0
-        per_weight = (gradient / weights).masked_fill_(~counts, 0.0)
-        square = per_weight.double().square().sum() / counts.sum().clamp_min_(1)
+        per_weight = torch.where(counts, gradient / torch.where(counts, weights, 1.0), 0.0)
+        square = per_weight.double().square().sum() / counts.sum().clamp_min(1)
         self._running = _mean_with(self._running, square, self.memory)
-        total, number = self._running.unbind()
-        magnitude = (total / number).sqrt_().to(per_weight.dtype)
+        magnitude = (self._running[0] / self._running[1]).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
-        rate = -self.rate * follow / (1 + visits) ** self.slowing
+        rate = self.rate * follow / (1 + visits) ** self.slowing
         if self.heeds:
             rate = rate * (self.reliability(gradient.device) ** self.heed).to(rate.dtype)
-        return per_weight.div_(magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)).mul_(rate)
+        return -rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
         return scores.clamp(start - self.fall, start + self.rise)
@@ -141,8 +140,5 @@ def _mean_with(sums: Tensor | None, value: Tensor, memory: float) -> Tensor:
     """  # [2]
     if sums is None:
         sums = torch.zeros(2, dtype=torch.float64, device=value.device)
-    sums = sums.to(value.device).mul_(memory)  # a loaded state may lie elsewhere
-    total, number = sums.unbind()
-    total.add_(value, alpha=1 - memory)
-    number.add_(1 - memory)
-    return sums
+    fresh = torch.stack([value.double(), torch.ones_like(value, dtype=torch.float64)])
+    return sums.to(value.device).mul_(memory).add_(fresh, alpha=1 - memory)  # a loaded state may lie elsewhere

@@ -133,11 +133,7 @@ class GroupLosses(NamedTuple):
 
     def mean(self) -> Tensor:
         """Plain mean over groups; 0 where there are none."""  # []
-        return (self.portion() * self.loss).sum()
-
-    def portion(self) -> Tensor:
-        """Of the groups' number, what each entry stands for."""  # [M]
-        return self.share / self.number.clamp_min(1.0)
+        return (self.share * self.loss).sum() / self.number.clamp_min(1.0)
 
     def largest(self) -> Tensor:
         """The worst group's loss."""  # []
@@ -169,8 +165,8 @@ def group_losses(losses: Tensor, groups: Tensor) -> GroupLosses:
     known = groups >= 0
     if len(losses) <= PAIRWISE:
         same = (groups[:, None] == groups) & known  # [E, E]
-        share = known / same.sum(dim=1).clamp_min(1).to(losses.dtype)  # [E]
-        return GroupLosses(torch.where(same, losses, 0.0).sum(dim=1) * share, share)
+        number = same.sum(dim=1).clamp_min(1).to(losses.dtype)  # [E]
+        return GroupLosses(torch.where(same, losses, 0.0).sum(dim=1) / number, known / number)
     kept = groups[known]
     unique, index = torch.unique(kept, return_inverse=True)
     if len(unique) == 0:

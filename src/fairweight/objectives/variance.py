@@ -20,9 +20,7 @@ class LossVariance(Objective):
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """The variance over groups; 0 where one group is present."""  # []
         by_group = group_losses(losses, groups)
-        portion = by_group.portion()  # [M]
-        away = by_group.loss - (portion * by_group.loss).sum()
-        variance = (portion * away.square()).sum()
+        variance = by_group._replace(loss=(by_group.loss - by_group.mean()).square()).mean()
         if not self.root:
             return variance
         # The root has no slope at 0: equal groups leave nothing to pull at.

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from fairweight.metagradient.per_layer._kind import Call, Place, Product, Term, broadcast, matched
 
-_FULL = (torch.float32, torch.float64)
-
 
 class Linear(Product):
     """A matrix that every row of the input is multiplied by, and a bias: F.linear, matmul, addmm."""
@@ -51,8 +49,6 @@ class Linear(Product):
         if self.a is not None:
             rows = place.rows(g.shape)
             a = matched(self.a.detach(), g)
-            if g.ndim == 2 and rows.plain and self.bias is not None and g.dtype in _FULL:
-                return [_Layer(self.weight, self.bias, a, g, rows, self.turned)]
             a, flat = a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1])
             found.append(_Products(self.weight, a, flat, rows, self.turned))
         if self.bias is not None:
@@ -75,22 +71,3 @@ class _Products(Term):
         if self.a.shape[1] <= self.g.shape[1]:
             return self.rows.sums((self.g @ matrix) * self.a)
         return self.rows.sums((self.a @ matrix.T) * self.g)
-
-
-class _Layer(_Products):
-    """Matrix and bias at once, where every sample is one row: of small models, operations count more than numbers."""
-
-    def __init__(self, weight: Tensor, bias: Tensor, a: Tensor, g: Tensor, rows: Place, turned: bool) -> None:
-        super().__init__(weight, a, g, rows, turned)
-        self.weights = weight, bias
-
-    def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
-        g = self.g if ratio is None else self.g * ratio[:, None]  # [B, out]
-        return [self.a.T @ g if self.turned else g.T @ self.a, g.sum(dim=0)]
-
-    def pull(self, along: Sequence[Any]) -> Tensor:
-        matrix, bias = along
-        if matrix is None:
-            return torch.mv(self.g, bias)
-        moved = F.linear(self.a, matrix.T if self.turned else matrix, bias)
-        return moved.mul_(self.g).sum(dim=1)
