@@ -10,7 +10,7 @@ from tests import networks as net
 from tests import oracle
 
 from fairweight.errors import ScoresMismatch
-from fairweight.methods._agreement import halves
+from fairweight.metagradient.agreement import halves
 from fairweight.methods.forml import FORML
 from fairweight.methods.score_step import AdaptiveStep, PlainStep
 from fairweight.methods.uniform import Uniform

@@ -15,10 +15,10 @@ from fairweight.constraints import FLAG, Kind, constrained, either, one_of, whol
 from fairweight.errors import BadInput
 from fairweight.fast.traced import Backend, TracedSteps
 from fairweight.metagradient import ForwardPass, Mode, Rates, Scope, Softmax, WeightForm, forward, solve, weight_form
+from fairweight.metagradient.agreement import agreement
 from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import ExemplarMethod, current_lr
-from fairweight.methods._agreement import agreement
 from fairweight.methods._ranks import find_ranks
 from fairweight.methods._saved_state import check_saved
 from fairweight.methods.look_ahead import LookAhead

@@ -7,7 +7,8 @@ import copy
 import torch
 from torch import Tensor
 
-from fairweight.metagradient import ForwardPass, Mode, Rates, exemplar_point, pull
+from fairweight.metagradient.passes import ForwardPass, Mode
+from fairweight.metagradient.solve import Rates, exemplar_point, pull
 from fairweight.types import Batch, ObjectiveFunction
 
 
