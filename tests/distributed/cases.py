@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 import fairweight as fw
+from fairweight import methods
+from fairweight.metagradient import Mode
 from fairweight.types import Batch
 
 DEVICE = os.environ.get("DEVICE", "cpu")  # where models and data are
@@ -258,6 +262,28 @@ def micro_batches_of_some_ranks() -> Numbers:
                 forml.backward(batch.take(rows), chosen, optimizer)
         optimizer.step()
     return numbers(model, forml)
+
+
+@case
+def other_modes_by_trial() -> Numbers:
+    """The last rank's trial finds forward mode where the others find the gradient per layer: all take forward mode."""
+    rank, size = rank_and_size()
+    tried, made = methods.choose, list[fw.FORML]()
+
+    def found(*given: Any, **options: Any) -> Mode:
+        mode = tried(*given, **options)
+        assert mode.name == "per-layer"
+        return replace(mode, name="forward") if size > 1 and rank == size - 1 else mode
+
+    def forml(model: nn.Module) -> fw.FORML:
+        made.append(fw.FORML(model, N, OBJECTIVE))
+        return made[0]
+
+    with patch.object(methods, "choose", found):
+        reached = trained(forml)
+    assert made[0].mode is not None
+    assert made[0].mode.name == ("forward" if size > 1 else "per-layer")
+    return reached
 
 
 def traffic() -> dict[str, list[int]]:
