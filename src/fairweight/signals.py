@@ -28,6 +28,7 @@ def mind(*which: int) -> None:
     for number in which or MINDED:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _on_signal)
+            sys.unraisablehook = _on_unraisable
 
 
 @contextmanager
@@ -101,3 +102,16 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 def _on_alarm(number: int, frame: FrameType | None) -> None:
     if _State.waiting:
         raise KeyboardInterrupt
+
+
+def _on_unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """Interrupt again: Python drops an interrupt that comes inside a callback of its own, such as an import's."""
+    if _State.received is None or not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    signal.signal(signal.SIGALRM, _on_lost)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+
+def _on_lost(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
