@@ -39,13 +39,15 @@ from sklearn.metrics import roc_auc_score
 from fairweight.apps import train as app
 from fairweight.apps.suspects import ranked_labels
 from fairweight.data import Dataset
-from fairweight.metrics.label_noise import label_noise
+from fairweight.metrics import flip_grid
+from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.runs.folder import METRICS, RUN, RunFolder
 from fairweight.runs.held_out import PARTS, held_out_parts
 
 Array = np.ndarray[Any, Any]
 EPOCHS = 15
 OURS = "fairweight"
+KNOWN = "true rates, same opinions"  # the most that estimating flip rates better could give
 NOISES = ("group", "majority", "minority", "uniform10", "uniform20", "clean")
 EXEMPLARS = ("600 even", "600 random", "100 even", "100 random")
 MAIN = EXEMPLARS[0]
@@ -196,10 +198,27 @@ def held_out_ranking(
     own = np.eye(chances.shape[1], dtype=bool)[y]
     margin = chances[own] - np.where(own, -1, chances).max(axis=1)
     found = {OURS: entry, f"{OURS}, nothing trusted": measured(wrong, -margin)}
+    if chances.shape[1] == 2:
+        found[KNOWN] = measured(wrong, by_true_rates(noise_found, opinion.numpy(), wrong))
     if not peers:
         return found
     started = time.process_time()
     return found | {"cleanlab, LightGBM": cleanlab_of(y, held_out(dataset, "LightGBM", seed), wrong, started)}
+
+
+def by_true_rates(noise: LabelNoise, opinion: Array, wrong: Array) -> Array:
+    """Chance that each label is wrong where the flip rates of each group need no estimate."""  # [N]
+    y, g, odds = noise.labels, noise.groups, opinion[:, 1] - opinion[:, 0]
+    true, found = np.where(wrong, 1 - y, y), np.zeros(len(y))
+    for group in np.unique(g):
+        rows = g == group
+        rates = [wrong[rows & (true == label)].mean() for label in (0, 1)]
+        i, j = (int(np.abs(flip_grid.RATES - rate).argmin()) for rate in rates)
+        part = flip_grid._binned(odds[rows].clip(-flip_grid.WIDEST, flip_grid.WIDEST), y[rows])
+        chance = flip_grid._curve(part.scale[i, j] * odds[rows] + part.bias[i, j])
+        zero, one = flip_grid._wrong(chance, flip_grid.RATES[i], flip_grid.RATES[j])
+        found[rows] = np.where(y[rows] == 1, one, zero)
+    return found
 
 
 def wrong_of(dataset: Dataset, made: Made) -> Array:
