@@ -19,6 +19,7 @@ class _State:
     waiting = False  # whether it waits for the safe point
     safe_points = 0  # how many that watch for it are under way
     said = False  # whether the user was told
+    other_hook: Callable[[sys.UnraisableHookArgs], object] = sys.__unraisablehook__  # for what is no interrupt
 
 
 def mind(*which: int) -> None:
@@ -28,7 +29,8 @@ def mind(*which: int) -> None:
     for number in which or MINDED:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _on_signal)
-            sys.unraisablehook = _on_unraisable
+    if sys.unraisablehook is not _on_unraisable:
+        _State.other_hook, sys.unraisablehook = sys.unraisablehook, _on_unraisable
 
 
 @contextmanager
@@ -107,7 +109,7 @@ def _on_alarm(number: int, frame: FrameType | None) -> None:
 def _on_unraisable(lost: sys.UnraisableHookArgs) -> None:
     """Interrupt again: Python drops an interrupt that comes inside a callback of its own, such as an import's."""
     if _State.received is None or not issubclass(lost.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
+        _State.other_hook(lost)
         return
     signal.signal(signal.SIGALRM, _on_lost)
     signal.setitimer(signal.ITIMER_REAL, 0.05)

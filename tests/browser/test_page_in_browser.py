@@ -72,6 +72,9 @@ def test_it_opens_without_a_word_on_the_console_and_asks_for_nothing(browser, pa
     assert not browser.find(ROW).is_displayed()  # rows are personal: folded until somebody asks
     browser.find('nav a[href="#samples"]').click()
     assert browser.find(ROW).is_displayed()
+    browser.run("document.querySelector('#samples details.rows').open = false")
+    browser.find('nav a[href="#samples"]').click()
+    assert browser.find(ROW).is_displayed()  # folded again by hand: the same link opens it once more
     browser.assert_quiet()
     assert browser.find("h1").text == "Audit: people.csv, FORML"
     assert len(rows(browser)) == 50

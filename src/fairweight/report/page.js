@@ -43,13 +43,14 @@
   addEventListener("scroll", hideTip, { passive: true });
 
   // -- a link into something folded unfolds it ----------------------------------------------------
-  const unfold = () => {
-    const place = location.hash && document.getElementById(location.hash.slice(1));
+  const unfold = (name) => {
+    const place = name && document.getElementById(name.slice(1));
     const fold = place && (place.closest("details") ?? place.querySelector("details.rows"));
     if (fold) fold.open = true;
   };
-  addEventListener("hashchange", unfold);
-  unfold();
+  addEventListener("hashchange", () => unfold(location.hash));
+  document.addEventListener("click", (event) => unfold(event.target.closest('a[href^="#"]')?.hash)); // a second click changes no hash
+  unfold(location.hash);
 
   // -- a table that is wider than the window says so ------------------------------------------------
   const hints = Array.from(document.querySelectorAll(".scroll"), (box) => {
