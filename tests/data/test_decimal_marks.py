@@ -47,8 +47,9 @@ def settled(options: TableOptions | None = None, **columns: list[str]) -> dict[s
 def test_the_model_sees_the_inputs_of_plain_numbers_in_training_and_in_prediction(tmp_path):
     EUROPEAN.to_csv(tmp_path / "eu.csv", index=False, sep=";")
     expected = load(PLAIN, label="paid", group="sex")
-    for given in ({}, {"decimal": ","}, {"decimal": ",", "thousands": "."}, {"thousands": "."}):
-        options = Options(table=TableOptions(delimiter=";", **given))
+    ways = ({}, {"decimal": ","}, {"decimal": ",", "thousands": "."}, {"thousands": "."})
+    for given in (*({"delimiter": ";", **way} for way in ways), {}):
+        options = Options(table=TableOptions(**given))
         found = load(tmp_path / "eu.csv", label="paid", group="sex", options=options)
         torch.testing.assert_close(found.train.inputs, expected.train.inputs)
         again = preprocessing_from(json.loads(json.dumps(found.preprocessing.to_dict())))
@@ -97,6 +98,12 @@ def test_what_may_be_two_things_is_asked_for(options, columns):
     for decimal, value in ((",", 1169), (".", 1.169)) if "1.169" in columns["a"] else ((",", 1.169), (".", 1169)):
         seen = settled(TableOptions(**options, decimal=decimal), **columns)["a"]
         np.testing.assert_array_equal(seen.numbers, [value, 426])
+
+
+def test_a_file_whose_header_shows_semicolons_is_asked_about_too(tmp_path):
+    table(a=["1.169", "426"] * (N // 2)).to_csv(tmp_path / "eu.csv", index=False, sep=";")
+    with pytest.raises(BadInput, match=r"'a' holds '1.169', which may be .*; say .* table\.decimal"):
+        load(tmp_path / "eu.csv", label="paid", group="sex")
 
 
 def test_a_semicolon_file_with_plain_fractions_is_not_asked_about():

@@ -161,7 +161,7 @@ def test_names_that_are_no_utf8_or_hold_escapes_are_read_and_spelled(tmp_path):
     found.fingerprint.encode()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"PAR1", b"a;b\n1;2\n"])
+@pytest.mark.parametrize("content", [None, b"", b"PAR1", b"1;2\n3;4\n"])
 def test_a_table_may_be_called_by_bytes_that_are_no_utf8(tmp_path, content):
     frame = pd.DataFrame({"x": [1, 5, 2, 7] * 20, "y": ["a", "b", "b", "a"] * 20})
     for suffix in (".csv", ".parquet"):
@@ -173,11 +173,12 @@ def test_a_table_may_be_called_by_bytes_that_are_no_utf8(tmp_path, content):
             assert str(refused.value).isprintable()
             continue
         if suffix == ".csv":
-            frame.to_csv(path, index=False)
+            frame.to_csv(path, index=False, sep=";", encoding="utf-16")
         else:
             frame.to_parquet(tmp_path / "t")
             (tmp_path / "t").rename(path)
-        assert load(path, label="y").name.isprintable()
+        found = load(path, label="y")
+        assert all(text.isprintable() for text in (found.name, *found.notes))
 
 
 def test_a_folder_of_images_may_not_hold_a_zero_byte(tmp_path):

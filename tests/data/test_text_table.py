@@ -43,3 +43,27 @@ def test_a_short_row_is_left_to_pandas_and_a_long_one_is_refused(tmp_path):
     (tmp_path / "long.csv").write_text("a,b\n1,2\n3,4,5\n")
     with pytest.raises(UnreadableFile, match="columns in every line"):
         read_frame([tmp_path / "long.csv"], TableOptions())
+
+
+HEADED = {
+    "semicolons": ("t.csv", "a;b\n1;x\n2;y\n", "utf-8", ["t.csv is separated by ';' (semicolon), and was read so."]),
+    "a semicolon in a name": ("t.csv", '"a;b";b\n1;x\n2;y\n', "utf-8", ["t.csv is separated by ';' (semicolon)"]),
+    "tabs": ("t.csv", "\n\na\tb\n1\tx\n2\ty\n", "utf-8", ["t.csv is separated by '\\t' (tab), and was read so."]),
+    "commas in a .tsv": ("t.tsv", "a,b\n1,x\n2,y\n", "utf-8", ["t.tsv is separated by ',' (comma), and was read so."]),
+    "bars and marks": ("t.csv", "a|b\n1|x\n2|y\n", "utf-8-sig", ["t.csv is separated by '|' (bar), and was read so."]),
+    "utf-16": ("t.csv", "a,b\n1,x\n2,y\n", "utf-16", ["t.csv is written in utf-16, by its first two bytes"]),
+    "both": ("t.csv", "a;b\r\n1;x\r\n2;y\r\n", "utf-16", ["t.csv is written in utf-16", "separated by ';'"]),
+    "commas first": ("t.csv", "a,b;c\n1,x\n2,y\n", "utf-8", []),
+    "one column": ("t.csv", "a\n1\n2\n", "utf-8", []),
+}
+
+
+@pytest.mark.parametrize("case", HEADED)
+def test_a_header_tells_what_separates_columns(tmp_path, case):
+    name, text, encoding, said = HEADED[case]
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    frame, notes = read_frame([tmp_path / name], TableOptions())
+    assert frame.iloc[:, 0].tolist() == ["1", "2"]
+    assert frame.shape[1] == 1 or frame.iloc[:, 1].tolist() == ["x", "y"]
+    assert len(notes) == len(said)
+    assert all(part in note for part, note in zip(said, notes, strict=True))

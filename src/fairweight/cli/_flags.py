@@ -95,7 +95,7 @@ DATA_FLAGS = (
     Flag("table.max_categories", "Most categories per column; rarer values become 'other'.", int, compare=False),
     Flag("table.group_in_inputs", "Let the model use the group columns as inputs.", bool, compare=False),
     Flag("table.drop_leaks", "Drop columns that give the label away.", bool, compare=False),
-    Flag("table.delimiter", "Character between the columns of a text file.", read=delimiter),
+    Flag("table.delimiter", "Character between the columns of a text file; default: by its header.", read=delimiter),
     Flag("table.encoding", "Encoding of a text file; default utf-8."),
     Flag("table.decimal", "Decimal mark, '.' or ','; default: found in the file."),
     Flag("table.thousands", "Thousands mark: ',', '.', ' ' or \"'\"; default: what the decimal mark leaves."),

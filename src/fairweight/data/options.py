@@ -72,7 +72,7 @@ class TableOptions(_Checked):
     """How a table's columns become inputs."""
 
     _place, _least_1, _columns = "table.", ("max_categories",), ("numeric", "categorical", "drop", "keep")
-    delimiter: str | None = None  # None: comma for .csv, tab for .tsv
+    delimiter: str | None = None  # None: comma for .csv, tab for .tsv, or what parts the header
     encoding: str = "utf-8"
     numeric: tuple[str, ...] = ()  # read as numbers, whatever they look like
     categorical: tuple[str, ...] = ()  # read as categories, whatever they look like

@@ -104,7 +104,7 @@ def table_samples(
     seen = {str(name): Seen(frames["train"][name], name in options.numeric) for name in frames["train"].columns}
     train = parts.marked["train"]
     never = list(exclude)
-    settle_ways(seen, options, never)
+    settle_ways(seen, options, never, frames["train"].attrs.get("delimiter"))
     if leaks := find_leaks(seen, train.labels, meaning.label_names, never):
         named = "; ".join(f"{name!r} ({how})" for name, how in leaks.items())
         done = "they were dropped" if options.drop_leaks else "drop them unless they are known when you predict"

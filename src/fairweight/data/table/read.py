@@ -100,7 +100,7 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
     if kind in PARQUET:
         frame = read_parquet(path).to_pandas()
     elif kind in DELIMITERS or options.delimiter is not None:
-        frame = read_text_table(path, options.delimiter or DELIMITERS[kind], options.encoding)
+        frame = read_text_table(path, options, notes)
     else:
         raise UnreadableFile(
             f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or give its "
@@ -118,15 +118,28 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 _SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma", "|": "bar"}
 
 
-def read_text_table(path: Path, delimiter: str, encoding: str) -> pd.DataFrame:
-    """Read a file under its header, each cell as text."""
-    content = _as_utf8(path, encoding)
+def read_text_table(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFrame:
+    """Read a file under its header, each cell as text; `attrs` of the frame says what separates its columns."""
+    content = _as_utf8(path, options.encoding, notes)
+    usual = DELIMITERS.get(kind_of(path), ",")
+    delimiter = options.delimiter or _delimiter(content, usual)
+    if options.delimiter is None and delimiter != usual:
+        name = printable(path.name)
+        notes.append(f"{name} is separated by {delimiter!r} ({_SEPARATORS[delimiter]}), and was read so.")
     header, start = _header(path, content, delimiter)
     content = content[start:]
     frame = read_with_arrow(content, delimiter, len(header), path.name)
     if frame is None:
         frame = read_with_pandas(content, delimiter, len(header), path.name)
+    frame.attrs["delimiter"] = delimiter
     return frame.set_axis(header, axis=1)
+
+
+def _delimiter(content: bytes, usual: str) -> str:
+    """Find what separates the column names: the usual mark, or the one that parts them most where it parts nothing."""
+    first = next((line for line in io.BytesIO(content) if line.strip()), b"").decode()[:100_000]  # csv reads no more
+    counts = {mark: len(next(csv.reader([first], delimiter=mark))) for mark in (usual, *_SEPARATORS)}
+    return usual if counts[usual] > 1 else max(counts, key=lambda mark: counts[mark])
 
 
 def read_with_arrow(content: bytes, delimiter: str, columns: int, name: str) -> pd.DataFrame | None:
@@ -204,15 +217,15 @@ def read_with_pandas(content: bytes, delimiter: str, columns: int, name: str) ->
         ) from error
 
 
-def _as_utf8(path: Path, encoding: str) -> bytes:
+def _as_utf8(path: Path, encoding: str, notes: list[str]) -> bytes:
     """Read a file as UTF-8, without a byte order mark and with lines that end in a newline."""
     content = read_bytes(path)
     if content[:4] == b"PAR1":
         raise UnreadableFile(f"{path} holds parquet, not text; rename it to .parquet.")
     plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
     if plain and content.startswith(_UTF16):
-        how = option("table.encoding", "utf-16")
-        raise UnreadableFile(f"{path.name} is written in utf-16, not utf-8; give {how}.")
+        plain, encoding = False, "utf-16"
+        notes.append(f"{printable(path.name)} is written in utf-16, by its first two bytes, and was read so.")
     try:
         if not plain:
             content = content.decode(encoding).encode()

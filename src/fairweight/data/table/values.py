@@ -91,7 +91,9 @@ class Seen:
         return ("date", best) if counts[best] >= _MOST * len(there) else ("category", "")
 
 
-def settle_ways(train: Mapping[str, Seen], options: TableOptions, exclude: Collection[str]) -> None:
+def settle_ways(
+    train: Mapping[str, Seen], options: TableOptions, exclude: Collection[str], delimiter: str | None = None
+) -> None:
     """Tell columns how numbers are written, where they do not tell by themselves: as given, or as the file shows.
 
     1.169 is a thousand and more where the file writes 12,5, and a little over one where it writes 12.5; where both
@@ -108,7 +110,7 @@ def settle_ways(train: Mapping[str, Seen], options: TableOptions, exclude: Colle
     ways = {name: seen.ways for name, seen in columns.items() if name not in exclude}
     comma = next((name for name, found in ways.items() if found and found[0][0] == ","), None)
     point = next((name for name, found in ways.items() if len(found) == 1 and found[0][0] != ","), None)
-    semicolons = options.delimiter == ";"  # as spreadsheets write where the comma is in numbers
+    semicolons = ";" in (options.delimiter, delimiter)  # as spreadsheets write where the comma is in numbers
     for name in (name for name, found in ways.items() if found == _EITHER):
         if name not in (*options.drop, *options.categorical) and (point if comma else semicolons and not point):
             example = next(text for text in columns[name].texts if "." in text or "," in text).strip()
