@@ -27,9 +27,9 @@ from sklearn.linear_model import LogisticRegression
 
 import fairweight.runs.run
 from fairweight.apps import train as app
-from fairweight.apps.clean import Cleaned, apart, clean
-from fairweight.apps.condense import Trainings
+from fairweight.apps.clean import Cleaned, clean
 from fairweight.apps.suspects import ranked_labels
+from fairweight.apps.trainings import HARMS, Compared, Trainings, apart
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.runs.folder import METRICS, RunFolder
@@ -83,7 +83,7 @@ def cleaning(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
     )
     runs = runs_of(found.out)
     truth = Made(made.frame.assign(**{made.table.label: made.true}), made.table, made.true)
-    for method in found.seeds:
+    for method in found.compared.seeds:
         first = prepared_for(truth, path.with_name(f"{path.name}_true.csv"), 0, method)
         specs = {str(seed): first.spec.with_(seed=seed) for seed in range(SEEDS)}
         outcomes = run_all(specs.values(), path.with_name(f"{path.name}_truth"), jobs=1)
@@ -97,7 +97,7 @@ def cleaning(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
         for (method, arm), each in runs.items():
             seeds.setdefault(method, {})[arm] = {seed: numbers_on(folder, part) for seed, folder in each.items()}
             rows.setdefault(method, {})[arm] = apart(each, runs[method, "as-given"], part)
-        parts[half] = replace(found, seeds=seeds, rows=rows)
+        parts[half] = replace(found, compared=Compared("as-given", seeds, rows))
     chosen = parts["judged"].recommended
     return {
         "suspected": found.suspected,
@@ -106,7 +106,7 @@ def cleaning(task: dict[str, Any], path: Path, data_dir: str) -> dict[str, Any]:
         "advice": parts["judged"].advice(),
         "recommended": chosen,
         **{half: summary(part) for half, part in parts.items()},
-        "seeds": {half: part.seeds for half, part in parts.items()},
+        "seeds": {half: part.compared.seeds for half, part in parts.items()},
     }
 
 
@@ -116,13 +116,13 @@ def summary(found: Cleaned) -> dict[str, Any]:
         method: {
             arm: {
                 "means": {n: Mean.of([v[n] for v in seeds.values()]).to_dict() for n in NUMBERS},
-                "from_as_given": {n: found.difference(method, arm, n) for n in NUMBERS},
-                "over_test_rows": found.rows[method][arm],
-                "harms": arm != "as-given" and found.harms(method, arm),
+                "from_as_given": {n: found.compared.difference(method, arm, n) for n in NUMBERS},
+                "over_test_rows": found.compared.rows[method][arm],
+                "harms": arm != "as-given" and method in found.compared.methods(arm, HARMS),
             }
             for arm, seeds in ways.items()
         }
-        for method, ways in found.seeds.items()
+        for method, ways in found.compared.seeds.items()
     }
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from newest_record import newest, placed
 
-from fairweight.apps.condense import ARMS, NUMBERS, Trainings, condense_run, difference, retrain
+from fairweight.apps.condense import ARMS, condense_run, retrain
+from fairweight.apps.trainings import NUMBERS, Trainings, difference
 from fairweight.paper.records import keep
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run

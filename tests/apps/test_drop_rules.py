@@ -58,8 +58,8 @@ def test_the_lowest_weighted_loss_goes_and_ties_go_by_loss_then_row():
 def test_by_class_divides_by_the_class_so_that_both_shrink_alike():
     values = np.concatenate([np.linspace(0.01, 0.1, 50), np.linspace(1, 10, 50)])
     weights = frame(values, ["easy"] * 50 + ["hard"] * 50)
-    plain = condense(weights, 20, "N1", floor=0).by_label()["dropped_share"]
-    alike = condense(weights, 20, "N3", floor=0).by_label()["dropped_share"]
+    plain = condense(weights, 20, "N1", floor=0).by_cell()["dropped_share"]
+    alike = condense(weights, 20, "N3", floor=0).by_cell()["dropped_share"]
     assert plain["easy"] == pytest.approx(0.4)
     assert plain["hard"] == 0
     assert alike["easy"] == alike["hard"] == pytest.approx(0.2)

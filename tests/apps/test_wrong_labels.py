@@ -10,10 +10,11 @@ import pytest
 from PIL import Image
 
 from fairweight.apps.clean import MENDED, Cleaned
-from fairweight.apps.condense import KEPT, condense_run
+from fairweight.apps.condense import KEPT, Retrained, condense_run
 from fairweight.apps.deliver import mended_labels
 from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, kept, ranked_labels, stays, suspects_of
 from fairweight.apps.train import Wanted, prepare, train
+from fairweight.apps.trainings import HARMS, Compared
 from fairweight.data import Options, Split, load
 from fairweight.errors import BadInput
 from fairweight.runs.cross_fit import all_rows
@@ -167,20 +168,24 @@ def test_pictures_are_named_by_their_files(tmp_path):
         folder.read_weights()
 
 
-def _cleaned(arms, row_noise=0.5):
-    """By way of cleaning: accuracy and gap of five seeds beside 80 and 10 with the labels as given."""
+def _compared(beside, arms, row_noise):
+    """By set: accuracy and gap of five seeds beside 80 and 10 on the first one."""
     wobble = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
 
     def seeds(accuracy, gap, missed=30.0, *, sign=1):
         numbers = [{"accuracy": accuracy + sign * d, "tprd": gap + sign * d, "max_fnr": missed} for d in wobble]
         return {str(k): found for k, found in enumerate(numbers)}
 
-    found = {"as-given": seeds(80.0, 10.0), **{arm: seeds(*numbers, sign=-1) for arm, numbers in arms.items()}}
+    found = {beside: seeds(80.0, 10.0), **{arm: seeds(*numbers, sign=-1) for arm, numbers in arms.items()}}
     rows = {
         arm: {"accuracy": _around(accuracy - 80, row_noise), "tprd": _around(gap - 10, row_noise)}
         for arm, (accuracy, gap, *_) in arms.items()
     }
-    return Cleaned(Path(), 50, 40, 50, [], {"uniform": found}, {"uniform": rows})
+    return Compared(beside, {"uniform": found}, {"uniform": rows})
+
+
+def _cleaned(arms, row_noise=0.5):
+    return Cleaned(Path(), 50, 40, 50, [], _compared("as-given", arms, row_noise))
 
 
 def _around(value, noise):
@@ -197,9 +202,24 @@ def test_a_gap_that_narrows_because_more_are_missed_in_the_worst_group_is_no_hel
     arms = {"relabelled": (80.0, 0.0, 100.0), "weighted": (80.0, 5.0, 25.0), "dropped": (80.0, 0.0, 100.0)}
     found = _cleaned(arms)
     assert found.recommended == "weighted"
-    assert found.moved("uniform", "relabelled") == ["narrows the gap by missing more in the worst group"]
-    assert not found.harms("uniform", "relabelled")
+    assert found.compared.moved("uniform", "relabelled") == ["narrows the gap by missing more in the worst group"]
+    assert not found.compared.methods("relabelled", HARMS)
     assert _cleaned({**arms, "weighted": (80.0, 5.0, 35.0)}).recommended is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        ((80.0, 15.0), "Keep all samples, or drop fewer: training on what the rule keeps widens the gap (uniform)."),
+        ((79.0, 5.0), "Keep all samples, or drop fewer: training on what the rule keeps costs accuracy (uniform)."),
+        ((79.0, 15.0), "Keep all samples, or drop fewer: training on what the rule keeps widens the gap (uniform) and"),
+        ((80.0, 10.0), "The smaller set does no harm beyond chance on these test rows."),
+        ((80.0, 5.0), "The smaller set does no harm beyond chance on these test rows; it narrows the gap (uniform)."),
+    ],
+)
+def test_a_smaller_set_has_the_verdict_of_a_cleaned_one(kept, says):
+    found = Retrained(_compared("full", {"kept": kept, "random": (80.0, 10.0)}, 0.5), {})
+    assert found.verdict().startswith(says)
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,25 @@ def test_retrain_closes_the_loop_over_seeds(runs):
     assert again.stderr.count("found") == 8  # nothing is trained twice
 
 
+def test_retrain_by_both_methods_beside_a_random_drop_of_the_same_cells(people):
+    words = ("condense", "run", "--drop", "20%", "--retrain", "--seeds", "1", "--jobs", "1", "--out", "small")
+    done = fairweight(people, *words)
+    assert done.returncode == 0, done.stderr
+    assert "uniform, in %, 1 seeds" in done.stdout
+    assert "group-dro, in %, 1 seeds" in done.stdout
+    assert done.stdout.strip().endswith("One seed tells nothing of chance: raise the seeds.")
+    summary = json.loads((people / "small" / "condense.json").read_text())
+    assert set(summary["by_method"]) == {"uniform", "group-dro"}
+    assert summary["by_method"]["uniform"] == summary["retrained"]
+    weights = RunFolder(people / "run").read_weights().set_index("row")
+    drawn, kept = (
+        weights.loc[[int(row) for row in (people / "small" / name).read_text().split()], ["label", "group"]]
+        for name in ("random-by-cell_seed0.txt", "kept.txt")
+    )
+    assert drawn.value_counts().to_dict() == kept.value_counts().to_dict()
+    assert sorted(drawn.index) != sorted(kept.index)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -51,9 +51,10 @@ class Condensed:
     def dropped(self) -> int:
         return int((~self.kept).sum())
 
-    def by_label(self) -> pd.DataFrame:
-        """before, after and the share that goes, of each label."""
-        table = self.cells.groupby("label", observed=True)[["before", "after"]].sum()
+    def by_cell(self) -> pd.DataFrame:
+        """before, after and the share that goes, of each cell; of each label where the label is the group."""
+        by = ["label", "group"] if self.cells["label"].duplicated().any() else ["label"]
+        table = self.cells.groupby(by, observed=True)[["before", "after"]].sum()
         return table.assign(dropped_share=1 - table["after"] / table["before"])
 
 

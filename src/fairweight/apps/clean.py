@@ -6,17 +6,13 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from fairweight.apps import condense as sets
 from fairweight.apps._drop_rules import random_like
 from fairweight.apps.audit import finished
-from fairweight.apps.condense import NUMBERS, PLAIN, Seeds, Trainings, mean_of
 from fairweight.apps.suspects import Suspects, stays, suspects_of, write_table
-from fairweight.apps.verdict import by_group
-from fairweight.metagradient.passes import predicted
-from fairweight.metrics import compare
+from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, mean_of, methods_of
 from fairweight.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
 SUMMARY, KEPT, LABELS, WEIGHTS = "clean.json", "kept.txt", "relabelled.csv", "weights.parquet"
 RECOMMENDED = "recommended.csv"  # row, label and weight of every row that stays; only where cleaning does good
 GIVEN = "as-given"
-Limits = Mapping[str, tuple[float, float]]  # by number
 ARMS = {
     GIVEN: "labels as given",
     "relabelled": "relabelled",
@@ -34,9 +29,6 @@ ARMS = {
     "random-drop": "random drop, same cells",
 }
 MENDED = ("relabelled", "weighted", "dropped")  # as they are preferred: the first that does no harm
-SURE = 0.05  # p-value below which a difference over seeds counts, if test rows drawn anew would show it, too
-HARMS, HELPS = ("widens the gap", "costs accuracy"), ("narrows the gap", "raises accuracy")
-LEVELS = "narrows the gap by missing more in the worst group"  # neither harm nor help
 
 
 @dataclass(frozen=True)
@@ -48,47 +40,23 @@ class Cleaned:
     dropped: int
     relabelled: int
     cells: Sequence[Mapping[str, Any]]  # label, group, before, after: what dropping leaves of each cell
-    seeds: Mapping[str, Mapping[str, Seeds]]  # by method and way of cleaning
-    rows: Mapping[str, Mapping[str, Limits]]  # by method and way: interval of its difference over resampled test rows
-
-    def difference(self, method: str, arm: str, number: str) -> dict[str, Any]:
-        """Mean difference from the labels as given, over seeds, with the p-value of a paired t-test."""
-        return sets.difference(self.seeds[method][arm], self.seeds[method][GIVEN], number)
-
-    def moved(self, method: str, arm: str) -> list[str]:
-        """What is other than with the labels as given, beyond chance in training and in test rows, in words."""
-        words = {"tprd": (HELPS[0], HARMS[0]), "accuracy": (HARMS[1], HELPS[1])}  # lower, higher
-        found, said = {number: self.difference(method, arm, number) for number in words}, []
-        for number, (low, high) in self.rows[method][arm].items():
-            p, mean = found[number]["p"], found[number]["mean"]
-            if p is not None and p < SURE and (low > 0 if mean > 0 else high < 0):
-                said.append(words[number][mean > 0])
-        if HELPS[0] in said and self.difference(method, arm, "max_fnr")["mean"] > 0:
-            said[said.index(HELPS[0])] = LEVELS  # a model that finds nobody has no gap
-        return said
-
-    def harms(self, method: str, arm: str) -> bool:
-        """True if the gap is wider or the accuracy lower than with the labels as given, beyond chance."""
-        return any(move in HARMS for move in self.moved(method, arm))
-
-    def _methods(self, arm: str, moves: Sequence[str]) -> list[str]:
-        return [m for m in self.seeds if arm in self.seeds[m] and any(one in moves for one in self.moved(m, arm))]
+    compared: Compared  # by method and way of cleaning, beside the labels as given
 
     @property
     def recommended(self) -> str | None:
         """The first way to clean that helps and harms by no method; None: leave the labels as they are."""
-        helps = [arm for arm in MENDED if self._methods(arm, HELPS) and not self._methods(arm, HARMS)]
+        helps = [arm for arm in MENDED if self.compared.methods(arm, HELPS) and not self.compared.methods(arm, HARMS)]
         return helps[0] if helps and self.suspected else None
 
     def advice(self) -> str:
         """Whether to clean, and how, in one sentence or two."""
         if not self.suspected:
             return "Do not clean: no label looks wrong."
-        wider = self._methods("dropped", HARMS[:1])
+        wider = self.compared.methods("dropped", HARMS[:1])
         said = f"Dropping suspects widens the gap ({', '.join(wider)}). " if wider else ""
         if self.recommended is not None:
             return f"{said}Clean by '{ARMS[self.recommended]}': it helps on these test rows, and harms by no method."
-        if all(self._methods(arm, HARMS) for arm in MENDED):
+        if all(self.compared.methods(arm, HARMS) for arm in MENDED):
             return f"{said}Do not clean: every way costs accuracy or widens the gap."
         return f"{said}Do not clean: no way that does no harm shows any good on these test rows."
 
@@ -99,16 +67,16 @@ class Cleaned:
                 arm: {
                     "seeds": found,
                     "means": {n: mean_of(found, n).to_dict() for n in NUMBERS},
-                    "from_as_given": {n: self.difference(method, arm, n) for n in NUMBERS},
-                    "over_test_rows": self.rows[method][arm],
-                    "harms": self.harms(method, arm),
+                    "from_as_given": {n: self.compared.difference(method, arm, n) for n in NUMBERS},
+                    "over_test_rows": self.compared.rows[method][arm],
+                    "harms": method in self.compared.methods(arm, HARMS),
                 }
                 for arm, found in arms.items()
             }
-            for method, arms in self.seeds.items()
+            for method, arms in self.compared.seeds.items()
         }
         said = {"methods": methods, "advice": self.advice(), "recommended": self.recommended, "folder": str(self.out)}
-        return {**{key: value for key, value in asdict(self).items() if key not in ("seeds", "out", "rows")}, **said}
+        return {**{key: value for key, value in asdict(self).items() if key not in ("compared", "out")}, **said}
 
     def text(self) -> str:
         """The table of all sets and the verdict, for a terminal."""
@@ -120,8 +88,10 @@ class Cleaned:
             if cell["after"] < cell["before"]:
                 lines.append(f"  {cell['label']}, {cell['group']}: {cell['after']:,} of {cell['before']:,} rows stay")
         count = 0
-        for method, arms in self.seeds.items():
-            said = {a: ", ".join(self.moved(method, a)) or "no more than chance explains" for a in arms} | {GIVEN: ""}
+        for method, arms in self.compared.seeds.items():
+            said = {a: ", ".join(self.compared.moved(method, a)) or "no more than chance explains" for a in arms} | {
+                GIVEN: ""
+            }
             rows = {ARMS[a]: [*(mean_of(v, n).text() for n in NUMBERS), said[a]] for a, v in arms.items()}
             table = pd.DataFrame.from_dict(rows, orient="index", columns=[*NUMBERS.values(), ""])
             count = len(arms[GIVEN])
@@ -146,9 +116,6 @@ def clean(
     where = folder.path / "clean" if out is None else Path(out)
     RunFolder(where).make()
     first = folder.read_spec()
-    methods = {PLAIN: sets.plainly(first)}
-    if first.method not in (PLAIN, "given") and not first.search:
-        methods[first.method] = methods[PLAIN].with_(method=first.method, method_options=first.method_options)
     weights = _cleaned(found, kept, "weighted")
     weights.assign(weight=weights["weight"].clip(lower=1e-6)).to_parquet(weighted, index=False)
     fixed: dict[str, dict[str, Any]] = {
@@ -163,33 +130,14 @@ def clean(
         rows = {**first.rows, "train": sets.write_rows(where / f"random_seed{seed}.txt", drawn)}
         return {**fixed, "random-drop": {"rows": rows}}
 
-    runs = (trainings or Trainings()).over(methods, ways, ARMS, where)
-    numbers = {method: {arm: sets.numbers_over(each) for arm, each in arms.items()} for method, arms in runs.items()}
-    rows = {method: {arm: apart(each, arms[GIVEN]) for arm, each in arms.items()} for method, arms in runs.items()}
+    compared = Compared.of((trainings or Trainings()).over(methods_of(first), ways, ARMS, where), GIVEN)
     changed = int(ranked["suggested"].notna().sum())
-    result = Cleaned(where, found.suspected, int((~kept).sum()), changed, _cells(ranked, kept), numbers, rows)
+    result = Cleaned(where, found.suspected, int((~kept).sum()), changed, _cells(ranked, kept), compared)
     (where / RECOMMENDED).unlink(missing_ok=True)
     if result.recommended is not None:
         write_table(_cleaned(found, kept, result.recommended), where / RECOMMENDED)
     RunFolder(where).write(SUMMARY, result.to_dict())
     return result
-
-
-def apart(runs: Mapping[str, RunFolder], given: Mapping[str, RunFolder], part: slice = slice(None)) -> Limits:
-    """Interval of the difference in % from runs on the labels as given, over resampled test rows; mean over seeds."""
-    found: dict[str, list[tuple[float, float]]] = {"tprd": [], "accuracy": []}
-    for seed, folder in runs.items():
-        tables = []
-        for one in (given[seed], folder):
-            logits, labels, groups = one.read_logits("test")
-            groups = None if groups is None else groups[part]
-            meaning = one.read_preprocessing().meaning
-            tables.append(by_group(meaning, labels[part], predicted(logits[part]), groups))
-        for number, limits in found.items():
-            change = compare(tables[0], tables[1], number)
-            limits.append((100 * change.low, 100 * change.high))
-    return {number: (fmean(low for low, _ in limits), fmean(high for _, high in limits))
-            for number, limits in found.items()}  # fmt: skip
 
 
 def _cleaned(found: Suspects, kept: Any, arm: str) -> pd.DataFrame:

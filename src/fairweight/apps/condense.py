@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,30 +11,37 @@ from typing import Any
 from fairweight.apps import _drop_rules as rules
 from fairweight.apps.audit import finished
 from fairweight.apps.suspects import write_table
-from fairweight.errors import MissingData, RunsFailed
+from fairweight.apps.trainings import (
+    HARMS,
+    HELPS,
+    LEVELS,
+    NUMBERS,
+    PLAIN,
+    Compared,
+    Seeds,
+    Trainings,
+    difference,
+    mean_of,
+    methods_of,
+)
+from fairweight.errors import MissingData
 from fairweight.metagradient.passes import predicted
 from fairweight.runs.folder import FILE, METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
-from fairweight.runs.pool import run_all
-from fairweight.runs.pool._job import Watcher
-from fairweight.runs.spec import Spec
-from fairweight.runs.statistics import Mean, mean_text, numbers_of, paired
+from fairweight.runs.statistics import mean_text
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
 
 KEPT, KEPT_LIST, SUMMARY = "kept.parquet", "kept.txt", "condense.json"
-PLAIN = "uniform"
-NUMBERS = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
+FULL = "full"
 ARMS = {
-    "full": "all samples",
+    FULL: "all samples",
     "kept": "kept by the rule",
     "random": "random, same size",
     "random-by-class": "random, same count per class",
+    "random-by-cell": "random, same count per cell",
 }
-Seeds = Mapping[str, Mapping[str, float]]  # by seed: numbers in %; what a run could not estimate is left out
-Runs = dict[str, dict[str, dict[str, RunFolder]]]  # by method, set and seed
-Ways = Callable[[int], Mapping[str, Mapping[str, Any]]]  # by set: how a Spec changes for a seed
-Watching = Callable[[dict[str, str]], Watcher]  # who is told of the runs, given what each is called by fingerprint
+DRAWN = {"random": "all", "random-by-class": "label", "random-by-cell": "cell"}
 
 
 @dataclass(frozen=True)
@@ -57,14 +64,14 @@ class Written:
         }
 
     def text(self) -> str:
-        """What goes from each label, for a terminal."""
+        """What goes from each cell, for a terminal."""
         found = self.condensed
-        table = found.by_label().sort_values("dropped_share", ascending=False)
+        table = found.by_cell().sort_values("dropped_share", ascending=False)
         table["dropped"] = [f"{100 * share:.1f} %" for share in table.pop("dropped_share")]
         lines = [f"{found.dropped:,} samples go and {int(found.kept.sum()):,} stay, by {found.rule}."]
         lines += [*(f"  {note}" for note in found.notes), "", table.head(20).to_string()]
         if len(table) > 20:
-            lines.append(f"... and {len(table) - 20} more labels, of which less was dropped.")
+            lines.append(f"... and {len(table) - 20} more, of which less was dropped.")
         lines += ["", f"Kept rows: {self.out / KEPT} and {self.out / KEPT_LIST}, one source row per line."]
         return "\n".join(lines)
 
@@ -116,111 +123,91 @@ def write_named(path: Path, content: bytes) -> dict[str, str]:
     return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def plainly(spec: Spec) -> Spec:
-    """Plain training on the same rows, in every other respect as a run's Spec says."""
-    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=spec.drawing_seed)
-
-
-@dataclass(frozen=True)
-class Trainings:
-    """How sets are compared: over which seeds, and where they are trained."""
-
-    seeds: int = 5
-    first_seed: int = 0
-    jobs: int | None = None
-    device: str = "cpu"
-    data_dir: str | Path | None = None
-    watching: Watching | None = None
-
-    def over(self, methods: Mapping[str, Spec], ways: Ways, titles: Mapping[str, str], where: Path) -> Runs:
-        """Train by every method on every set that `ways` makes for a seed; the runs by method, set and seed."""
-        specs = {
-            (method, arm, seed): spec.with_(seed=seed, **change)
-            for seed in range(self.first_seed, self.first_seed + self.seeds)
-            for arm, change in ways(seed).items()
-            for method, spec in methods.items()
-            if method == PLAIN or "method" not in change  # another method takes the place of plain training
-        }
-        named = {spec.fingerprint: f"{method}, {titles[arm]}, seed {k}" for (method, arm, k), spec in specs.items()}
-        told = None if self.watching is None else self.watching(named)
-        options: dict[str, Any] = {"jobs": self.jobs, "device": self.device, "data_dir": self.data_dir}
-        outcomes = run_all(specs.values(), where, watcher=told, **options)
-        found: Runs = {method: {} for method in methods}
-        for (method, arm, seed), spec in specs.items():
-            outcome = outcomes[spec.fingerprint]
-            if outcome.error is not None:
-                raise RunsFailed(f"the run {outcome.folder} failed: {outcome.error}")
-            found[method].setdefault(arm, {})[str(seed)] = RunFolder(outcome.folder)
-        return found
-
-
-def numbers_over(runs: Mapping[str, RunFolder]) -> Seeds:
-    """Numbers in % of runs, by seed."""
-    every = {seed: numbers_of(folder) for seed, folder in runs.items()}
-    return {seed: {name: found[name] for name in NUMBERS if name in found} for seed, found in every.items()}
-
-
-def mean_of(seeds: Seeds, number: str) -> Mean:
-    """Of one number over seeds."""
-    return Mean.of([found[number] for found in seeds.values() if number in found])
-
-
-def difference(seeds: Seeds, other: Seeds, number: str) -> dict[str, Any]:
-    """Mean difference of one number at the same seeds, with the p-value of a paired t-test."""
-    return paired(*({seed: v[number] for seed, v in arm.items() if number in v} for arm in (seeds, other)))
-
-
 @dataclass(frozen=True)
 class Retrained:
-    """Plain training on each set, over seeds."""
+    """Trainings on each set over seeds, plain and by the run's method."""
 
-    arms: Mapping[str, Seeds]
-    sizes: Mapping[str, int]
+    compared: Compared
+    sizes: Mapping[str, int]  # by set
+
+    @property
+    def arms(self) -> Mapping[str, Seeds]:
+        """Plain training on each set."""
+        return self.compared.seeds[PLAIN]
 
     def to_dict(self) -> dict[str, Any]:
+        """By set, what plain training has."""
+        return self._of(PLAIN)
+
+    def by_method(self) -> dict[str, Any]:
+        """By method and set."""
+        return {method: self._of(method) for method in self.compared.seeds}
+
+    def _of(self, method: str) -> dict[str, Any]:
+        arms = self.compared.seeds[method]
         return {
             arm: {
                 "samples": self.sizes[arm],
                 **{number: mean_of(seeds, number).to_dict() for number in NUMBERS},
-                **{f"{n}_against_random": difference(seeds, self.arms["random"], n) for n in NUMBERS},
+                **{f"{n}_against_random": difference(seeds, arms["random"], n) for n in NUMBERS},
+                "beside_all": self.compared.moved(method, arm),
             }
-            for arm, seeds in self.arms.items()
+            for arm, seeds in arms.items()
         }
 
+    def verdict(self) -> str:
+        """What training on the kept samples does beside training on all of them, in one sentence."""
+        if len(next(iter(self.arms.values()))) < 2:
+            return "One seed tells nothing of chance: raise the seeds."
+        harms = {move: self.compared.methods("kept", [move]) for move in HARMS}
+        if said := [f"{move} ({', '.join(methods)})" for move, methods in harms.items() if methods]:
+            return f"Keep all samples, or drop fewer: training on what the rule keeps {' and '.join(said)}."
+        helps = {move: self.compared.methods("kept", [move]) for move in (*HELPS, LEVELS)}
+        said = [f"{move} ({', '.join(methods)})" for move, methods in helps.items() if methods]
+        more = f"; it {' and '.join(said)}" if said else ""
+        return f"The smaller set does no harm beyond chance on these test rows{more}."
+
     def text(self) -> str:
-        """The table of all sets, for a terminal."""
+        """The tables of all sets and the verdict, for a terminal."""
         import pandas as pd
 
-        rows = {ARMS[a]: [f"{self.sizes[a]:,}", *(mean_of(v, n).text() for n in NUMBERS)] for a, v in self.arms.items()}
-        for arm in ("kept", "random-by-class"):
-            apart = [difference(self.arms[arm], self.arms["random"], number) for number in NUMBERS]
-            rows[f"{ARMS[arm]}, minus random"] = ["", *map(mean_text, apart)]
-        table = pd.DataFrame.from_dict(rows, orient="index", columns=["samples", *NUMBERS.values()])
-        return f"\nUniform, in %, {len(self.arms['full'])} seeds, mean ± standard error\n{table.to_string()}"
+        lines = []
+        for method, arms in self.compared.seeds.items():
+            said = {arm: ", ".join(self.compared.moved(method, arm)) for arm in arms}
+            rows = {ARMS[a]: [f"{self.sizes[a]:,}", *(mean_of(v, n).text() for n in NUMBERS), said[a]]
+                    for a, v in arms.items()}  # fmt: skip
+            for arm in ("kept", *(arm for arm in DRAWN if arm in arms and arm != "random")):
+                apart = [difference(arms[arm], arms["random"], number) for number in NUMBERS]
+                rows[f"{ARMS[arm]}, minus random"] = ["", *map(mean_text, apart), ""]
+            table = pd.DataFrame.from_dict(rows, orient="index", columns=["samples", *NUMBERS.values(), "beside all"])
+            lines += ["", f"{method}, in %, {len(arms[FULL])} seeds, mean ± standard error", table.to_string()]
+        return "\n".join([*lines, "", self.verdict()])
 
 
 def retrain(
     written: Written, trainings: Trainings, *, network: str | None = None, trust_code: bool = False
 ) -> Retrained:
-    """Train Uniform on each set over seeds, with everything else as in the run that chose.
+    """Train plainly, and by the run's own method, on each set over seeds, with everything else as in the run.
 
     network: the run's own model, repeated; without it, or trust_code, a model that is code is not imported.
     """
     with claimed(written.out):
         weights, kept = written.run.read_weights(), written.condensed.kept
-        base = plainly(with_trusted_network(written.run, network, trust_code))
+        methods = methods_of(with_trusted_network(written.run, network, trust_code))
         chosen = write_rows(written.out / KEPT_LIST, weights.loc[kept, "row"])
+        finer = written.condensed.cells["label"].duplicated().any()  # cells are more than labels
+        drawn = {arm: within for arm, within in DRAWN.items() if finer or within != "cell"}
 
         def ways(seed: int) -> dict[str, dict[str, Any]]:
             rows = {"kept": chosen}
-            for arm, within in (("random", "all"), ("random-by-class", "label")):
-                drawn = weights.loc[rules.random_like(weights, kept, seed, within=within), "row"]
-                rows[arm] = write_rows(written.out / f"{arm}_seed{seed}.txt", drawn)
-            return {"full": {}, **{arm: {"rows": {**base.rows, "train": rule}} for arm, rule in rows.items()}}
+            for arm, within in drawn.items():
+                some = weights.loc[rules.random_like(weights, kept, seed, within=within), "row"]
+                rows[arm] = write_rows(written.out / f"{arm}_seed{seed}.txt", some)
+            own = methods[PLAIN].rows
+            return {FULL: {}, **{arm: {"rows": {**own, "train": rule}} for arm, rule in rows.items()}}
 
-        done = trainings.over({PLAIN: base}, ways, ARMS, written.out)[PLAIN]
-        arms = {arm: numbers_over(runs) for arm, runs in done.items()}
-        found = Retrained(arms, {arm: len(weights) if arm == "full" else int(kept.sum()) for arm in ARMS})
-        said = {**written.to_dict(), "retrained": found.to_dict(), "seeds": trainings.seeds}
-        RunFolder(written.out).write(SUMMARY, said)
+        compared = Compared.of(trainings.over(methods, ways, ARMS, written.out), FULL)
+        found = Retrained(compared, {arm: len(weights) if arm == FULL else int(kept.sum()) for arm in ARMS})
+        told = {"retrained": found.to_dict(), "by_method": found.by_method(), "verdict": found.verdict()}
+        RunFolder(written.out).write(SUMMARY, {**written.to_dict(), **told, "seeds": trainings.seeds})
         return found

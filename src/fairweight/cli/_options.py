@@ -17,7 +17,7 @@ from fairweight.cli._flags import DATA, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, printable_lines
 
 if TYPE_CHECKING:
-    from fairweight.apps.condense import Trainings
+    from fairweight.apps.trainings import Trainings
     from fairweight.runs.run_place import Watching
 
 HELD = ExitStack()  # what the command holds until it ends
@@ -70,7 +70,7 @@ def device_of(asked: str) -> str:
 
 def trainings(seeds: int, first: int, jobs: int | None, device: str, data_dir: Path | None) -> Trainings:
     """How `clean` and `condense` train their sets, with a line of progress."""
-    from fairweight.apps.condense import Trainings
+    from fairweight.apps.trainings import Trainings
     from fairweight.cli._progress import RunsProgress
 
     return Trainings(seeds, first, jobs, device_of(device), data_dir, RunsProgress)

@@ -29,6 +29,9 @@ OFF = 0.07  # by how much shares of true labels are usually off, before trusted 
 SAMPLES = 2_000  # of the counts, for intervals
 U, V = (rate.astype(np.float64) for rate in np.meshgrid(RATES, RATES, indexing="ij"))  # [R, R]
 LEFT = 1 - U - V  # [R, R]
+EDGES = np.concatenate(
+    [[0.0], (RATES[1:-1] + RATES[2:]) / 2, RATES[-1:]]
+)  # [R] of the rates that each above 0 stands for
 POSSIBLE = LEFT >= 1 - MOST
 
 
@@ -88,8 +91,15 @@ def flip_grid(said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: I
     counts = np.zeros((draws, count, 2))
     if draws:
         random = np.random.default_rng(1)
+        line = random.random((draws, 1))
+        # A rate of the grid stands for those around it: where in between is drawn too, alike for all cells.
+        around = np.concatenate(
+            [np.ones((draws, 1)), (EDGES[:-1] + line * np.diff(EDGES)) / RATES[1:]], axis=1
+        )  # [D, R]
         for g, cells in _sampled(weights, draws).items():
             mean, spread = _expected(parts[g])[:, :, cells]
+            each = np.arange(draws)
+            mean = mean * np.stack([around[each, cells % len(RATES)], around[each, cells // len(RATES)]])
             counts[:, g] = np.maximum(mean + spread * random.standard_normal(mean.shape), 0).T
     return Grid(wrong, positive, rates, shares, counts)
 
@@ -175,8 +185,7 @@ class Weights(NamedTuple):
 
 
 def _weights(fits: dict[int, Floats]) -> dict[int, Weights]:
-    edges = np.concatenate([[0.0], (RATES[1:-1] + RATES[2:]) / 2, [RATES[-1]]])
-    prior = np.concatenate([[NONE], (1 - NONE) * np.diff(1 - (1 - edges) ** FALL) / (1 - (1 - edges[-1]) ** FALL)])
+    prior = np.concatenate([[NONE], (1 - NONE) * np.diff(1 - (1 - EDGES) ** FALL) / (1 - (1 - EDGES[-1]) ** FALL)])
     alike = np.where(np.eye(len(RATES), dtype=bool) & POSSIBLE, np.log(prior), -np.inf)
     free = np.where(POSSIBLE, np.log(prior)[:, None] + np.log(prior), -np.inf)
     whole = np.sum(list(fits.values()), axis=0)

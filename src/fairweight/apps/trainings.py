@@ -1,0 +1,144 @@
+"""Train on several sets over seeds, and say what each does beside the first one, beyond chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fairweight.apps.verdict import by_group
+from fairweight.errors import RunsFailed
+from fairweight.metagradient.passes import predicted
+from fairweight.metrics import compare
+from fairweight.runs.folder import RunFolder
+from fairweight.runs.pool import run_all
+from fairweight.runs.pool._job import Watcher
+from fairweight.runs.spec import Spec
+from fairweight.runs.statistics import Mean, numbers_of, paired
+
+PLAIN = "uniform"
+NUMBERS = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
+SURE = 0.05  # p-value below which a difference over seeds counts, if test rows drawn anew would show it, too
+HARMS, HELPS = ("widens the gap", "costs accuracy"), ("narrows the gap", "raises accuracy")
+LEVELS = "narrows the gap by missing more in the worst group"  # neither harm nor help
+Seeds = Mapping[str, Mapping[str, float]]  # by seed: numbers in %; what a run could not estimate is left out
+Runs = dict[str, dict[str, dict[str, RunFolder]]]  # by method, set and seed
+Ways = Callable[[int], Mapping[str, Mapping[str, Any]]]  # by set: how a Spec changes for a seed
+Watching = Callable[[dict[str, str]], Watcher]  # who is told of the runs, given what each is called by fingerprint
+Limits = Mapping[str, tuple[float, float]]  # by number
+
+
+def plainly(spec: Spec) -> Spec:
+    """Plain training on the same rows, in every other respect as a run's Spec says."""
+    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=spec.drawing_seed)
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """How sets are compared: over which seeds, and where they are trained."""
+
+    seeds: int = 5
+    first_seed: int = 0
+    jobs: int | None = None
+    device: str = "cpu"
+    data_dir: str | Path | None = None
+    watching: Watching | None = None
+
+    def over(self, methods: Mapping[str, Spec], ways: Ways, titles: Mapping[str, str], where: Path) -> Runs:
+        """Train by every method on every set that `ways` makes for a seed; the runs by method, set and seed."""
+        specs = {
+            (method, arm, seed): spec.with_(seed=seed, **change)
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
+            for arm, change in ways(seed).items()
+            for method, spec in methods.items()
+            if method == PLAIN or "method" not in change  # another method takes the place of plain training
+        }
+        named = {spec.fingerprint: f"{method}, {titles[arm]}, seed {k}" for (method, arm, k), spec in specs.items()}
+        told = None if self.watching is None else self.watching(named)
+        options: dict[str, Any] = {"jobs": self.jobs, "device": self.device, "data_dir": self.data_dir}
+        outcomes = run_all(specs.values(), where, watcher=told, **options)
+        found: Runs = {method: {} for method in methods}
+        for (method, arm, seed), spec in specs.items():
+            outcome = outcomes[spec.fingerprint]
+            if outcome.error is not None:
+                raise RunsFailed(f"the run {outcome.folder} failed: {outcome.error}")
+            found[method].setdefault(arm, {})[str(seed)] = RunFolder(outcome.folder)
+        return found
+
+
+def numbers_over(runs: Mapping[str, RunFolder]) -> Seeds:
+    """Numbers in % of runs, by seed."""
+    every = {seed: numbers_of(folder) for seed, folder in runs.items()}
+    return {seed: {name: found[name] for name in NUMBERS if name in found} for seed, found in every.items()}
+
+
+def mean_of(seeds: Seeds, number: str) -> Mean:
+    """Of one number over seeds."""
+    return Mean.of([found[number] for found in seeds.values() if number in found])
+
+
+def difference(seeds: Seeds, other: Seeds, number: str) -> dict[str, Any]:
+    """Mean difference of one number at the same seeds, with the p-value of a paired t-test."""
+    return paired(*({seed: v[number] for seed, v in arm.items() if number in v} for arm in (seeds, other)))
+
+
+def methods_of(spec: Spec) -> dict[str, Spec]:
+    """Plain training, and the run's own method where it is another one that learns weights by itself."""
+    found = {PLAIN: plainly(spec)}
+    if spec.method not in (PLAIN, "given") and not spec.search:
+        found[spec.method] = found[PLAIN].with_(method=spec.method, method_options=spec.method_options)
+    return found
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Numbers of every training, and what is other than on the set that the others stand beside."""
+
+    beside: str
+    seeds: Mapping[str, Mapping[str, Seeds]]  # by method and set
+    rows: Mapping[str, Mapping[str, Limits]]  # by method and set: interval of its difference over resampled test rows
+
+    @classmethod
+    def of(cls, runs: Runs, beside: str) -> Compared:
+        numbers = {method: {arm: numbers_over(each) for arm, each in arms.items()} for method, arms in runs.items()}
+        rows = {method: {arm: apart(each, arms[beside]) for arm, each in arms.items()} for method, arms in runs.items()}
+        return cls(beside, numbers, rows)
+
+    def difference(self, method: str, arm: str, number: str) -> dict[str, Any]:
+        """Mean difference over seeds, with the p-value of a paired t-test."""
+        return difference(self.seeds[method][arm], self.seeds[method][self.beside], number)
+
+    def moved(self, method: str, arm: str) -> list[str]:
+        """What is other, beyond chance in training and in test rows, in words."""
+        words = {"tprd": (HELPS[0], HARMS[0]), "accuracy": (HARMS[1], HELPS[1])}  # lower, higher
+        found, said = {number: self.difference(method, arm, number) for number in words}, []
+        for number, (low, high) in self.rows[method][arm].items():
+            p, mean = found[number]["p"], found[number]["mean"]
+            if p is not None and p < SURE and (low > 0 if mean > 0 else high < 0):
+                said.append(words[number][mean > 0])
+        if HELPS[0] in said and self.difference(method, arm, "max_fnr")["mean"] > 0:
+            said[said.index(HELPS[0])] = LEVELS  # a model that finds nobody has no gap
+        return said
+
+    def methods(self, arm: str, moves: Sequence[str]) -> list[str]:
+        """By which methods a set does one of these."""
+        return [m for m in self.seeds if arm in self.seeds[m] and any(one in moves for one in self.moved(m, arm))]
+
+
+def apart(runs: Mapping[str, RunFolder], beside: Mapping[str, RunFolder], part: slice = slice(None)) -> Limits:
+    """Interval of the difference in % between runs of one seed, over resampled test rows; mean over seeds."""
+    found: dict[str, list[tuple[float, float]]] = {"tprd": [], "accuracy": []}
+    for seed, folder in runs.items():
+        tables = []
+        for one in (beside[seed], folder):
+            logits, labels, groups = one.read_logits("test")
+            groups = None if groups is None else groups[part]
+            meaning = one.read_preprocessing().meaning
+            tables.append(by_group(meaning, labels[part], predicted(logits[part]), groups))
+        for number, limits in found.items():
+            change = compare(tables[0], tables[1], number)
+            limits.append((100 * change.low, 100 * change.high))
+    return {number: (fmean(low for low, _ in limits), fmean(high for _, high in limits))
+            for number, limits in found.items()}  # fmt: skip
