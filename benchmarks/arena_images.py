@@ -1,4 +1,4 @@
-"""Wrong labels among pictures, small enough for a CPU: digits, ten classes of CIFAR-100, and FairFace (gender by race).
+"""Wrong labels among pictures, small enough for a CPU: digits, CIFAR-10, ten classes of CIFAR-100, FairFace by race.
 
 One plain training of a small network (digits: by FORML, too), whose labels `fairweight suspects` ranks beside clean
 exemplars; cleanlab has the same network's cross-validated probabilities, which takes three trainings more, and so does
@@ -31,10 +31,13 @@ from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 
 FOLDS, PICTURES = 3, 2_500
-EPOCHS = {"digits": 12, "cifar": 8, "fairface": 8}
+EPOCHS = {"digits": 12, "cifar": 8, "cifar10": 8, "fairface": 8}
+EXEMPLARS = {"digits": 15, "cifar": 30, "cifar10": 30, "fairface": 20}  # of each cell
+PAIRS = {"uniform 20 %": "uniform-flips:fraction=0.2", "pairs of classes 20 %": "pair-flips:fraction=0.2"}
 NOISES = {
     "digits": {"uniform 20 %": "uniform-flips:fraction=0.2", "to one class 20 %": "one-class:label=2,fraction=0.2"},
-    "cifar": {"uniform 20 %": "uniform-flips:fraction=0.2", "pairs of classes 20 %": "pair-flips:fraction=0.2"},
+    "cifar": PAIRS,  # every tenth class of CIFAR-100
+    "cifar10": PAIRS,
     "fairface": {"uniform 20 %": "uniform-flips:fraction=0.2", "one group 30 %": "group-flips:Black=0.3"},
 }
 
@@ -74,13 +77,13 @@ def spec_for(task: dict[str, Any], out: Path, data_dir: str) -> Spec:
     data: dict[str, Any] = {
         "corruptions": [NOISES[name][task["noise"]]],
         "split": {"validation": 0.0} | ({"test": 0.25} if name == "digits" else {}),
-        "exemplar": {"source": "train", "size": {"digits": 15, "cifar": 30, "fairface": 20}[name]},
+        "exemplar": {"source": "train", "size": EXEMPLARS[name]},
     }
     network: dict[str, Any] = {"name": "mlp", "hidden": [64]}
     source = name
     if name != "digits":
         data |= {"limit": PICTURES, "image": {"size": 32, "cache_dir": str(out / "cache")}}
-        network = {"name": "arena_images:ten" if name == "cifar" else "arena_images:two"}
+        network = {"name": "arena_images:two" if name == "fairface" else "arena_images:ten"}
         source = str(ten_classes(data_dir, out)) if name == "cifar" else name
     return Spec(
         source, label="label" if name == "cifar" else None, data=data, network=network, method=task["method"],
@@ -143,13 +146,15 @@ def job(task: dict[str, Any], out: str, data_dir: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    asked = parser_of(__doc__, "runs/arena_images").parse_args()
+    parser = parser_of(__doc__, "runs/arena_images")
+    parser.add_argument("--sets", default=",".join(NOISES))
+    asked = parser.parse_args()
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     tasks = [
         {"kind": "image", "name": name, "noise": noise, "method": method, "seed": seed}
         for seed in seeds
-        for name, noises in NOISES.items()
-        for noise in noises
+        for name in asked.sets.split(",")
+        for noise in NOISES[name]
         for method in (("uniform", "forml") if name == "digits" else ("uniform",))
     ]
     carry_out(job, tasks, asked)
