@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 BUDGET = 0.3  # points of accuracy
+CLOSE = 2.0  # points of balanced accuracy below plain's: a model beyond is close to constant, and never chosen
 CONFIDENCE = 0.95
 FEWEST = 3  # seeds that a set needs to be asked
 
@@ -28,6 +29,7 @@ class Entry:
     gap: Mapping[int, float]
     plain: bool = False
     groups: bool = False  # needs the group at prediction
+    balanced: Mapping[int, float] = field(default_factory=dict)  # balanced accuracy, where it is known
 
     @property
     def mean_accuracy(self) -> float:
@@ -98,6 +100,12 @@ def halves(entry: Entry, plain: Entry, budget: float = BUDGET) -> bool:
     return within and gap.high < 0 and entry.mean_gap <= plain.mean_gap / 2
 
 
+def close_to_constant(entry: Entry, plain: Entry) -> bool:
+    """Tell whether balanced accuracy is so far below plain's that no rule of ours may choose such a model."""
+    known = entry.balanced.keys() & plain.balanced.keys()
+    return bool(known) and float(np.mean([plain.balanced[seed] - entry.balanced[seed] for seed in known])) > CLOSE
+
+
 def halves_within_noise(entry: Entry, plain: Entry, budget: float = BUDGET) -> bool:
     """Tell whether half the gap within the budget cannot be excluded: what is asked of ours where a peer does it."""
     rest = difference(entry.gap, {seed: gap / 2 for seed, gap in plain.gap.items()})
@@ -112,6 +120,7 @@ def checks(
     worse = Check("not worse than the better plain model in both accuracy and gap beyond noise")
     cost = Check(f"accuracy at most {budget:g} points (and noise) below the better plain model")
     half = Check("half the gap within the budget wherever a group-blind peer does it")
+    sound = Check(f"the same, where that peer's balanced accuracy is at most {CLOSE:g} points below plain's")
     beaten = Check("no group-blind peer dominates it beyond noise, on more than one set", allowed=1)
     grouped = Check("with groups at prediction: no peer that needs them dominates it beyond noise")
     for name, every in sets.items():
@@ -128,10 +137,11 @@ def checks(
             if accuracy.high < -budget:
                 cost.failed[name] = f"{accuracy.mean:+.2f} accuracy beside {plain_name}"
             blind = {peer: e for peer, e in entries.items() if not e.groups and peer not in _own(entries, ours)}
-            if doing := [peer for peer, e in blind.items() if not e.plain and halves(e, plain, budget)]:
-                half.asked.append(name)
-                if not halves_within_noise(entry, plain, budget):
-                    half.failed[name] = f"done by {', '.join(doing)}; ours {gap.mean:+.2f} gap of {plain.mean_gap:.2f}"
+            doing = [peer for peer, e in blind.items() if not e.plain and halves(e, plain, budget)]
+            for check, by in ((half, doing), (sound, [p for p in doing if not close_to_constant(blind[p], plain)])):
+                check.asked += [name] if by else []
+                if by and not halves_within_noise(entry, plain, budget):
+                    check.failed[name] = f"done by {', '.join(by)}; ours {gap.mean:+.2f} gap of {plain.mean_gap:.2f}"
             if by := [peer for peer, e in blind.items() if dominates(e, entry)]:
                 beaten.failed[name] = f"by {', '.join(by)}"
         if ours_with_groups in entries:
@@ -139,7 +149,7 @@ def checks(
             needing = {p: e for p, e in entries.items() if e.groups and p not in _own(entries, ours)}
             if by := [peer for peer, e in needing.items() if dominates(e, entries[ours_with_groups])]:
                 grouped.failed[name] = f"by {', '.join(by)}"
-    return [worse, cost, half, beaten, grouped]
+    return [worse, cost, half, sound, beaten, grouped]
 
 
 def _own(entries: Mapping[str, Entry], ours: str) -> Sequence[str]:

@@ -134,6 +134,7 @@ def entries_of(record: Mapping[str, Any], criterion: str) -> dict[str, dict[str,
                     {s: v["gaps"][criterion]["value"] for s, v in known.items()},
                     plain=row["plain"],
                     groups=row["groups_at_prediction"],
+                    balanced={s: v["balanced_accuracy"] for s, v in known.items()},
                 )
     return found
 

@@ -27,7 +27,7 @@ def entry(checks):
 
 def promises(checks, sets, **more):
     found = checks.checks(sets, "ours", **more)
-    return dict(zip(("worse", "cost", "half", "beaten", "grouped"), found, strict=True))
+    return dict(zip(("worse", "cost", "half", "sound", "beaten", "grouped"), found, strict=True))
 
 
 def test_a_difference_has_the_interval_of_a_paired_t_test(checks):
@@ -93,6 +93,17 @@ def test_where_a_blind_peer_halves_the_gap_ours_must(checks, entry):
     assert promises(checks, {"a": with_groups})["half"].asked == []
     by_chance = {**plain, "peer": entry(85.9, 3, spread=20), "ours": entry(86, 7.5)}
     assert promises(checks, {"a": by_chance})["half"].asked == [], "a smaller gap that is noise asks for nothing"
+
+
+def test_a_peer_that_is_close_to_constant_is_told_apart(checks, entry):
+    level = dict.fromkeys(SEEDS, 60.0)
+    sets = {"a": {"trees": entry(86, 8, plain=True, balanced=level), "ours": entry(86, 7.5, balanced=level)}}
+    for points, asked in ((1.9, ["a"]), (2.1, [])):
+        sets["a"]["peer"] = entry(85.9, 3, balanced=dict.fromkeys(SEEDS, 60 - points))
+        found = promises(checks, sets)
+        assert found["half"].failed.keys() == {"a"}
+        assert found["sound"].asked == asked
+        assert list(found["sound"].failed) == asked
 
 
 def test_one_set_may_be_dominated_and_two_may_not(checks, entry):
