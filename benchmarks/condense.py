@@ -1,7 +1,8 @@
 """Condensation on a real table: what is left trains what, beside random sets of its size.
 
-One run chooses; plain training on what each rule keeps, on as many samples at random and on as many of each class at
-random, over seeds that the choice has not seen. Rules, share and seeds are fixed beforehand; every rule is reported.
+One run chooses; training, plainly and by FORML, on what each rule keeps, on as many samples at random, and on as many
+of each class and of each cell at random, over seeds that the choice has not seen. Rules, share and seeds are fixed
+beforehand; every rule is reported.
 
     python benchmarks/condense.py --data-dir FOLDER --records records
     python benchmarks/condense.py --page docs/audit.md      # put the newest record's table there
@@ -17,7 +18,7 @@ import torch
 from newest_record import newest, placed
 
 from fairweight.apps.condense import ARMS, condense_run, retrain
-from fairweight.apps.trainings import NUMBERS, Trainings, difference
+from fairweight.apps.trainings import NUMBERS, Trainings
 from fairweight.paper.records import keep
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import run
@@ -30,8 +31,8 @@ def measured(rule: str, chooser: Path, asked: argparse.Namespace) -> dict[str, A
     written = condense_run(chooser, asked.drop, rule, 10, Path(asked.out) / rule)
     found = retrain(written, Trainings(asked.seeds, 1, jobs=1, data_dir=asked.data_dir))
     cells = written.condensed.cells.to_dict(orient="records")
-    against = {n: difference(found.arms["kept"], found.arms["random-by-class"], n) for n in NUMBERS}
-    return {"rule": rule, "cells": cells, "arms": found.to_dict(), "kept_against_random_by_class": against}
+    said = {"arms": found.to_dict(), "by_method": found.by_method(), "verdict": found.verdict()}
+    return {"rule": rule, "cells": cells, **said}
 
 
 def text(mean: dict[str, Any], sign: str = "") -> str:
@@ -40,20 +41,25 @@ def text(mean: dict[str, Any], sign: str = "") -> str:
 
 def table(record: dict[str, Any]) -> str:
     """The record as Markdown: in hundredths, mean and standard error over seeds."""
-    lines = [
-        f"| plain training on | samples | {' | '.join(NUMBERS.values())} |",
-        f"|---|---|{'---|' * len(NUMBERS)}",
-    ]
-    for arm in ("full", "random"):
-        found = record["rules"][0]["arms"][arm]
-        lines.append(f"| {ARMS[arm]} | {found['samples']:,} | {' | '.join(text(found[n]) for n in NUMBERS)} |")
-    for one in record["rules"]:
-        for arm, title in (("kept", f"kept by {one['rule']}"), ("random-by-class", "– random, same count per class")):
-            found = one["arms"][arm]
-            lines.append(f"| {title} | {found['samples']:,} | {' | '.join(text(found[n]) for n in NUMBERS)} |")
+    heads = ["training on", "samples", *NUMBERS.values(), "beside all"]
+    parts = []
+    for method in record["rules"][0]["by_method"]:
+        lines = [f"| {method}, {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        first = record["rules"][0]["by_method"][method]
+        rows = [(ARMS[arm], first[arm]) for arm in ("full", "random")]
+        for one in record["rules"]:
+            found = one["by_method"][method]
+            rows.append((f"kept by {one['rule']}", found["kept"]))
+            rows += [(f"– {ARMS[arm]}", found[arm]) for arm in ("random-by-class", "random-by-cell") if arm in found]
+        for title, found in rows:
+            numbers = [f"{found['samples']:,}", *(text(found[n]) for n in NUMBERS), ", ".join(found["beside_all"])]
+            lines.append(f"| {title} | {' | '.join(numbers)} |")
+        parts.append("\n".join(lines))
+    parts.append(" ".join(f"Verdict on {one['rule']}: {one['verdict']}" for one in record["rules"]))
     seeds = record["rules"][0]["arms"]["full"]["accuracy"]["n"]
     source = f"`{record['command']}`; {record['device']}; commit {record['commit']}."
-    return "\n".join([*lines, "", f"{record['setting']}; in %, mean ± standard error over {seeds} seeds. {source}"])
+    parts.append(f"{record['setting']}; in %, mean ± standard error over {seeds} seeds. {source}")
+    return "\n\n".join(parts)
 
 
 def fill(page: Path, records: Path) -> None:
