@@ -40,6 +40,9 @@ def test_labels_that_no_row_or_every_row_has_are_no_trouble():
     rare = held_out_chances(x, np.array([2] + [0, 1] * 29 + [0]), 4)  # 3 is never given, 2 once
     assert np.isfinite(np.log(rare)).all()
     assert rare[:, 3].max() < 0.05
+    once = held_out_chances(x, np.eye(60, dtype=int)[7], 2)  # a regression on the other rows knows one label alone
+    assert once.sum(axis=1) == pytest.approx(1.0)
+    assert once[:, 1].max() < 0.5
 
 
 @pytest.fixture(scope="module")
