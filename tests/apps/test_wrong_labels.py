@@ -14,7 +14,7 @@ from fairweight.apps.condense import KEPT, Retrained, condense_run
 from fairweight.apps.deliver import mended_labels
 from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, kept, ranked_labels, stays, suspects_of
 from fairweight.apps.train import Wanted, prepare, train
-from fairweight.apps.trainings import HARMS, Compared
+from fairweight.apps.trainings import HARMS, Compared, methods_of
 from fairweight.data import Options, Split, load
 from fairweight.errors import BadInput
 from fairweight.runs.cross_fit import all_rows
@@ -169,6 +169,12 @@ def test_pictures_are_named_by_their_files(tmp_path):
     folder.seal()
     with pytest.raises(BadInput, match="holds no names of files"):
         folder.read_weights()
+
+
+def test_trainings_beside_a_run_leave_its_thresholds_out():
+    """They were found for another model: what such a run predicts would not be what its numbers are of."""
+    spec = Spec("t.csv", method="reweighing", judge={"shift": [[0.0, 1.0]]})
+    assert [one.judge for one in methods_of(spec).values()] == [{}, {}]
 
 
 def _compared(beside, arms, row_noise):
