@@ -126,7 +126,7 @@ class Ranks:
         except _Agreed as agreed:
             raise agreed.error from None
         except Exception as error:
-            if not getattr(error, _KNOWN, False):
+            if not getattr(error, _KNOWN, False) and dist.is_initialized():  # else the others have left
                 try:
                     self._headers([], error)
                 except _Agreed as agreed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,10 +14,11 @@ from tests.cli.test_train_judged import crowd
 from tests.tables import people
 
 from fairweight.apps.candidates import Candidate, reference
-from fairweight.apps.deliver import closest, gone_wrong, search, short_of_bound
+from fairweight.apps.deliver import Search, closest, gone_wrong, search, short_of_bound
 from fairweight.apps.judge import Asked, Judgement, Rows, Score, Wish
 from fairweight.apps.pair import best_of_pair
 from fairweight.apps.train import wish_for
+from fairweight.apps.weights import Weights
 from fairweight.data import load
 from fairweight.errors import BadInput, MissingData
 from fairweight.metrics.criterion import criterion
@@ -169,3 +172,20 @@ def test_of_two_runs_the_better_one_or_its_second_stage_is_kept():
     same = best_of_pair({"plain": runs["forml"], "forml": runs["forml"]}, wish, 3, **asked)
     assert (same.title, same.shift) == ("plain training", None)
     assert best_of_pair({"plain": Folder(None, labels)}, wish, 3, **asked).title == "plain training"
+
+
+def test_the_words_on_weights_are_those_of_the_verdict_and_promise_no_bias():
+    plain = Candidate("plain", "trees", Way(), 1, np.zeros((1, 2)))
+    moved = replace(plain, name="plain + bias-0.5", shift=np.zeros((1, 2)))
+    fitted = SimpleNamespace(weights=np.ones(3))
+
+    def said(chosen: Candidate, **more: str) -> str:
+        found = Search(None, None, None, plain, [plain], [], chosen, fitted, fitted, **more)  # type: ignore[arg-type]
+        return Weights(found, Path("w.csv")).text()
+
+    assert said(plain) == "No weights beat plain training, so every row counts 1: w.csv"
+    assert said(plain, why="Plain training keeps the bound") == (
+        "Plain training keeps the bound, so every row counts 1: w.csv"
+    )
+    assert "bias per class is no weight: `fairweight train` gives" in said(moved)
+    assert "bias" not in said(replace(plain, name="reweighing-1"))

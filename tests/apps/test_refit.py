@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from tests.tables import people
 
 from fairweight.apps.refit import prepare_refit
+from fairweight.apps.train import Wanted, prepare, train
 from fairweight.errors import MissingData
 from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.run import run
+from fairweight.runs.spec_data import dataset_for
 
 
 @pytest.fixture
@@ -54,3 +58,37 @@ def test_a_run_of_an_older_version_that_says_less_is_taken(done):
     rewrite(done.folder, lambda about: (about.pop("data"), about["spec"].pop("search"), about["spec"].pop("rows")))
     prepared, _ = prepare_refit(done.folder.path)
     assert len(prepared.dataset.train) > len(done.folder.read_weights())
+
+
+WRONG = {"corruptions": ["uniform-flips:fraction=0.2"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "alike"),
+    [
+        ({}, True),
+        ({"exemplar": {"source": "validation"}}, True),
+        ({"split": {"column": "part"}}, False),
+        (WRONG, False),
+    ],
+)
+def test_the_spec_of_a_chosen_model_trains_such_a_model_on_the_same_labels(tmp_path, data, alike):
+    """alike: every row of the run is in its Spec; named parts and wrong labels do not let validation rows in."""
+    frame = people(600)
+    frame["part"] = np.random.default_rng(1).choice(
+        ["train", "validation", "exemplar", "test"], 600, p=[0.5, 0.1, 0.2, 0.2]
+    )
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    more = {} if "split" in data else {"table": {"drop": ["part"]}}
+    wanted = Wanted(
+        str(tmp_path / "people.csv"), "income", "sex", data={**data, **more}, learner="linear", candidates=("plain",)
+    )
+    done = train(prepare(wanted), tmp_path / "run").result
+    spec, weights = done.folder.read_spec(), done.folder.read_weights().set_index("row")["label"].astype(str)
+    again = dataset_for(spec)
+    labels = [again.label_names[code] for code in again.train.labels.tolist()]
+    assert labels == weights[again.rows["train"].tolist()].tolist()
+    assert (len(labels) == len(weights)) == alike
+    if alike:
+        found = run(spec, tmp_path / "again").metrics["accuracy"]
+        assert found == pytest.approx(done.metrics["accuracy"], abs=0.05), "a linear model is trained for its epochs"

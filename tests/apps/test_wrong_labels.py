@@ -14,7 +14,7 @@ from fairweight.apps.condense import KEPT, Retrained, condense_run
 from fairweight.apps.deliver import mended_labels
 from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, kept, ranked_labels, stays, suspects_of
 from fairweight.apps.train import Wanted, prepare, train
-from fairweight.apps.trainings import HARMS, Compared
+from fairweight.apps.trainings import HARMS, Compared, methods_of
 from fairweight.data import Options, Split, load
 from fairweight.errors import BadInput
 from fairweight.runs.cross_fit import all_rows
@@ -40,6 +40,9 @@ def test_labels_that_no_row_or_every_row_has_are_no_trouble():
     rare = held_out_chances(x, np.array([2] + [0, 1] * 29 + [0]), 4)  # 3 is never given, 2 once
     assert np.isfinite(np.log(rare)).all()
     assert rare[:, 3].max() < 0.05
+    once = held_out_chances(x, np.eye(60, dtype=int)[7], 2)  # a regression on the other rows knows one label alone
+    assert once.sum(axis=1) == pytest.approx(1.0)
+    assert once[:, 1].max() < 0.5
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +169,12 @@ def test_pictures_are_named_by_their_files(tmp_path):
     folder.seal()
     with pytest.raises(BadInput, match="holds no names of files"):
         folder.read_weights()
+
+
+def test_trainings_beside_a_run_leave_its_thresholds_out():
+    """They were found for another model: what such a run predicts would not be what its numbers are of."""
+    spec = Spec("t.csv", method="reweighing", judge={"shift": [[0.0, 1.0]]})
+    assert [one.judge for one in methods_of(spec).values()] == [{}, {}]
 
 
 def _compared(beside, arms, row_noise):

@@ -42,6 +42,21 @@ def test_a_changed_image_is_decoded_again(pictures, png):
     assert int(_whole(load(folder))[0].min()) == 9
 
 
+@pytest.mark.parametrize("home", ["", "ann", None])
+def test_the_note_on_the_cache_names_no_home(pictures, tmp_path, monkeypatch, home):
+    """Neither one whose name begins like another's, nor one that is not there."""
+
+    def found():
+        if home is None:
+            raise RuntimeError("Could not determine home directory.")
+        return tmp_path / home
+
+    monkeypatch.setattr(cache.Path, "home", found)
+    folder = tmp_path / "anna" / "kept"
+    data = load(pictures[0], options=Options(image=ImageOptions(cache_dir=str(folder))))
+    assert any(f" kept in {'~/anna/kept' if home == '' else folder} for" in note for note in data.notes)
+
+
 def test_without_the_cache_nothing_is_written(pictures, tmp_path):
     folder, pixels = pictures
     image = ImageOptions(cache=False, cache_dir=str(tmp_path / "never"))

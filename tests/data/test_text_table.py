@@ -67,3 +67,9 @@ def test_a_header_tells_what_separates_columns(tmp_path, case):
     assert frame.shape[1] == 1 or frame.iloc[:, 1].tolist() == ["x", "y"]
     assert len(notes) == len(said)
     assert all(part in note for part, note in zip(said, notes, strict=True))
+
+
+def test_a_header_with_two_ends_of_lines_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"a,b\rc,d\n1,2,3\n")
+    with pytest.raises(UnreadableFile, match=r"t\.csv cannot be read as a table .*; check its quotes"):
+        read_frame([tmp_path / "t.csv"], TableOptions())

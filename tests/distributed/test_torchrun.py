@@ -77,6 +77,12 @@ def test_without_a_method_torchrun_gives_what_one_process_gives(tmp_path: Path) 
         assert ("--method" in done.stderr) == bool(torchrun)
     names = ("accuracy", "tprd", "max_fnr", "groups", "chosen", "verdict")
     assert [found[0][name] for name in names] == [found[1][name] for name in names]
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.txt").write_text("no run")
+    refused = _run(["fairweight", *wanted.replace(str(out), str(tmp_path / "notes")).split()], *TWO)
+    assert refused.returncode != 0
+    assert "holds files that are no run" in refused.stderr, "the others have left: the first one says it by itself"
+    assert "fairweight/ranks.py" not in refused.stderr, "without a traceback of ours"
 
 
 @pytest.mark.slow

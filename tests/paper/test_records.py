@@ -2,13 +2,14 @@
 
 import json
 import re
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from fairweight.errors import BadInput, FolderRefused
 from fairweight.paper import records
-from fairweight.paper._table_text import share_text
+from fairweight.paper._table_text import marked, more_tables, share_text
 from fairweight.paper.pages import block, filled, main, pages
 from fairweight.paper.plan import planned
 from fairweight.paper.records import grouped
@@ -285,3 +286,14 @@ def test_no_record_names_a_folder_of_the_machine_it_was_made_on():
     for path in sorted((root / "records").rglob("*.*")):
         if path.suffix in (".json", ".md"):
             assert not folder.search(path.read_text(encoding="utf-8")), path.relative_to(root)
+
+
+def test_a_number_that_one_pair_lacks_leaves_its_place_empty():
+    """Its neighbours must not stand under the name of another."""
+    entry = {"n": 2, "mean": 1.0, "standard_error": 0.1, "p": 0.5}
+    pairs = {"a": {}, "b": {"a": {"tprd": entry, "accuracy": entry}}, "c": {"a": {"accuracy": entry}}}
+    rows = [{"key": key, "title": key, "compared": found, "beside": {}} for key, found in pairs.items()]
+    numbers = [{"key": "tprd", "title": "TPRD"}, {"key": "accuracy", "title": "accuracy"}]
+    tables = list(islice(more_tables({"rows": rows, "numbers": numbers}), 2))  # type: ignore[arg-type]
+    assert [titles[0] for titles, _ in tables] == ["difference by seed", "p-values"]
+    assert [row[-2:] for _, (_, row) in tables] == [["–", marked(entry)], ["–", "0.5"]]

@@ -100,6 +100,12 @@ def test_an_audit_of_a_search_shows_its_candidates():
         "fairweight train p.csv --learner mlp --candidates reweighing"
     )
     assert front.sentence == "reweighing-0.5 (mlp) was chosen instead of plain (trees)."
+    kept = judged | {"chosen": "plain (trees)", "why": "Plain training keeps the bound of 40 points"}
+    assert of_search(audits.audit({**made.metrics, "judged": kept})).sentence == (
+        "Plain training keeps the bound of 40 points, so plain (trees) was kept."
+    )
+    moved = judged | {"candidates": [candidates[0], candidates[1] | {"name": "thresholds-0.5"}]}
+    assert of_search(audits.audit({**made.metrics, "judged": moved})).dots[1].command.endswith("--learner mlp")
     assert 'id="front"' in html(made)
     assert of_search(audits.audit()) is None
     pair = [

@@ -7,6 +7,7 @@ from fairweight.errors import BadInput, MissingData
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.other_runs import prerequisites
 from fairweight.runs.run import run
+from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 
 
@@ -108,3 +109,30 @@ def test_runs_that_are_not_there_or_keep_no_such_measure_are_named(asked, tmp_pa
         chosen(asked, None, train={"drop": 0.1, "lowest": "ema_loss", "runs": [asked.to_dict()]})
     with pytest.raises(BadInput, match="has no score"):
         chosen(asked, tmp_path, train={"drop": 0.1, "lowest": "score", "runs": [asked.to_dict()]})
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A run's Spec over a folder of image files."""
+    from PIL import Image
+
+    for k, name in enumerate("ab"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for n in range(40):
+            Image.new("L", (4, 4), 100 * k + n).save(tmp_path / "pictures" / name / f"{n}.png")
+    network = {"name": "mlp", "hidden": [4]}
+    return Spec(str(tmp_path / "pictures"), network=network, method="uniform", epochs=1, batch_size=16)
+
+
+@pytest.mark.parametrize("rule", [{"drop": 0.25, "random": 1}, {"exemplars": "only"}, {"exemplars": "added"}])
+def test_files_are_named_for_the_rows_that_stay(pictures, tmp_path, rule):
+    whole = dict(zip(dataset_for(pictures).rows["train"].tolist(), dataset_for(pictures).files, strict=True))
+    spec = pictures.with_(rows={"train": rule})
+    found = chosen(spec, tmp_path, train=rule)
+    run(spec, tmp_path / spec.folder_name)
+    written = RunFolder(tmp_path / spec.folder_name).read_weights()
+    assert written["row"].tolist() == found.rows["train"].tolist()
+    if "exemplars" in rule:  # whose files are not known
+        assert "file" not in written
+    else:
+        assert written["file"].tolist() == [whole[row] for row in found.rows["train"].tolist()]

@@ -177,3 +177,10 @@ def test_a_stream_trains_with_uniform_weights() -> None:
     uniform = fw.Uniform(model, N)
     fw.fit(model, torch.optim.SGD(model.parameters(), lr=0.1), uniform, DataLoader(fw.with_rows(Stream()), 8), epochs=1)
     assert not torch.equal(model.weight, before)
+
+
+def test_a_stream_that_ends_too_early_is_refused() -> None:
+    model = nn.Linear(4, 2).double()
+    loader = DataLoader(fw.with_rows(Stream()), 8)
+    with pytest.raises(BadInput, match="ended before 60 samples came; make the method with num_samples"):
+        fw.fit(model, torch.optim.SGD(model.parameters(), lr=0.1), fw.Uniform(model, 60), loader, epochs=1)

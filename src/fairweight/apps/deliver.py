@@ -215,16 +215,18 @@ def chosen_spec(spec: Spec, found: Search, one: Candidate, fitted: Fitted) -> Sp
     options = dict(one.way.options)
     if one.way.cells is not None:
         options = {"online": False, "multipliers": multipliers(one.way.cells, by_label=found.rows.by_label)}
-    data = dict(spec.data)  # that puts every row that is not for test into train, where it was drawn from it
-    if found.dataset.validation is None and isinstance((data.get("split") or {}).get("validation", 0.1), float):
-        data["split"] = {**(data.get("split") or {}), "validation": 0.0}
-    if (data.get("exemplar") or {}).get("source", "train") == "train":
-        data["exemplar"] = {**(data.get("exemplar") or {}), "inside": True}
+    data, whole = dict(spec.data), found.dataset
+    if not data.get("corruptions"):  # which would be others, drawn anew among more rows
+        if whole.exemplar is whole.train:
+            data["exemplar"] = {**(data.get("exemplar") or {}), "inside": True}
+            data["exemplar"] |= {"source": "train"} if "source" in data["exemplar"] else {}
+        if whole.validation is None and any(note.startswith("Validation:") for note in whole.notes):
+            data["split"] = {**(data.get("split") or {}), "validation": 0.0}
     return spec.with_(
         method=one.way.method,
         method_options=options,
         network=dict(fitted.network),
-        epochs=fitted.epoch,
+        epochs=spec.epochs if one.learner == "linear" else fitted.epoch,  # it was solved for, which no epoch tells
         early_stopping={},
         judge={} if fitted.shift is None else {"shift": [list(row) for row in fitted.shift]},
         data=data,

@@ -32,7 +32,7 @@ Limits = Mapping[str, tuple[float, float]]  # by number
 
 def plainly(spec: Spec) -> Spec:
     """Plain training on the same rows, in every other respect as a run's Spec says."""
-    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, data_seed=spec.drawing_seed)
+    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, judge={}, data_seed=spec.drawing_seed)
 
 
 @dataclass(frozen=True)

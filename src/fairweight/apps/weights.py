@@ -10,6 +10,7 @@ import pandas as pd
 
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import Search, search
+from fairweight.apps.judge import NOTHING
 from fairweight.apps.predict import check_writable, write_frame
 from fairweight.apps.train import Prepared
 from fairweight.errors import BadInput
@@ -28,9 +29,15 @@ class Weights:
 
     def text(self) -> str:
         if self.search.kept_plain:
-            return f"No weights beat plain training, so every row counts 1: {self.path}"
-        rows = len(self.search.fitted.weights)
-        return f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}"
+            why = "No weights beat plain training" if self.search.why == NOTHING else self.search.why
+            return f"{why}, so every row counts 1: {self.path}"
+        rows, stage = len(self.search.fitted.weights), self.search.chosen.shift
+        more = (
+            ""
+            if stage is None
+            else "\nIts bias per class is no weight: `fairweight train` gives the model that has it."
+        )
+        return f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}{more}"
 
 
 def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: Tell | None = None) -> Weights:

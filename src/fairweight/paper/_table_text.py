@@ -117,11 +117,11 @@ def more_tables(record: Record) -> Iterator[Shown]:
     for row in rows:
         for other, found in row["compared"].items():
             n = max((entry["n"] for entry in found.values()), default=0)
-            pair, there = [row["title"], titles[other]], {key: found[key] for key in names if key in found}
+            pair = [row["title"], titles[other]]
             if n:
-                apart.append([*pair, str(n), *(marked(entry) for entry in there.values())])
+                apart.append([*pair, str(n), *(marked(found[key]) if key in found else "–" for key in names)])
             if n > 1:
-                ps = {key: [entry.get(test) for test in shown[key]] for key, entry in there.items()}
+                ps = {key: [found.get(key, {}).get(test) for test in shown[key]] for key in names}
                 tests.append(
                     [*pair, *(" / ".join("–" if p is None else f"{p:.2g}" for p in one) for one in ps.values())]
                 )

@@ -86,7 +86,7 @@ def of_search(audit: Audit) -> Front | None:
             between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
         tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
         family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
-        tried += ["--candidates", family] if tried and family != "plain" else []
+        tried += ["--candidates", family] if tried and family not in ("plain", "thresholds") else []
         said = without(command, "--learner", "--candidates") if tried else command
         smaller = known(one.get("high")) and one["high"] < 0
         row = {"kept epoch": str(one.get("epoch", "")), "gap smaller beyond chance": "yes" if smaller else "no"}
@@ -100,6 +100,7 @@ def of_search(audit: Audit) -> Front | None:
     told = f"{judged['chosen']} was chosen instead of {reference}."
     if judged["chosen"] == reference:
         told = f"{reference[:1].upper()}{reference[1:]} was kept: no gap is smaller beyond chance within the budget."
+        told = f"{judged['why']}, so {reference} was kept." if "why" in judged else told
     return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, told)
 
 

@@ -94,6 +94,9 @@ def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) 
         fold = random.permutation(n) % FOLDS
         for part in range(FOLDS if x.shape[1] <= WIDEST else 0):
             rest, there = random.permutation(np.flatnonzero(fold != part))[:FITTED], fold == part
+            if len(np.unique(y[rest])) < 2:  # all rows of a rare label are in this part: the forest speaks alone
+                total[there] *= 2
+                continue
             fitted = LogisticRegression(C=0.1, max_iter=200).fit(x[rest], y[rest])
             said = np.full((there.sum(), classes), 1e-6)
             said[:, fitted.classes_] = np.maximum(fitted.predict_proba(x[there]), 1e-6)

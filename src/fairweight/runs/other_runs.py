@@ -82,8 +82,8 @@ def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
         index = torch.nonzero(~_dropped(dataset, spec.rows["train"], beside)).flatten()
         note = f"Train: {len(index):,} of {len(train):,} rows stay, chosen by other runs or at random."
         true = None if dataset.true_labels is None else dataset.true_labels[index]
-        places = {**new.rows, "train": rows[index]}
-        new = _noted(new, note, train=_taken(train, index), rows=places, true_labels=true)
+        places, files = {**new.rows, "train": rows[index]}, [dataset.files[k] for k in index.tolist() if dataset.files]
+        new = _noted(new, note, train=_taken(train, index), rows=places, true_labels=true, files=tuple(files))
     return new
 
 
@@ -130,7 +130,8 @@ def _with_exemplars(dataset: Dataset, rule: Mapping[str, Any], seed: int) -> Dat
     note = f"Train: {len(used):,} exemplars {how}."
     validation = kept_back if len(back) else dataset.validation
     rows = {**dataset.rows, "train": places}
-    return _noted(dataset, note, train=taken, validation=validation, rows=rows, true_labels=None)
+    # Of exemplars no file is known.
+    return _noted(dataset, note, train=taken, validation=validation, rows=rows, true_labels=None, files=())
 
 
 def _read(rule: Mapping[str, Any], beside: Path | None, what: str) -> tuple[Path, bytes]:

@@ -113,6 +113,9 @@ class LoaderBatches(Batches):
                 self._compare(batch.rows)
             yield batch
         while isinstance(self.loader.dataset, Stream):  # a rank whose part is shorter goes on without samples
+            if self._ranks is None:
+                what = f"The stream ended before {self._number:,} samples came"
+                raise BadInput(f"{what}; make the method with num_samples as many as it has.")
             first = next(map(to_batch, self.loader), None)
             if first is None:
                 raise BadInput("A rank has no sample of the stream; start fewer ranks.")

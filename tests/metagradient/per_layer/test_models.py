@@ -231,6 +231,80 @@ def test_samples_that_are_sent_elsewhere_by_their_values():
     assert oracle.error(forml.step(second, exemplar, optimizer).gradient, expected) < BOUND
 
 
+def by_mask(layer, x, lengths):
+    there = torch.arange(x.shape[1]) < lengths[:, None]
+    made = layer(nn.functional.linear(x, layer.weight[:3]).masked_select(there[..., None]).view(-1, x.shape[2]))
+    return x.new_zeros(*x.shape[:2], made.shape[1]).masked_scatter(there[..., None], made).sum(1)
+
+
+def by_repeats(layer, x, lengths):
+    whose = torch.repeat_interleave(torch.arange(len(x)), lengths)
+    return x.new_zeros(len(x), layer.out_features).index_add(0, whose, layer(x[whose, 0]))
+
+
+def packed(layer, x, lengths):
+    found = nn.utils.rnn.pack_padded_sequence(torch.tanh(x), lengths.tolist(), batch_first=True)
+    found = nn.utils.rnn.PackedSequence(layer(found.data), found.batch_sizes)
+    return nn.utils.rnn.pad_packed_sequence(found, batch_first=True, total_length=x.shape[1])[0].sum(1)
+
+
+def twice_packed(layer, x, lengths):
+    return packed(layer, nn.functional.linear(x, layer.weight[:3]), lengths)
+
+
+class Ragged(nn.Module):
+    """A layer over as many entries of each sample as it has."""
+
+    def __init__(self, pooled) -> None:
+        super().__init__()
+        self.pooled, self.layer, self.head = pooled, nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 40), nn.Linear(40, 3))
+
+    def forward(self, x, lengths):
+        return self.head(torch.tanh(self.pooled(self.layer, x, lengths)))
+
+
+@pytest.mark.parametrize("pooled", [by_mask, by_repeats, packed, twice_packed])
+def test_samples_of_other_lengths_and_the_same_sum(pooled):
+    """In the first batch all are alike, in the second not, and together as long: only the lengths tell them apart."""
+    torch.manual_seed(0)
+    model = Ragged(pooled).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows, alike = torch.arange(SIZE), torch.full((SIZE,), 2)
+    other = alike + (rows < SIZE // 2).long() - (rows >= SIZE - SIZE // 2).long()
+    batches = [Batch((torch.randn(SIZE, 4, 3).double(), lengths), rows % 3, None, rows) for lengths in (alike, other)]
+    exemplar = Batch((torch.randn(6, 4, 3).double(), alike[:6]), rows[:6] % 3)
+    forml = fw.FORML(model, SIZE, gradient="per-layer")
+    for batch in batches:
+        expected = score_gradient(model, batch, exemplar, forml.scores, forml.objective, 0.1, mode="double-backward")
+        assert oracle.error(forml.step(batch, exemplar, optimizer).gradient, expected) < BOUND
+
+
+class Two(nn.Module):
+    """Sends samples to one layer or the other, by a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(5, 4), nn.Linear(5, 4), nn.Linear(4, 30)
+
+    def forward(self, x):
+        made, mask = x.new_zeros(len(x), 4), x[:, 0] > 0
+        for layer, there in ((self.first, mask), (self.second, ~mask)):
+            made[there] = layer(x[there])
+        return self.head(torch.tanh(made))
+
+
+def test_a_layer_that_nobody_is_sent_to_is_left_out():
+    torch.manual_seed(0)
+    model, rows = Two().double(), torch.arange(SIZE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    exemplar = Batch(torch.randn(6, 5).double(), rows[:6] % 3)
+    inputs, forml = torch.randn(SIZE, 5).double(), fw.FORML(model, SIZE, gradient="per-layer")
+    for x in (inputs.abs(), inputs, -inputs.abs()):
+        batch = Batch(x, rows % 3, None, rows)
+        expected = score_gradient(model, batch, exemplar, forml.scores, forml.objective, 0.1, mode="double-backward")
+        assert oracle.error(forml.step(batch, exemplar, optimizer).gradient, expected) < BOUND
+
+
 def test_running_statistics_of_a_layer_that_is_run_again_move_once():
     """Instance norm with running statistics is read by running it again, which must not move them again."""
     torch.manual_seed(0)

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -215,8 +216,9 @@ class EncodedPixels(HeldPixels):
             return {"bad": bad, "content": self._content(), "deep": len(self._decoder.deep)}
 
         entry = write_entry(self._folder, self._key, fill)
-        home, place = str(Path.home()), str(entry.parent)
-        place = f"~{place.removeprefix(home)}" if place.startswith(home) else place  # nobody's name goes on a page
+        place = str(entry.parent)
+        with suppress(RuntimeError, ValueError):  # there is no home, or it lies elsewhere
+            place = f"~/{entry.parent.relative_to(Path.home())}"  # nobody's name goes on a page
         notes.append(f"{self.count:,} images were decoded; the pixels are kept in {place} for the next time.")
         return entry
 

@@ -138,7 +138,10 @@ def read_text_table(path: Path, options: TableOptions, notes: list[str]) -> pd.D
 def _delimiter(content: bytes, usual: str) -> str:
     """Find what separates the column names: the usual mark, or the one that parts them most where it parts nothing."""
     first = next((line for line in io.BytesIO(content) if line.strip()), b"").decode()[:100_000]  # csv reads no more
-    counts = {mark: len(next(csv.reader([first], delimiter=mark))) for mark in (usual, *_SEPARATORS)}
+    try:
+        counts = {mark: len(next(csv.reader([first], delimiter=mark))) for mark in (usual, *_SEPARATORS)}
+    except csv.Error:  # whoever reads the header says what is wrong
+        return usual
     return usual if counts[usual] > 1 else max(counts, key=lambda mark: counts[mark])
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable
-from fairweight.metagradient import passes
+from fairweight.metagradient import double_backward, passes
 from fairweight.metagradient.forward import tangent
 from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, classification_loss, pull_by_tangent
@@ -77,7 +77,10 @@ class LayerPass(ForwardPass):
                 weights = weights * self.loss_scale
 
             def by_tangent(v: Parameters) -> Tensor:
-                return pull_by_tangent(done, tangent(done, v))
+                try:
+                    return pull_by_tangent(done, tangent(done, v))
+                except NotImplementedError:  # a function without a forward mode, which no pass before has met like this
+                    return pull_by_tangent(done, double_backward.tangent(done, v))
 
             try:
                 plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)

@@ -26,8 +26,11 @@ _ROUTED = "_fairweight_routed"
 # Results that say which samples go where, and so differ from batch to batch: experts are given their rows by these.
 _SELECTS = frozenset({
     torch.nonzero, Tensor.nonzero, torch.argwhere, Tensor.argwhere, torch.topk, Tensor.topk, torch.sort, Tensor.sort,
-    torch.argsort, Tensor.argsort, torch.masked_select, Tensor.masked_select, torch.multinomial, Tensor.multinomial,
+    torch.argsort, Tensor.argsort, torch.multinomial, Tensor.multinomial,
 })  # fmt: skip
+_BY_MASK = (Tensor.__getitem__, torch.masked_select, Tensor.masked_select)
+_BY_NUMBER = (torch.repeat_interleave, Tensor.repeat_interleave, torch._VF._pack_padded_sequence)  # in each sample
+_ROUTERS = frozenset({*_SELECTS, *_BY_MASK, *_BY_NUMBER, torch.where})
 _PUTS_BACK = ("index_add", "index_put", "index_copy", "scatter", "scatter_add", "scatter_reduce", "__setitem__")
 
 
@@ -91,17 +94,20 @@ class Observer(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self._routes and func not in _SELECTS and func is not Tensor.__getitem__ and func is not torch.where:
+        if not self._routes and func not in _ROUTERS:
             return self._seen(func, args, kwargs)
         given = _tensors(args, kwargs)
-        by_mask = func is Tensor.__getitem__ and any(map(self._uneven, given[1:]))
-        selects = func in _SELECTS or by_mask or (func is torch.where and len(args) == 1)
+        uneven = func in _BY_MASK and any(map(self._uneven, given[1:]))
+        if func in _BY_NUMBER:
+            numbers = kwargs.get("repeats", args[min(1, len(args) - 1)])
+            uneven = isinstance(numbers, Tensor) and bool((numbers != numbers.flatten()[:1]).any())
+        selects = func in _SELECTS or uneven or (func is torch.where and len(args) == 1)
         sources = given[:1] if func.__name__.rstrip("_") in _PUTS_BACK else given
         routed = (selects and any(map(self._of_samples, given))) or any(hasattr(t, _ROUTED) for t in sources)
         self._routes |= routed
         out = self._seen(func, args, kwargs)
         for t in tensors(out) if routed and isinstance(out, Tensor | list | tuple) else ():
-            if by_mask or not selects or not t.requires_grad:  # values that were sorted are still their samples'
+            if uneven or not selects or not t.requires_grad:  # values that were sorted are still their samples'
                 setattr(t, _ROUTED, True)
         return out
 
