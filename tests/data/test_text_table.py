@@ -54,6 +54,10 @@ HEADED = {
     "utf-16": ("t.csv", "a,b\n1,x\n2,y\n", "utf-16", ["t.csv is written in utf-16, by its first two bytes"]),
     "both": ("t.csv", "a;b\r\n1;x\r\n2;y\r\n", "utf-16", ["t.csv is written in utf-16", "separated by ';'"]),
     "commas first": ("t.csv", "a,b;c\n1,x\n2,y\n", "utf-8", []),
+    "a comma in a name": ("t.csv", "a;b, c;d\n1;x;0,5\n2;y;1,5\n", "utf-8", ["t.csv is separated by ';' (semicolon)"]),
+    "and in quotes": ("t.csv", '"a";"b, c"\n"1";"x"\n"2";"y"\n', "utf-8", ["t.csv is separated by ';' (semicolon)"]),
+    "more commas": ("t.csv", "a;b, c;d, e\n1;x;0,5\n2;y;1,5\n", "utf-8", ["t.csv is separated by ';' (semicolon)"]),
+    "commas, a short row": ("t.csv", "a,b,c;d;e;f\n1,x\n2,y\n", "utf-8", []),
     "one column": ("t.csv", "a\n1\n2\n", "utf-8", []),
 }
 

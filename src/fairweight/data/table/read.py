@@ -136,13 +136,20 @@ def read_text_table(path: Path, options: TableOptions, notes: list[str]) -> pd.D
 
 
 def _delimiter(content: bytes, usual: str) -> str:
-    """Find what separates the column names: the usual mark, or the one that parts them most where it parts nothing."""
-    first = next((line for line in io.BytesIO(content) if line.strip()), b"").decode()[:100_000]  # csv reads no more
+    """Find what separates columns: the mark that parts names and first row alike, into most; else what parts names.
+
+    A name such as "share, %" and numbers such as 12,5 hold commas in files that are separated by semicolons.
+    """
+    lines = (line for line in io.BytesIO(content) if line.strip())
+    texts = [line.decode()[:60_000] for _, line in zip(range(2), lines, strict=False)]  # csv takes 131,072
     try:
-        counts = {mark: len(next(csv.reader([first], delimiter=mark))) for mark in (usual, *_SEPARATORS)}
+        parted = {mark: [len(row) for row in csv.reader(texts, delimiter=mark)] for mark in (usual, *_SEPARATORS)}
     except csv.Error:  # whoever reads the header says what is wrong
         return usual
-    return usual if counts[usual] > 1 else max(counts, key=lambda mark: counts[mark])
+    alike = {mark: counts[0] for mark, counts in parted.items() if len(counts) == 2 and counts[0] == counts[1] > 1}
+    if alike or parted[usual][:1] > [1]:
+        return max(alike, key=lambda mark: alike[mark], default=usual)
+    return max(parted, key=lambda mark: parted[mark][:1])
 
 
 def read_with_arrow(content: bytes, delimiter: str, columns: int, name: str) -> pd.DataFrame | None:
