@@ -63,6 +63,18 @@ def test_small_groups_are_named_with_their_size_the_smallest_first():
     assert "small group" not in kinds(audits.audit(audits.table([0.8] * 5, n=2_000)))
 
 
+def test_merging_is_advised_where_it_can_be_done():
+    def actions(groups, **more):
+        made = audits.audit(audits.table([0.8] * groups, n=20), **more)
+        return {f.action for f in findings(made) if f.kind == "small group"}
+
+    trained = audits.trained(audits.weights())
+    assert actions(2, trained=trained) == {"collect more test samples of it."}  # nothing is left to compare
+    assert actions(3) == {"collect more samples of it."}  # predictions have no such flag
+    floor = "train with --small-groups merge and a larger --floor"  # the floor alone lets a group pass as it is
+    assert actions(3, trained=trained) == {f"collect more test samples of it, or merge small groups: {floor}."}
+
+
 def test_a_wide_interval_is_said_with_its_width():
     found = one(audits.audit(audits.table([0.5, 0.5], n=[4_000, 120])), "wide interval")
     assert found.numbers["n"] == 60

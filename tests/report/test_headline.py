@@ -1,7 +1,8 @@
 import pytest
 from tests import audits
 
-from fairweight.report import headline
+from fairweight.metrics import group_table
+from fairweight.report import findings, headline
 
 
 def judged(verdict, before, after, low, high, accuracy=(0.80, 0.79), **more):
@@ -89,3 +90,24 @@ def test_a_baseline_without_a_verdict_is_compared_by_the_gap():
     top = headline(made)
     assert (top.tiles[0].before, top.tiles[0].after) == ("30.0", "2.0")
     assert top.tone == "good"
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("said", [0, 1])
+def test_a_model_that_predicts_one_label_is_not_called_even(classes, said):
+    labels, groups = [k % classes for k in range(600)], ["a", "a", "b", "b", "b"] * 120
+    table = group_table(labels, [said] * 600, groups)
+    alone = headline(audits.audit(table))
+    assert (alone.tone, alone.tiles[2].after) == ("bad", "Says nothing")
+    assert alone.sentence.startswith(
+        "It predicts one label for every row, so its gap in true positive rate of 0.0 points"
+    )
+    more = {"chosen": "plain (linear)", "judged": {"reference": "plain (linear)"}, "gap_after": {"value": 0.0}}
+    kept = judged("no-effect", 0.0, 0.0, None, None, (0.5, 0.5), **more).metrics
+    assert headline(audits.audit({**kept, **table.to_dict()})).sentence.startswith(
+        "It predicts one label for every row"
+    )
+    found = [finding for finding in findings(audits.audit(table)) if "gap" in finding.kind]
+    assert [(finding.level, "says nothing" in finding.sentence) for finding in found] == [("act", True)]
+    mixed = group_table(labels, [said] * 599 + [1 - said], groups)
+    assert not headline(audits.audit(mixed)).sentence.startswith("It predicts one label")

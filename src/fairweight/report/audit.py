@@ -118,6 +118,19 @@ class Audit:
         """Whether every label has a rate in every group."""
         return "cells" in self.metrics
 
+    @property
+    def can_merge(self) -> bool:
+        """Whether a training with fewer groups would still have two to compare."""
+        return self.trained is not None and not self.by_label and len(self.metrics["groups"]) > 2
+
+    @property
+    def says_one_label(self) -> bool:
+        """Whether every row is predicted alike, so that groups are even for no good reason."""
+        found = self.metrics.get("cells", self.metrics["groups"])
+        rates = {(part.get("label"), part["selection_rate"]) for part in found if part["selection_rate"] is not None}
+        alike = bool(rates) and {rate for _, rate in rates} <= {0, 1} and len(rates) == len({one for one, _ in rates})
+        return alike and not self.by_label  # whose gap of 100 points says it
+
 
 @dataclass(frozen=True)
 class Finding:

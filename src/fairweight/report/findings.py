@@ -64,7 +64,8 @@ def _gap(audit: Audit) -> Found:
     beyond = known(floor["high"]) and value > floor["high"]
     level: Level = "good" if not beyond else "act" if value >= 0.05 else "look"
     numbers = {"tprd": value, "low": low, "high": high, "noise_floor": floor["mean"], "noise_floor_high": floor["high"]}
-    yield "gap" if beyond else "no gap beyond chance", level, numbers, names
+    names |= {"wording": "gap of one label"} if (alike := audit.says_one_label) else {}
+    yield "gap" if beyond or alike else "no gap beyond chance", "act" if alike else level, numbers, names
 
 
 def _other_gaps(audit: Audit) -> Found:
@@ -87,8 +88,8 @@ def _trials(group: Mapping[str, Any]) -> int:
 
 
 def _small_groups(audit: Audit) -> Found:
-    word = audit.group_word
-    names = {"Word": word.capitalize(), "few": FEW}
+    word, merge = audit.group_word, ", or merge small groups: train with --small-groups merge and a larger --floor"
+    names = {"Word": word.capitalize(), "few": FEW, "samples": _samples(audit), "merge": merge * audit.can_merge}
     names["what"] = _samples(audit) + ("" if audit.by_label or audit.has_cells else " of the positive label")
     small = sorted((g for g in audit.metrics["groups"] if _trials(g) < FEW), key=_trials)
     for g in small[:3]:

@@ -72,6 +72,10 @@ def headline(audit: Audit) -> Headline:
         else:
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"
             tiles = _tiles_beside(audit, gap, accuracy, tone)
+    if audit.says_one_label:
+        word, tone, values["accuracy"] = "one-label", "bad", percent(metrics["accuracy"])
+        told = f"Each of the {metrics['n']:,} rows is predicted alike."
+        tiles = (*tiles[:2], Tile("How sure", "Says nothing", words=told, tone="bad"))
     return Headline(*sentence_and_action("verdicts", word, values), tone, tiles)
 
 
