@@ -205,8 +205,8 @@ def _rows(
     lines = [[_shortened(title), *(titles.get(column, _shortened(column)) for column in columns)]]
     for place in order:
         lines.append([_shortened(name_of(keys[place])), *(_cell(records[place], column) for column in columns)])
-    left = len(keys) - len(order)
-    return _aligned(lines) + (f"\nThe {len(order)} worst; to_pandas() has the other {left} too." if left else "")
+    rest = f"\nThe {len(order)} worst of {len(keys)}; --json, the run's metrics.json and, in Python, to_pandas() have all."
+    return _aligned(lines) + (rest if len(order) < len(keys) else "")
 
 
 def _cell(record: dict[str, float], column: str) -> str:
