@@ -80,6 +80,16 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
     "only blank lines": (lambda d: _train(d, d.put("t.csv", "\n \n\n")), errors.UnreadableFile, "is empty"),
     "only a header": (lambda d: _train(d, d.put("t.csv", "age,sex,paid\n")), errors.UnreadableFile, "no rows"),
     "a parquet file without rows": (lambda d: _train(d, _parquet(d, d.frame()[:0])), errors.UnreadableFile, "no rows"),
+    "an archive": (
+        lambda d: _train(d, d.put("t.csv.zip", b"PK\3\4")),
+        errors.UnreadableFile,
+        "t.csv.zip is an archive or a spreadsheet, not text; unpack it, or save it as .csv",
+    ),
+    "a spreadsheet that is called text": (
+        lambda d: _train(d, d.put("t.csv", b"PK\3\4\x14\xff")),
+        errors.UnreadableFile,
+        "t.csv is an archive or a spreadsheet",
+    ),
     "the wrong delimiter was named": (
         lambda d: _train(d, table=TableOptions(delimiter=";")),
         errors.UnreadableFile,

@@ -88,7 +88,7 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
     if not names:
         takes = f"two labels and at most {WIDEST} inputs" if asked.learner == "linear" else "tables"
-        raise BadInput(f"{option('learner', asked.learner)} takes {takes} alone; choose trees or mlp.")
+        raise BadInput(f"{option('learner', asked.learner)} takes only {takes}; choose trees or mlp.")
     assert isinstance(whole.train, Batch)
     runs: list[Candidates] = []
     labels, mended = mended_labels(whole, seed)

@@ -101,12 +101,21 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
         frame = read_parquet(path).to_pandas()
     elif kind in DELIMITERS or options.delimiter is not None:
         frame = read_text_table(path, options, notes)
+    elif kind in _PACKED:
+        raise _packed(path)
     else:
         raise UnreadableFile(
             f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or give its "
             f"{option('table.delimiter')}."
         )
     return check_frame(frame, path.name, notes)
+
+
+_PACKED = (".zip", ".xlsx", ".xls", ".ods")
+
+
+def _packed(path: Path) -> UnreadableFile:
+    return UnreadableFile(f"{path.name} is an archive or a spreadsheet, not text; unpack it, or save it as .csv.")
 
 
 _log = logging.getLogger("fairweight")
@@ -232,6 +241,8 @@ def _as_utf8(path: Path, encoding: str, notes: list[str]) -> bytes:
     content = read_bytes(path)
     if content[:4] == b"PAR1":
         raise UnreadableFile(f"{path} holds parquet, not text; rename it to .parquet.")
+    if content[:4] == b"PK\3\4":
+        raise _packed(path)
     plain = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
     if plain and content.startswith(_UTF16):
         plain, encoding = False, "utf-16"
