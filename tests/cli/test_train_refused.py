@@ -57,6 +57,16 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "an empty file": (lambda f: given(raw(f, b"")), "is empty"),
     "a header alone": (lambda f: given(raw(f, b"age,sex,income\n")), "no rows"),
     "no header": (lambda f: given(raw(f, b"1,2,3\n4,5,6\n")), "add a header line"),
+    "time for one method": (
+        lambda f: (*given(csv(f)), "--time", "9s"),
+        "--time has a say only where candidates are compared, and forml alone is trained: leave it out, or give no",
+    ),
+    "thresholds for one method": (lambda f: (*given(csv(f)), "--groups-at-prediction"), "leave it out, or"),
+    "a linear model for one method": (lambda f: (*given(csv(f)), "--learner", "linear"), "leave it out, or"),
+    "seeds for one objective": (
+        lambda f: (csv(f), "--label", "income", "--group", "sex", "--objective", "mean", "--seeds", "2"),
+        "--seeds has a say only .* forml alone is trained: leave it out, or give .* none of its options",
+    ),
     "another delimiter": (lambda f: (*given(csv(f)), "--delimiter", ";"), "separated by ',' .*--delimiter"),
     "Latin-1": (lambda f: given(csv(f, people(120).assign(job="cafetière"), encoding="latin-1")), "--encoding"),
     "a line too long": (lambda f: given(raw(f, b"age,sex,income\n1,F,high\n2,M,low,9\n")), "3 columns in every line"),

@@ -101,6 +101,8 @@ def prepare(
     training, learner, data = dict(wanted.training), wanted.learner, wanted.data
     speaks = training.get("method_options") or training.get("search")  # of one method
     method = FORML if wanted.method is None and speaks else wanted.method
+    if method is not None:
+        _refuse_unused(wanted, method)
     if wanted.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
     first = Spec(
@@ -138,6 +140,17 @@ def prepare(
     if spec.search:
         search_for(spec, dataset)
     return Prepared(dataset, spec, built, wish, asked)
+
+
+def _refuse_unused(wanted: Wanted, method: str) -> None:
+    """Refuse what the choice among candidates alone heeds, where one method is trained."""
+    usual = Wanted(wanted.source)
+    names = ["candidates", "seconds", "groups_at_prediction", "seeds", *(["learner"] * (wanted.learner == "linear"))]
+    if unused := next((name for name in names if getattr(wanted, name) != getattr(usual, name)), None):
+        raise BadInput(
+            f"{option(unused)} has a say only where candidates are compared, and {method} alone is trained: leave it "
+            f"out, or give no {option('method')}, none of its options, no --trade-off and no --no-baseline."
+        )
 
 
 def wish_for(
