@@ -9,6 +9,7 @@ from tests.command import fairweight
 from tests.tables import people
 
 import fairweight as fw
+from fairweight.errors import BadInput
 from fairweight.runs.folder import RunFolder
 
 
@@ -76,6 +77,29 @@ def test_several_groups_are_crossed_alike_and_labels_alone_are_groups_alike(tabl
             given.drop(columns=[*drop, "part"]), given["income"], sensitive_features=given[group] if group else None
         )
         compare(found, weights, model, new.drop(columns=drop), given.index)
+
+
+def test_a_criterion_gives_both_the_same_objective(table, tmp_path):
+    people(50, seed=9).to_csv(tmp_path / "new.csv", index=False)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    given, new = table[table["part"] != "test"], people(50, seed=9).drop(columns=["income", "sex"])
+    words = ("--group", "sex", "--split-column", "part", "--method", "forml", "--criterion", "equalized-odds")
+    found, weights = trained(tmp_path, "people.csv", *words)
+    usual, asked = (
+        fw.FairweightClassifier("forml", criterion=name, epochs=6, random_state=0).fit(
+            given.drop(columns=["income", "sex", "part"]), given["income"], sensitive_features=given["sex"]
+        )
+        for name in (None, "equalized-odds")
+    )
+    compare(found, weights, asked, new, given.index)
+    assert (usual.predict_proba(new) != asked.predict_proba(new)).any()
+
+
+@pytest.mark.parametrize("said", [{"groups_at_prediction": True}, {"learner": "trees"}])
+def test_what_chooses_among_candidates_is_refused_beside_one_method(said, table):
+    model = fw.FairweightClassifier("forml", epochs=1, **said)
+    with pytest.raises(BadInput, match="leave them or 'forml' out"):
+        model.fit(table[["age"]], table["income"], sensitive_features=table["sex"])
 
 
 def test_an_array_is_a_frame_of_numbers():

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import Asked, Wish
-from fairweight.apps.train import wish_for
+from fairweight.apps.train import wish_for, with_objective
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
 from fairweight.data import Dataset
 from fairweight.data.rows import Rows
@@ -168,7 +168,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             if self.method is None and weights is None and self._searches(dataset):
                 self._search(dataset, wish, int(seed), given[0])
             else:
-                self._train(dataset, int(seed), weights, given[0])
+                self._train(dataset, wish, int(seed), weights, given[0])
         return self
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
@@ -184,8 +184,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
         """Most likely class of each sample; sensitive_features as for predict_proba."""  # [n_samples]
-        chances = self.predict_proba(X, sensitive_features)
-        return cast(Array, self.classes_[chances.argmax(axis=1)])
+        return cast(Array, self.classes_[self.predict_proba(X, sensitive_features).argmax(axis=1)])
 
     def _group_codes(self, X: Any, groups: Any) -> Tensor | None:  # noqa: N803
         if self.shift_ is None or len(self.shift_) == 1:
@@ -197,10 +196,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _searches(self, dataset: Dataset) -> bool:
         """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
-        said = (self.module, self.objective, self.method_options)
-        counts = torch.bincount(dataset.train.labels, minlength=len(self.classes_))
-        enough = int(counts.min()) >= FOLDS  # fewer rows of a class cannot be in every fold
-        return len(dataset.input_shape) == 1 and enough and all(one is None for one in said)
+        alone = any(one is not None for one in (self.module, self.objective, self.method_options))
+        fewest = torch.bincount(dataset.train.labels, minlength=len(self.classes_)).min()
+        return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not alone  # each fold needs every class
 
     def _search(self, dataset: Dataset, wish: Wish, seed: int, given: Given) -> None:
         """Take what `fairweight train` would write."""
@@ -222,11 +220,14 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _device(self) -> str:
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
 
-    def _train(self, dataset: Dataset, seed: int, weights: Tensor | None, given: Given) -> None:
+    def _train(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None, given: Given) -> None:
         device, name, network = self._device(), self.method or FORML, None
+        if self.method is not None and (self.groups_at_prediction or self.learner not in (None, "mlp")):
+            raise BadInput(f"groups_at_prediction and learner choose among candidates; leave them or {name!r} out.")
         if self.module is not None:
             network = partial(made, self.module, math.prod(dataset.input_shape), len(self.classes_))
-        spec = with_defaults(Spec("frame", method=name, seed=seed), dataset, self._asked(), device)
+        asked = with_objective(name, self._asked(), wish, dataset)
+        spec = with_defaults(Spec("frame", method=name, seed=seed), dataset, asked, device)
         built = build(spec, dataset, device, network=network)
         built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
         with one_thread(built.parameters):
@@ -241,8 +242,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             raise BadInput(f"hidden={self.hidden!r}: give the layers' widths, each from 1, such as (64, 64).")
         names = ("optimizer", "lr", "weight_decay", "epochs", "batch_size", "per_cell")
         asked = {name: value for name in names if (value := getattr(self, name)) is not None}
-        objective = {} if self.objective is None else {"objective": self.objective}
-        asked["method_options"] = objective | dict(self.method_options or {})
+        asked["method_options"] = {} if self.objective is None else {"objective": self.objective}
+        asked["method_options"] |= self.method_options or {}
         if self.patience is not None:
             asked["early_stopping"] = {"metric": "objective", "patience": self.patience} if self.patience else {}
         if self.module is not None:
