@@ -63,6 +63,7 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     ),
     "thresholds for one method": (lambda f: (*given(csv(f)), "--groups-at-prediction"), "leave it out, or"),
     "a linear model for one method": (lambda f: (*given(csv(f)), "--learner", "linear"), "leave it out, or"),
+    "trees as a network": (lambda f: (*given(csv(f)), "--network", "trees"), "give --learner trees instead"),
     "seeds for one objective": (
         lambda f: (csv(f), "--label", "income", "--group", "sex", "--objective", "mean", "--seeds", "2"),
         "--seeds has a say only .* forml alone is trained: leave it out, or give .* none of its options",

@@ -9,11 +9,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from tests.tables import people
 
+from fairweight.apps.train import Wanted, prepare, train
 from fairweight.data import load
 from fairweight.runs import trees
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.learners import fit_linear
+from fairweight.runs.linear import fit_linear
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
 from fairweight.runs.trees import columns_of, fit_trees
@@ -110,6 +111,20 @@ def test_a_spec_with_trees_becomes_a_run(tmp_path):
     torch.testing.assert_close(logits(model, data.test), said)
     assert done.folder.read_weights()["weight"].nunique() == 4
     assert run(spec, tmp_path / "run").reused
+
+
+@pytest.mark.parametrize("learner", ["linear", "trees"])
+def test_a_delivered_model_is_trained_again_by_its_own_spec(learner, tmp_path):
+    people(500).to_csv(tmp_path / "p.csv", index=False)
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", learner=learner, candidates=("reweighing",), budget=20)
+    train(prepare(wanted), tmp_path / "run")
+    for part in (tmp_path / "run", tmp_path / "run" / "uniform"):
+        if part.exists():
+            first = RunFolder(part)
+            again = run(first.read_spec(), tmp_path / f"{part.name} again").folder
+            chances, same = (one.read_logits("test")[0].softmax(dim=-1) for one in (first, again))
+            assert float((chances - same).abs().max()) < 0.02  # columns are scaled by all rows now, not by train's
+            assert again.read_weights()["ema_loss"].notna().all()
 
 
 def test_the_linear_learner_is_scikit_learn_s_regression():

@@ -17,7 +17,7 @@ from fairweight.data.groups import JOIN
 from fairweight.errors import BadInput, FairweightError, option
 from fairweight.metrics import GroupTable
 from fairweight.metrics.criterion import criterion, default_criterion
-from fairweight.runs.build import Built, build
+from fairweight.runs.build import LINEAR, TREES, Built, build
 from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.run import Result
@@ -120,6 +120,8 @@ def prepare(
     wish = wish_for(dataset, wanted.criterion, wanted.bound, wanted.budget, each=wanted.each)
     if learner is not None and (learner == "mlp" or ":" in learner):
         training["network"] = {**training.get("network", {}), "name": learner}
+    if (name := training.get("network", {}).get("name")) in (TREES, LINEAR):
+        raise BadInput(f"{option('network.name', name)} is no network; give {option('learner', name)} instead.")
     own = ":" in str(training.get("network", {}).get("name", ""))
     asked = None
     if method is None and dataset.kind == "table" and not own:

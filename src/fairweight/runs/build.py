@@ -29,7 +29,7 @@ from fairweight.runs.spec import Spec
 # Steps from which compiling is won back, on an H200: FORML's takes a minute and saves 9 ms a step, a plain step's takes
 # half a minute and saves half a millisecond.
 LEARNED_FROM, PLAIN_FROM = 6_000, 50_000
-TREES = "trees"
+TREES, LINEAR = "trees", "linear"  # fitted by a library, with weights that are known before
 EMPTY_TREES = {"features": 1, "trees": 1, "nodes": 1, "depth": 0}  # the sizes of a run's are in its run.json
 # Each has options of its own.
 _PARTS = {"look_ahead": "look_ahead.lr=0.1", "score_step": "score_step.rate=0.1", "objective": "objective.name=mean"}
@@ -71,12 +71,12 @@ def build(
     """
     torch.manual_seed(spec.seed)
     options = spec.method_options if weights is None else {**spec.method_options, "weights": weights}
-    if spec.network.get("name") == TREES:  # weights that are known before training, beside trees not grown yet
+    if (name := spec.network.get("name")) in (TREES, LINEAR):  # beside a model that is not fitted yet
         stand_in = nn.Linear(1, 1)  # methods ask a model where it lives
         reweighter = method_from(spec.method, options, stand_in, len(dataset.train))
         if reweighter.needs & {"exemplar", "exemplar groups"}:
-            raise BadInput(f"{spec.method} learns by a network's gradients, which trees have none of; choose mlp.")
-        empty = network_for(dataset.preprocessing, {"name": TREES})
+            raise BadInput(f"{spec.method} learns by a network's gradients, which {name} has none of; choose mlp.")
+        empty = network_for(dataset.preprocessing, {"name": name})
         return Built(device, empty, optimizer_for(stand_in, spec, "cpu"), None, reweighter)
     model = laid_out(network_for(dataset.preprocessing, spec.network) if network is None else network(), device)
     optimizer = optimizer_for(model, spec, device)
@@ -116,6 +116,8 @@ def _body(name: str, rest: dict[str, Any], preprocessing: Preprocessing) -> nn.M
     if name == TREES and len(shape) == 1:
         sizes = _checked(TreeEnsemble, {**EMPTY_TREES, **rest}, name, skipped=2)
         return TreeEnsemble(shape[0], classes, **sizes)
+    if name == LINEAR and len(shape) == 1 and classes == 2:
+        return MLP(shape[0], classes, ())
     if ":" not in name:
         raise UnknownName(f"{name!r} is no network of fairweight; choose mlp, resnet18, or your own as MODULE:MODEL.")
     body = model_from(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,14 +15,14 @@ from fairweight.data import Dataset
 from fairweight.data.draw import by_stratum, proportional, stream
 from fairweight.methods import Reweighter
 from fairweight.methods.given import Given
-from fairweight.models.mlp import MLP
 from fairweight.models.trees import TreeEnsemble
-from fairweight.runs.build import build, method_from
+from fairweight.runs.build import LINEAR, build, method_from
 from fairweight.runs.defaults import with_defaults
+from fairweight.runs.linear import fit_linear
 from fairweight.runs.run import one_thread, probabilities, train_built
 from fairweight.runs.shift import ByGroup
 from fairweight.runs.spec import Spec
-from fairweight.runs.trees import ITERATIONS, NEVER, fit_trees, network_of
+from fairweight.runs.trees import ITERATIONS, fit_trees, network_of
 from fairweight.sampling import Cells
 from fairweight.training.history import Dynamics
 from fairweight.training.predict import logits
@@ -123,7 +122,7 @@ class Learner:
         given.begin(replace(train, rows=None), None)
         if self.name == "linear":
             line: nn.Module = fit_linear(train, weights)
-            return Fitted(line, {"name": "mlp", "hidden": []}, given, Dynamics(len(train)), epoch or 1)
+            return Fitted(line, {"name": LINEAR}, given, Dynamics(len(train)), epoch or 1)
         epoch = ITERATIONS if epoch is None else epoch
         model, _ = fit_trees(train, weights, self.dataset, epoch, self.seed)
         return Fitted(model, network_of(model), given, Dynamics(len(train)), epoch)
@@ -157,23 +156,3 @@ class Learner:
                 record, dynamics = train_built(built, spec, dataset)
         found = epoch or record.best_epoch or record.epochs
         return Fitted(built.model.eval(), spec.network, built.reweighter, dynamics, found)
-
-
-def fit_linear(train: Batch, weights: Tensor | None) -> MLP:
-    """Logistic regression of two classes, where each row counts its weight; kept as an MLP."""
-    from sklearn.linear_model import LogisticRegression
-
-    assert isinstance(train.inputs, Tensor)
-    x, y = train.inputs.flatten(1).double().numpy(), train.labels.numpy()
-    slopes, bias = np.zeros(x.shape[1]), NEVER * (1 - 2 * y[0])  # of rows that are all alike
-    if len(np.unique(y)) > 1:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # classes that are almost separable end early, which is fine
-            regression = LogisticRegression(solver="newton-cholesky", tol=1e-8)
-            regression.fit(x, y, sample_weight=None if weights is None else weights.double().numpy())
-        slopes, bias = regression.coef_[0], regression.intercept_[0]
-    model = MLP(x.shape[1], 2, ())
-    zeros = torch.zeros(x.shape[1])
-    layer = {"weight": torch.stack([zeros, torch.from_numpy(slopes).float()]), "bias": torch.tensor([0.0, float(bias)])}
-    model.layers[-1].load_state_dict(layer)
-    return model

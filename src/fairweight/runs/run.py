@@ -17,9 +17,10 @@ from fairweight.data.augment import Chain, Flip, Shift
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import group_table
 from fairweight.models.trees import TreeEnsemble
-from fairweight.runs.build import TREES, Built, build, compiles
+from fairweight.runs.build import LINEAR, TREES, Built, build, compiles
 from fairweight.runs.folder import FILES, METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import held_out_parts
+from fairweight.runs.linear import fit_linear
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.other_runs import begin_from, learned_weights
 from fairweight.runs.provenance import provenance
@@ -80,10 +81,11 @@ def run(
             built = build(spec, dataset, device, weights=weights)
             if spec.start:
                 begin_from(built.model, spec, folder.beside)
-        if spec.network.get("name") == TREES:
-            built, record, dynamics = grown(built, spec, dataset)
-            spec = spec.with_(network=network_of(built.model))
-            folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
+        if spec.network.get("name") in (TREES, LINEAR):
+            built, record, dynamics = fitted(built, spec, dataset)
+            if isinstance(built.model, TreeEnsemble):
+                spec = spec.with_(network=network_of(built.model))
+                folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
         else:
             record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
         _write_results(folder, dataset, built, record, dynamics)
@@ -107,7 +109,7 @@ def _write_results(folder: RunFolder, dataset: Dataset, built: Built, record: Ru
     folder.write_model(model)
     folder.write_logits({**found, **held_out_parts(dataset, folder.read(RUN).get("data", {}))})
     at_end = final_predictions(model, placed(dataset.train, built.device))
-    if isinstance(model, TreeEnsemble):  # no history: the loss of the trained trees stands in
+    if not record.steps:  # no history: the loss of the trained model stands in
         at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()
     folder.write_weights(dataset, built.reweighter, dynamics, at_end)
     folder.write_predictions(dataset, final_predictions(model, test))
@@ -115,13 +117,17 @@ def _write_results(folder: RunFolder, dataset: Dataset, built: Built, record: Ru
     folder.write(METRICS, {**table.to_dict(), "run": record.to_dict(), **kept})
 
 
-def grown(built: Built, spec: Spec, dataset: Dataset) -> tuple[Built, RunRecord, Dynamics]:
-    """Grow trees with the weights that the method knows; as many as the Spec has epochs."""
+def fitted(built: Built, spec: Spec, dataset: Dataset) -> tuple[Built, RunRecord, Dynamics]:
+    """Fit a linear model, or trees, as many as the Spec has epochs, with the weights that the method knows."""
     start, train = time.monotonic(), dataset.train
     assert isinstance(train, Batch)
     built.reweighter.begin(train, dataset.exemplar)
     found = built.reweighter.weights()
-    model, _ = fit_trees(train, None if found is None else found.detach().cpu(), dataset, spec.epochs, spec.seed)
+    weights, model = None if found is None else found.detach().cpu(), built.model
+    if spec.network["name"] == LINEAR:
+        model = fit_linear(train, weights)
+    else:
+        model, _ = fit_trees(train, weights, dataset, spec.epochs, spec.seed)
     record = RunRecord(spec.epochs, 0, "finished", spec.epochs, seconds=time.monotonic() - start)
     return replace(built, model=model), record, Dynamics(len(train))
 
