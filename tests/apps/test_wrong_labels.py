@@ -177,9 +177,8 @@ def test_trainings_beside_a_run_leave_its_thresholds_out():
     assert [one.judge for one in methods_of(spec).values()] == [{}, {}]
 
 
-def _compared(beside, arms, row_noise):
+def _compared(beside, arms, row_noise, wobble=(-0.2, -0.1, 0.0, 0.1, 0.2)):
     """By set: accuracy and gap of five seeds beside 80 and 10 on the first one."""
-    wobble = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])
 
     def seeds(accuracy, gap, missed=30.0, *, sign=1):
         numbers = [{"accuracy": accuracy + sign * d, "tprd": gap + sign * d, "max_fnr": missed} for d in wobble]
@@ -205,6 +204,17 @@ def test_what_test_rows_drawn_anew_would_not_show_is_chance():
     arms = dict.fromkeys(MENDED, (82.0, 5.0))
     assert _cleaned(arms).recommended == "relabelled"
     assert _cleaned(arms, row_noise=6.0).recommended is None
+
+
+def test_where_every_seed_gives_the_same_the_test_rows_alone_decide():
+    arms = {"kept": (79.0, 10.0), "random": (82.0, 10.0)}
+
+    def moved(arm, row_noise, wobble):
+        return _compared("full", arms, row_noise, wobble).moved("uniform", arm)
+
+    assert [moved(arm, 0.5, [0.0] * 5) for arm in arms] == [["costs accuracy"], ["raises accuracy"]]
+    assert [moved(arm, 6.0, [0.0] * 5) for arm in arms] == [[], []]
+    assert moved("random", 0.5, [0.0]) == []  # one seed tells nothing of training
 
 
 def test_a_gap_that_narrows_because_more_are_missed_in_the_worst_group_is_no_help():

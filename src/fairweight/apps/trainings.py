@@ -110,12 +110,17 @@ class Compared:
         """Mean difference over seeds, with the p-value of a paired t-test."""
         return difference(self.seeds[method][arm], self.seeds[method][self.beside], number)
 
+    def is_fixed(self, method: str, arm: str) -> bool:
+        """Whether training gives the same at every seed, as trees and linear models do: test rows alone are chance."""
+        both = [list(self.seeds[method][one].values()) for one in (arm, self.beside)]
+        return all(len(found) > 1 and all(one == found[0] for one in found) for found in both)
+
     def moved(self, method: str, arm: str) -> list[str]:
         """What is other, beyond chance in training and in test rows, in words."""
         words = {"tprd": (HELPS[0], HARMS[0]), "accuracy": (HARMS[1], HELPS[1])}  # lower, higher
         found, said = {number: self.difference(method, arm, number) for number in words}, []
         for number, (low, high) in self.rows[method][arm].items():
-            p, mean = found[number]["p"], found[number]["mean"]
+            p, mean = 0.0 if self.is_fixed(method, arm) else found[number]["p"], found[number]["mean"]
             if p is not None and p < SURE and (low > 0 if mean > 0 else high < 0):
                 said.append(words[number][mean > 0])
         if HELPS[0] in said and self.difference(method, arm, "max_fnr")["mean"] > 0:
