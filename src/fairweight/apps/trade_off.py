@@ -82,9 +82,11 @@ def trade_off(
     place = choose(judgements)
     adopt(folder, runs[place])
     done = Result(runs[place].spec, folder, runs[place].metrics, runs[place].reused)
-    verdict = verdict_between(done, runs[0], dataset, prepared.wish) if place else None
+    verdict = verdict_between(done, runs[0], dataset, wish) if place else None
     trained = Trained(done, table_of(folder, dataset), runs[0] if place else None, verdict)
     folder.copy(runs[place].folder, [METRICS])
+    if verdict is not None:
+        folder.write(METRICS, {**done.metrics, **verdict.to_dict()})
     front = _front(tuple(specs), runs, judgements, place, wish, len(said[0]))
     swept = TradeOff(tuple(specs), tuple(runs), front, trained, folder.path / PICTURE)
     shown = Front(**{**vars(front), "dots": [dot for dot in front.dots if not math.isnan(dot.gap)]})
