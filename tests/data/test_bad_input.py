@@ -90,6 +90,11 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
         errors.UnreadableFile,
         "t.csv is an archive or a spreadsheet",
     ),
+    "a list of pictures under a name of its own": (
+        lambda d: load(pd.DataFrame({"shot": [f"{k}.png" for k in range(90)], "y": [0, 1, 1] * 30}), label="y"),
+        errors.BadInput,
+        "look like ids or free text: 'shot'; name .* in table.keep, or the one that names image files in image.file",
+    ),
     "the wrong delimiter was named": (
         lambda d: _train(d, table=TableOptions(delimiter=";")),
         errors.UnreadableFile,

@@ -143,6 +143,11 @@ def fit_columns(
         notes.append(Sentence(f"{said} (name those that are not in {option('table.keep')})."))
     if filled := [column.name for column in fitted if column.missing]:
         notes.append(f"Missing values filled and marked by an input of their own: {listing(filled)}.")
+    if not fitted and ids:
+        raise BadInput(
+            f"no column is left to learn from, as these look like ids or free text: {listing(ids)}; name those that "
+            f"are not in {option('table.keep')}, or the one that names image files in {option('image.file_column')}."
+        )
     if not fitted:
         raise BadInput("no column is left to learn from; name some to keep, or give a table with more columns.")
     return tuple(fitted)
