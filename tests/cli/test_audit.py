@@ -53,6 +53,24 @@ def people(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize("out", ["people.csv", "./people.csv", "run/weights.parquet"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("predict", "run", "people.csv"),
+        ("predict", "run", "peopl*.csv"),
+        ("suspects", "run"),
+        ("weights", "people.csv", "--label", "pay", "--group", "sex", "--learner", "linear"),
+    ],
+)
+def test_what_is_read_and_what_a_run_relies_on_is_not_written_over(people, words, out):
+    before = (people / out).read_bytes()
+    done = fairweight(people, *words, "--out", out)
+    assert (people / out).read_bytes() == before
+    assert done.returncode == 2
+    assert "name another file" in done.stderr
+
+
 @pytest.mark.slow
 def test_audit_writes_a_page_and_a_card_and_finds_the_baseline_beside(runs):
     done = fairweight(runs, "audit", "forml", "--json")

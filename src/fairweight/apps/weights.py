@@ -14,7 +14,8 @@ from fairweight.apps.judge import NOTHING
 from fairweight.apps.predict import check_writable, write_frame
 from fairweight.apps.train import Prepared
 from fairweight.errors import BadInput
-from fairweight.runs.run_place import check_place
+from fairweight.runs.run_place import check_file, check_place
+from fairweight.runs.spec_data import files_named
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: T
     if prepared.asked is None:
         raise BadInput("weights are learned for tables here; train an image model, whose folder holds its weights.")
     check_writable(Path(out), "weights.parquet")  # before minutes of training
+    check_file(Path(out), *files_named(prepared.spec))
     check_place(Path(out).absolute().parent)
     found = search(prepared.dataset, prepared.asked, seed=prepared.spec.seed, device=device, tell=tell)
     whole = found.dataset

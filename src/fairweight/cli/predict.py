@@ -32,9 +32,12 @@ def predict(
     """Predict for new rows with a trained model; where they have labels, also say how well."""
     from fairweight.apps.predict import predict_rows
     from fairweight.data.safe_csv import write_csv
+    from fairweight.runs.run_place import check_file
 
     opt.show_log()
     opt.introduce(run)
+    if out is not None:
+        check_file(out, file)
     way: dict[str, Any] = {"delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
     way |= {"file_column": file_column, "keep_columns": listed(keep_columns or "")}
     way |= {"max_file_gb": max_file_gb, "max_megapixels": max_megapixels, "network": network, "trust_code": trust_code}

@@ -22,9 +22,14 @@ def suspects(
     """Rank the training labels that are probably wrong; say how many are, and write a mended set."""
     from fairweight.apps.suspects import kept, suspects_of, write_table
     from fairweight.cli import in_flags
+    from fairweight.runs.folder import RunFolder
+    from fairweight.runs.run_place import check_file
+    from fairweight.runs.spec_data import files_named
 
     opt.introduce(run)
     found = suspects_of(run, trust=trust)
+    if out is not None:
+        check_file(out, *files_named(RunFolder(run).read_spec()))
     sets = {} if relabel is None else {"relabelled": found.relabelled(relabel)}
     sets |= {"kept": kept(found.ranked)} if drop else {}
     path = write_table(found.ranked, run / "suspects.csv" if out is None else out)

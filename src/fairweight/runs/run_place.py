@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairweight.data import Dataset
+from fairweight.data.files import is_there
 from fairweight.errors import BadInput, FairweightError, NoSpace, option
 from fairweight.runs.build import Built
-from fairweight.runs.folder import FILES, RunFolder
+from fairweight.runs.folder import FILES, READ, RunFolder
+from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import Result, run
 from fairweight.runs.run_search import CANDIDATES, STATE, searched
 from fairweight.runs.spec import Spec
@@ -76,6 +79,16 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
         if swept != sweep or not same:
             how = f"give another folder, or start over with {option('fresh')}"
             raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
+
+
+def check_file(out: Path, *read: str) -> None:
+    """Refuse to write over a file that is read, or one that a finished run relies on; read: paths or globs."""
+    if not out.is_file():
+        return
+    if out.name in READ and (out.parent / MANIFEST).is_file():
+        raise BadInput(f"{option('out', out)} is a file of a run; name another file.")
+    if any(out.samefile(path) for one in read for path in (one, *glob.glob(one)) if is_there(Path(path))):  # noqa: PTH207
+        raise BadInput(f"{option('out', out)} is a file that is read here, and would be lost; name another file.")
 
 
 def check_place(out: Path, flag: str = "out") -> None:
