@@ -32,7 +32,7 @@ def test_an_interrupt_inside_a_callback_comes_again_without_a_traceback():
     done = said("os.kill(os.getpid(), signal.SIGINT)")
     assert done.stdout == "heard\n"
     assert done.returncode == 128 + signal.SIGINT
-    assert done.stderr == "\nStopped. The same command goes on from here.\n"
+    assert done.stderr == "\nStopped. The same command goes on from what is saved.\n"
 
 
 def test_another_error_inside_a_callback_is_still_shown():

@@ -87,7 +87,7 @@ def stop() -> None:
     """Tell the user, once, and leave with the status that shells expect: 128 and the signal's number."""
     if not _State.said:
         _State.said = True
-        print("\nStopped. The same command goes on from here.", file=sys.stderr, flush=True)
+        print("\nStopped. The same command goes on from what is saved.", file=sys.stderr, flush=True)
     sys.exit(128 + (_State.received or signal.SIGINT))
 
 

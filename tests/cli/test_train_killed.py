@@ -101,7 +101,7 @@ def test_interrupted_by_the_keyboard_says_how_to_go_on(desk):
     err = process.stderr.read()  # communicate would lose what was read ahead
     assert process.wait(timeout=60) == 130
     process.communicate()
-    assert "The same command goes on from here" in err
+    assert "The same command goes on from what is saved" in err
     assert "Traceback" not in err
 
 
@@ -121,7 +121,7 @@ def test_asked_to_end_it_saves_says_so_and_goes_on(desk, name, status):
     assert process.wait(timeout=60) == status
     assert time.monotonic() - asked < 5
     process.communicate()
-    assert "The same command goes on from here" in err
+    assert "The same command goes on from what is saved" in err
     assert "Traceback" not in err
     assert (desk / name / "checkpoint.safetensors").is_file()
     finished(command(desk, name, "--no-baseline"))
