@@ -13,6 +13,7 @@ from tests.command import fairweight
 
 from fairweight.apps.audit_predictions import audit_predictions
 from fairweight.cli import main
+from fairweight.errors import BadInput
 from fairweight.metrics import group_table
 
 
@@ -153,6 +154,17 @@ def test_a_file_may_be_written_as_spreadsheets_write_it(tmp_path):
     assert done.returncode == 0, done.stderr
     metrics = json.loads((tmp_path / "page" / "metrics.json").read_text())
     assert metrics == audit_predictions(tmp_path / "plain.csv").metrics
+
+
+def test_probabilities_may_have_a_decimal_comma(tmp_path):
+    made().to_csv(tmp_path / "plain.csv", index=False)
+    made().to_csv(tmp_path / "sheet.csv", index=False, sep=";", decimal=",")
+    plain, sheet = (
+        audit_predictions(tmp_path / name, prediction="chance", threshold=0.4) for name in ("plain.csv", "sheet.csv")
+    )
+    assert sheet.metrics == plain.metrics
+    with pytest.raises(BadInput, match="holds probabilities"):
+        audit_predictions(tmp_path / "sheet.csv", prediction="chance")
 
 
 def test_groups_that_do_not_differ_are_not_named_against_themselves(tmp_path):

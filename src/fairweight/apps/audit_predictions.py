@@ -133,6 +133,8 @@ def _hard(
     predictions = _texts(frame, column)
     known = in_order(set(labels))
     numbers = pd.to_numeric(frame[column], errors="coerce")
+    if numbers.isna().any():  # 0,25 as spreadsheets write it
+        numbers = pd.to_numeric(pd.Series(predictions).str.replace(",", "."), errors="coerce")
     probabilities = bool(numbers.between(0, 1).all() and not numbers.isin((0, 1)).all())
     if threshold is None:
         if probabilities and not set(predictions) <= set(known):
