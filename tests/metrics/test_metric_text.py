@@ -56,7 +56,7 @@ def test_many_rows_show_the_worst():
     predictions[labels == 7] = 8
     rows = str(fm.group_table(labels, predictions)).split("\n\n")[0].splitlines()
     assert rows[1].split()[0] == "7"
-    assert rows[-1] == "The 30 worst of 50; --json, the run's metrics.json and, in Python, to_pandas() have all."
+    assert rows[-1] == "The 30 worst of 50; the run's metrics.json and, in Python, to_pandas() have all."
     assert len(rows) == 32
 
 

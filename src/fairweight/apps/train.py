@@ -151,7 +151,8 @@ def _refuse_unused(wanted: Wanted, method: str) -> None:
     if unused := next((name for name in names if getattr(wanted, name) != getattr(usual, name)), None):
         raise BadInput(
             f"{option(unused)} has a say only where candidates are compared, and {method} alone is trained: leave it "
-            f"out, or give no {option('method')}, none of its options, no --trade-off and no --no-baseline."
+            f"out, or give no {option('method')}, none of its options, no {option('trade_off')} and no "
+            f"{option('no_baseline')}."
         )
 
 

@@ -205,9 +205,7 @@ def _rows(
     lines = [[_shortened(title), *(titles.get(column, _shortened(column)) for column in columns)]]
     for place in order:
         lines.append([_shortened(name_of(keys[place])), *(_cell(records[place], column) for column in columns)])
-    rest = (
-        f"\nThe {len(order)} worst of {len(keys)}; --json, the run's metrics.json and, in Python, to_pandas() have all."
-    )
+    rest = f"\nThe {len(order)} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
     return _aligned(lines) + (rest if len(order) < len(keys) else "")
 
 
