@@ -105,3 +105,8 @@ def test_defaults_and_refusals():
     for one in CRITERIA.values():
         assert one.sentence.endswith(".")
         assert one.wanted_by.startswith("whoever")
+
+
+def test_the_worst_groups_error_is_not_called_a_gap():
+    assert criterion("worst-group").measure == "worst-group error"
+    assert criterion("equal-opportunity").measure == "equal-opportunity gap"

@@ -132,7 +132,7 @@ def compare(
     pool = Path(out) / f"runs_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # a changed file is another source
     specs = [spec.with_(seed=seed) for seed in which for spec in prepared.specs.values()]
     outcomes = run_all(specs, pool, device=device, **options)
-    gap = Number("gap", f"{wish.criterion.title} gap", "lower")
+    gap = Number("gap", wish.criterion.measure, "lower")
     own = wish.criterion.number != TPRD.key or prepared.protocol.each  # TPRD is another word for some gaps
     numbers = [vars(number) for number in (*([gap] if own else []), TPRD, MAX_FNR, ACCURACY)]
     rows = with_means([_row(key, spec, which, outcomes, prepared) for key, spec in prepared.specs.items()], numbers)

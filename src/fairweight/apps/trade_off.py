@@ -169,11 +169,11 @@ def _front(
             )
         )
     rule = (
-        f"Chosen on validation: the smallest {wish.criterion.title} gap among the points that give up at most "
+        f"Chosen on validation: the smallest {wish.criterion.measure} among the points that give up at most "
         f"{wish.allowed:g} point{'' if wish.allowed == 1 else 's'} of uniform's accuracy and are not close to "
         f"constant, which is {dots[place].title}. Test rows played no part in the choice."
     )
     source, spread = runs[0].spec.source, "Bars: 90 % interval of the gap's change from plain training. One seed."
     facts = {"source": source, "seed": str(runs[0].spec.seed), "strengths": str(len(dots) - 1)}
-    title, gap_name = f"Trade-off: {Path(source).name or source}", f"{wish.criterion.title} gap"
+    title, gap_name = f"Trade-off: {Path(source).name or source}", wish.criterion.measure
     return Front(title, dots, gap_name, f"{n:,} validation rows", spread, rule, facts)

@@ -198,7 +198,7 @@ class Verdict:
 
     def sentence(self) -> str:
         """The first line."""
-        what = f"{self.criterion.title} gap"
+        what = self.criterion.measure
         if self.kept_plain:
             gap = self.gap[0]
             span = f"{100 * gap.value:.2f} points (95 % interval {100 * gap.low:.1f} to {100 * gap.high:.1f})"

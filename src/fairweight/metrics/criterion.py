@@ -60,6 +60,11 @@ class Criterion:
         """Name, and the columns side by side."""
         return f"{self.name} (worst of {', '.join(name for name, _ in self.views)})" if self.views else self.name
 
+    @property
+    def measure(self) -> str:
+        """What should be small, in words: a gap, or the worst group's error."""
+        return f"{self.title} {'error' if self.worst else 'gap'}"
+
     def each(self, columns: Sequence[str], values: Sequence[Sequence[str]]) -> Criterion:
         """Judge the columns side by side; values: of every crossed group, by column."""  # [G][columns]
         found = []

@@ -82,6 +82,8 @@ def headline(audit: Audit) -> Headline:
 def gap_name(audit: Audit) -> str:
     """What the gap is called, such as equal-opportunity gap."""
     named = audit.metrics.get("criterion")
+    if named == "worst-group":
+        return "worst-group error"
     return f"{named} gap" if named else "gap in recall" if audit.by_label else "gap in true positive rate"
 
 
