@@ -11,6 +11,7 @@ from fairweight import signals
 class Thing:
     pass
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to it
 signals.mind()
 thing = Thing()
 watched = weakref.ref(thing, lambda _: {callback})

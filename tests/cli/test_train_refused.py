@@ -157,6 +157,8 @@ CASES: dict[str, tuple[Callable[[Path], Made], str]] = {
     "no such device": (lambda f: given(csv(f), "--device", "cuda:9"), "not on this machine"),
     "a device of fancy": (lambda f: given(csv(f), "--device", "abacus"), "--device abacus"),
     "a sweep of nothing": (lambda f: given(csv(f), "--method", "uniform", "--trade-off"), "no objective"),
+    "strengths and no sweep": (lambda f: given(csv(f), "--strengths", "1,2"), "--strengths is for --trade-off alone"),
+    "given up and no sweep": (lambda f: given(csv(f), "--give-up", "2"), "--give-up is for --trade-off alone"),
     "strengths in words": (lambda f: given(csv(f), "--trade-off", "--strengths", "weak,strong"), "--strengths"),
     "a strength below 0": (lambda f: given(csv(f), "--trade-off", "--strengths", "-1,1"), "above 0"),
     "a sweep without validation": (lambda f: given(csv(f), "--trade-off", "--validation", "0"), "--validation 0.1"),

@@ -37,6 +37,8 @@ def test_a_gap_that_sampling_explains_is_no_finding_to_act_on():
     found = one(audits.audit(audits.table([0.8, 0.82], n=200)), "no gap beyond chance")
     assert found.level == "good"
     assert found.numbers["tprd"] == pytest.approx(0.02)
+    few = one(audits.audit(audits.table([0.6, 0.9], n=20)), "no gap beyond chance")
+    assert few.level == "look", "30 points are not good because few samples cannot tell them from chance"
 
 
 def test_a_gap_by_label_and_group_names_the_label():

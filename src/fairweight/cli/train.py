@@ -12,6 +12,8 @@ from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, SEARCH_FLAGS, TR
 from fairweight.cli._parse import numbers
 from fairweight.errors import BadInput
 
+STRENGTHS, GIVE_UP = "0.1,0.3,1,3,10", 1.0
+
 
 @takes([*DATA_FLAGS, *SEARCH_FLAGS, *TRAINING_FLAGS])
 def train(
@@ -27,8 +29,10 @@ def train(
     trade_off: Annotated[
         bool, opt.flag("Train at several strengths; choose one on validation.", "--trade-off", panel=FAIRNESS)
     ] = False,
-    strengths: Annotated[str, opt.flag("Strengths of --trade-off.", panel=FAIRNESS)] = "0.1,0.3,1,3,10",
-    give_up: Annotated[float, opt.flag("Points of validation accuracy --trade-off may give up.", panel=FAIRNESS)] = 1.0,
+    strengths: Annotated[str, opt.flag("Strengths of --trade-off.", panel=FAIRNESS)] = STRENGTHS,
+    give_up: Annotated[
+        float, opt.flag("Points of validation accuracy --trade-off may give up.", panel=FAIRNESS)
+    ] = GIVE_UP,
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
     out: Annotated[Path | None, opt.flag("Folder of the run; default: one under runs/.", panel=OUTPUT)] = None,
@@ -42,6 +46,9 @@ def train(
     data, training, search = (options_said(flags, said) for flags in (DATA_FLAGS, TRAINING_FLAGS, SEARCH_FLAGS))
     if not 0 <= give_up <= 100:
         raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
+    for flag, other in (("--give-up", give_up != GIVE_UP), ("--strengths", strengths != STRENGTHS)):
+        if other and not trade_off:
+            raise BadInput(f"{flag} is for --trade-off alone; add --trade-off, or leave it out.")
     sweep = numbers(strengths, "--strengths") if trade_off else None
 
     from fairweight.apps import _train_text as text

@@ -184,7 +184,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
         """Most likely class of each sample; sensitive_features as for predict_proba."""  # [n_samples]
-        return cast(Array, self.classes_[self.predict_proba(X, sensitive_features).argmax(axis=1)])
+        chances = self.predict_proba(X, sensitive_features)  # refuses what is not fitted
+        return cast(Array, self.classes_[chances.argmax(axis=1)])
 
     def _group_codes(self, X: Any, groups: Any) -> Tensor | None:  # noqa: N803
         if self.shift_ is None or len(self.shift_) == 1:
@@ -206,9 +207,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         learner = self.learner or ("mlp" if "network" in asked else None)
         wanted = Asked(wish, learner, groups_at_prediction=self.groups_at_prediction, training=asked)
         found = search(dataset, wanted, seed=seed, device=self._device())
-        fitted = found.fitted
         self.search_: Search | None = found
-        self.chosen_ = found.chosen.title
+        self.chosen_, fitted = found.chosen.title, found.fitted
         self.module_, self.n_iter_, self.shift_ = fitted.model.eval(), fitted.epoch, fitted.shift
         self.history_: list[dict[str, Any]] = []
         self._keep_weights(fitted.reweighter, fitted.dynamics, found.dataset.rows["train"], given)

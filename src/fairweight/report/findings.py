@@ -62,7 +62,7 @@ def _gap(audit: Audit) -> Found:
         names["apart"] = f"{percent(ends[0][1])} for every {audit.group_word}"
     names["where"] = "" if label is None else f" of label {short(label)}"
     beyond = known(floor["high"]) and value > floor["high"]
-    level: Level = "good" if not beyond else "act" if value >= 0.05 else "look"
+    level: Level = "act" if beyond and value >= 0.05 else "look" if beyond or value >= 0.05 else "good"
     numbers = {"tprd": value, "low": low, "high": high, "noise_floor": floor["mean"], "noise_floor_high": floor["high"]}
     names |= {"wording": "gap of one label"} if (alike := audit.says_one_label) else {}
     yield "gap" if beyond or alike else "no gap beyond chance", "act" if alike else level, numbers, names
