@@ -10,22 +10,12 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from tests.image_sets import note, whole
 
 from fairweight.data import Exemplar, ImageOptions, Options, Split, load, preprocessing_from
 from fairweight.data.image import decode
 from fairweight.data.image.normalize import pixel_sums, statistics
 from fairweight.errors import MissingColumn, UnreadableImage
-
-
-def _note(data, *words):
-    return any(all(word in note for word in words) for note in data.notes)
-
-
-def _whole(data):
-    """All pixels back in the order of the source."""
-    parts = {name: getattr(data, name) for name in ("train", "validation", "exemplar", "test")}
-    rows = torch.cat([data.rows[name] for name in parts])
-    return torch.cat([part.take(torch.arange(len(part))).inputs for part in parts.values()])[rows.argsort()]
 
 
 def test_a_folder_with_a_class_per_subfolder(pictures):
@@ -36,7 +26,7 @@ def test_a_folder_with_a_class_per_subfolder(pictures):
     assert data.label_names == ("cat", "dog")
     assert data.input_shape == (3, 6, 5)
     assert data.train.inputs.dtype == torch.uint8
-    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    assert torch.equal(whole(data), torch.from_numpy(pixels))
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.png"))
     assert list(data.files) == [files[row] for row in data.rows["train"].tolist()]
     with pytest.raises(MissingColumn, match=r"put a metadata\.csv with file_name and your columns into the folder"):
@@ -50,7 +40,7 @@ def test_files_that_programs_put_beside_pictures_are_no_samples(pictures):
         (folder / name).write_bytes(b"no image")
     data = load(folder)
     assert data.label_names == ("cat", "dog")
-    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    assert torch.equal(whole(data), torch.from_numpy(pixels))
     assert len(data.preprocessing.read(folder / "cat").inputs) == 20
 
 
@@ -115,7 +105,7 @@ def test_parquet_with_a_binary_column_of_images(tmp_path, png, name):
     frame.to_parquet(tmp_path / "faces.parquet")
     data = load(tmp_path / "faces.parquet", label="age")
     assert data.kind == "image"
-    assert torch.equal(_whole(data), torch.from_numpy(pixels.transpose(0, 3, 1, 2)))
+    assert torch.equal(whole(data), torch.from_numpy(pixels.transpose(0, 3, 1, 2)))
 
 
 def test_decoding_equals_pillow_one_by_one(png):
@@ -169,10 +159,10 @@ def test_damaged_images_can_be_left_out(pictures):
         load(folder)
     for cached in (True, False):
         data = load(folder, options=Options(image=ImageOptions(unreadable="drop", cache=cached)))
-        assert _note(data, "1 image of train cannot be decoded or is not there: left out ('cat/003.png')")
+        assert note(data, "1 image of train cannot be decoded or is not there: left out ('cat/003.png')")
         rows = torch.cat(list(data.rows.values())).sort().values
         assert rows.tolist() == [row for row in range(40) if row != 3]
-        assert torch.equal(_whole(data), torch.from_numpy(pixels[rows.numpy()]))
+        assert torch.equal(whole(data), torch.from_numpy(pixels[rows.numpy()]))
 
 
 def test_sizes_must_agree_unless_one_is_given(pictures, png):
@@ -232,7 +222,7 @@ def test_a_frame_of_files(pictures):
     paths = sorted(folder.rglob("*.png"))
     frame = pd.DataFrame({"where": [str(path) for path in paths], "label": [path.parent.name for path in paths]})
     data = load(frame, options=Options(image=ImageOptions(file_column="where")))
-    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    assert torch.equal(whole(data), torch.from_numpy(pixels))
 
 
 def test_the_fingerprint_knows_what_images_show_and_not_where_they_lie(tmp_path):
@@ -264,7 +254,7 @@ def test_16_bits_of_grey_are_read_as_8(tmp_path, form, cached):
     for _ in range(2):  # the second time from the cache, where there is one
         data = load(tmp_path / "scans", options=options)
         expected = (np.concatenate([wide[::2], wide[1::2]]) >> 8).astype(np.uint8)[:, None]
-        assert torch.equal(_whole(data), torch.from_numpy(expected))
+        assert torch.equal(whole(data), torch.from_numpy(expected))
         assert [note for note in data.notes if "16 bits" in note] == [
             "24 images have 16 bits per pixel: the upper 8 of them are read."
         ]
@@ -287,7 +277,7 @@ def test_entries_of_a_list_that_are_no_images_can_be_left_out(pictures, cached):
     assert any(said in note for note in data.warnings)
     rows = torch.cat(list(data.rows.values())).sort().values
     assert rows.tolist() == [row for row in range(40) if row not in (2, 5, 30)]
-    assert torch.equal(_whole(data), torch.from_numpy(pixels[rows.numpy()]))
+    assert torch.equal(whole(data), torch.from_numpy(pixels[rows.numpy()]))
 
 
 def test_a_table_that_names_few_images_stays_a_table(people):

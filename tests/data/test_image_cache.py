@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.image_sets import note, whole
 
 from fairweight.data import Exemplar, ImageOptions, Options, Streamed, load
 from fairweight.data.image import decode
@@ -13,24 +14,13 @@ from fairweight.errors import NoSpace, UnreadableImage
 from fairweight.types import Batch, Samples
 
 
-def _note(data, *words):
-    return any(all(word in note for word in words) for note in data.notes)
-
-
-def _whole(data):
-    """All pixels back in the order of the source."""
-    parts = {name: getattr(data, name) for name in ("train", "validation", "exemplar", "test")}
-    rows = torch.cat([data.rows[name] for name in parts])
-    return torch.cat([part.take(torch.arange(len(part))).inputs for part in parts.values()])[rows.argsort()]
-
-
 def test_the_second_load_decodes_nothing(pictures, monkeypatch):
     folder, _ = pictures
     first = load(folder)
-    assert _note(first, "40 images were decoded")
+    assert note(first, "40 images were decoded")
     monkeypatch.setattr(decode.Decoder, "one", lambda *_: pytest.fail("decoded again"))
     second = load(folder)
-    assert torch.equal(_whole(first), _whole(second))
+    assert torch.equal(whole(first), whole(second))
     assert first.fingerprint == second.fingerprint
 
 
@@ -39,7 +29,7 @@ def test_a_changed_image_is_decoded_again(pictures, png):
     load(folder)
     path = sorted(folder.rglob("*.png"))[0]
     path.write_bytes(png(np.full((6, 5, 3), 9, np.uint8)))
-    assert int(_whole(load(folder))[0].min()) == 9
+    assert int(whole(load(folder))[0].min()) == 9
 
 
 @pytest.mark.parametrize("home", ["", "ann", None])
@@ -61,7 +51,7 @@ def test_without_the_cache_nothing_is_written(pictures, tmp_path):
     folder, pixels = pictures
     image = ImageOptions(cache=False, cache_dir=str(tmp_path / "never"))
     data = load(folder, options=Options(image=image))
-    assert torch.equal(_whole(data), torch.from_numpy(pixels))
+    assert torch.equal(whole(data), torch.from_numpy(pixels))
     assert not (tmp_path / "never").exists()
 
 
@@ -81,7 +71,7 @@ class TestStreaming:
         assert isinstance(held.train, Batch)
         assert isinstance(streamed.train, Streamed)
         assert isinstance(streamed.train, Samples)
-        assert _note(streamed, "stream from a memory-mapped file")
+        assert note(streamed, "stream from a memory-mapped file")
         index = torch.tensor([5, 0, 3, 5])
         ours, theirs = streamed.train.take(index), held.train.take(index)
         assert torch.equal(ours.inputs, theirs.inputs)
@@ -89,7 +79,7 @@ class TestStreaming:
         assert torch.equal(ours.rows, theirs.rows)
         assert streamed.preprocessing == held.preprocessing
         assert streamed.fingerprint == held.fingerprint
-        assert torch.equal(_whole(streamed), torch.from_numpy(pixels))
+        assert torch.equal(whole(streamed), torch.from_numpy(pixels))
 
     def test_writing_to_a_batch_never_reaches_the_file(self, pictures):
         data = load(pictures[0], options=Options(image=ImageOptions(memory_gb=1e-9)))
@@ -162,6 +152,6 @@ class TestCache:
         monkeypatch.setattr(cache, "write_entry", full)
         data = load(folder)
         assert any("were not kept for the next time" in note for note in data.warnings)
-        assert torch.equal(_whole(data), torch.from_numpy(pixels))
+        assert torch.equal(whole(data), torch.from_numpy(pixels))
         with pytest.raises(NoSpace):
             load(folder, options=Options(image=ImageOptions(memory_gb=1e-9)))
