@@ -1,6 +1,4 @@
-"""Keep what was measured: records/<date>_<what>/record.json, and the pages that are made from it.
-
-    python -m fairweight.paper.records            # docs/results.md and the marked places of other pages
+"""Keep what was measured: records/<date>_<what>/record.json.
 
 A record holds every number seed by seed, so that a later run of more seeds or rows adds to it and all means and
 verdicts are computed anew.
@@ -151,9 +149,3 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
             "commits": unique("commits"),
         }
     )
-
-
-if __name__ == "__main__":
-    from fairweight.paper.pages import main
-
-    main()

@@ -13,7 +13,7 @@ from fairweight.paper.records import other_options, section_name
 from fairweight.paper.status import RULE, standings
 from fairweight.paper.verdict import BETWEEN, CLEAN, TEST
 
-COMMAND = "python -m fairweight.paper.records"
+COMMAND = "python docs/generate/record_pages.py"
 FOLDER = "results"  # beside the first page
 PICTURE = (
     "Points are means, bars standard errors. Black: rows of the paper; red: FORML as printed, reversed and by default; "
