@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from fairweight.constraints import FLAG, above, between, constrained, one_of, whole
 from fairweight.errors import NotBegun, option
 from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.methods import Reweighter
+from fairweight.methods import Reweighter, device_of
 from fairweight.methods._cells import BY, By, check_within, count_cells, grown, look_up
-from fairweight.methods._fixed_weights import device_of, need_groups, rows_of
+from fairweight.methods._fixed_weights import by_row, need_groups, rows_of
 from fairweight.methods.proportion import proportion_weights
 from fairweight.types import Batch, Loss, Samples, Weighing
 
@@ -36,6 +36,7 @@ class GroupDRO(Reweighter):
 
     paper = "Sagawa, Koh, Hashimoto, Liang 2020, arXiv 1911.08731"
     needs = frozenset({"train groups"})
+    _kept = ("_gains", "_counts")
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class GroupDRO(Reweighter):
         self._gains = torch.zeros(0, 1, dtype=torch.float64, device=self.device)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        rows_of(train, self.num_samples, type(self).__name__)
+        rows_of(train, self)  # refuses what it was not made for
         if self.by != "label":
             name = f"GroupDRO(by={self.by!r})"
             need_groups(train, name, f"{option('by', 'label')} to make each class a group")
@@ -104,12 +105,9 @@ class GroupDRO(Reweighter):
             return None
         if self._train is None or self._counts is None:
             raise _not_begun("draws='balanced'", "draws by group size")
-        counts, groups = self._counts.cpu(), self._train.groups
-        table = proportion_weights(counts.flatten()).reshape(counts.shape)
-        drawn = look_up(table, *self._strata(self._train.labels.cpu(), None if groups is None else groups.cpu()))
-        each = torch.ones(self.num_samples, dtype=table.dtype)
-        each[rows_of(self._train, self.num_samples, type(self).__name__)] = drawn
-        return each.float().to(self.device)
+        table = proportion_weights(self._counts.flatten()).reshape(self._counts.shape).float()
+        train = Batch(self._train.labels, self._train.labels, self._train.groups).to(self.device)
+        return by_row(look_up(table, *self._strata(train.labels, train.groups)), self._train, self)
 
     def _strata(self, labels: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Labels and groups as the table sees them: no labels by group, no groups by label."""
@@ -125,15 +123,6 @@ class GroupDRO(Reweighter):
         if self._counts is None:
             raise _not_begun("adjustment=...", "depends on the groups' sizes")
         return self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
-
-    def state_dict(self) -> dict[str, Any]:
-        counts = None if self._counts is None else self._counts.clone()
-        return {**super().state_dict(), "gains": self._gains.clone(), "counts": counts}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._gains = state["gains"].clone().to(self.device)
-        self._counts = None if state["counts"] is None else state["counts"].clone().to(self.device)
 
 
 def _not_begun(setting: str, why: str) -> NotBegun:

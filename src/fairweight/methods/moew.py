@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fairweight.constraints import SEED, constrained, either, whole
 from fairweight.errors import BadInput, NotBegun, UnknownName
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, rows_of
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, by_row
 from fairweight.types import Batch, Loss, Samples
 
 _log = logging.getLogger("fairweight")
@@ -73,9 +73,7 @@ class MOEW(KnownWeights):
             )
         if self.embedding == "autoencoder" and self.alpha is not None and self._each is None:
             z = autoencode(train, self.dimension, steps=self.embedding_steps, seed=self.seed, device=self.device)
-            placed = torch.zeros(self.num_samples, z.shape[1], device=z.device)
-            placed[rows_of(train, self.num_samples, type(self).__name__).to(z.device)] = z
-            self._each = self._weights_of(placed)
+            self._each = self._weights_of(by_row(z, train, self, other=0.0))
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
         if self._each is not None:
