@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import ClassVar, Literal
 
 import torch
@@ -62,7 +61,7 @@ class MOEW(KnownWeights):
                 raise BadInput(
                     f"MOEW(embedding=...) has shape {tuple(embedding.shape)}; give [{num_samples}, d], one line a row."
                 )
-            self._each = self._weights_of(embedding)
+            self._embed(embedding)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
@@ -73,7 +72,7 @@ class MOEW(KnownWeights):
             )
         if self.embedding == "autoencoder" and self.alpha is not None and self._each is None:
             z = autoencode(train, self.dimension, steps=self.embedding_steps, seed=self.seed, device=self.device)
-            self._each = self._weights_of(by_row(z, train, self, other=0.0))
+            self._embed(by_row(z, train, self, other=0.0))
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
         if self._each is not None:
@@ -87,19 +86,19 @@ class MOEW(KnownWeights):
     def relative(self, batch: Batch) -> Tensor:
         """σ(α·z) of each sample."""  # [B]
         if self.alpha is None:
-            return torch.full((len(batch),), 0.5, device=batch.labels.device)
+            return torch.ones(len(batch), device=batch.labels.device)
         if self.embedding == "label":
             return torch.sigmoid(self.alpha)[batch.labels]
         if self._each is None:
             raise NotBegun("MOEW(embedding='autoencoder') embeds the training set; call begin(train) first (fit does).")
         return self._each[self.rows(batch)]
 
-    def _weights_of(self, z: Tensor) -> Tensor:
+    def _embed(self, z: Tensor) -> None:
         if self.alpha is None:
-            return torch.full((self.num_samples,), 0.5, device=self.device)
+            return
         if z.shape[1] != len(self.alpha):
             raise BadInput(f"MOEW's alpha has {len(self.alpha)} numbers and the embedding {z.shape[1]} columns.")
-        return torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
+        self._each = torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
 
 
 def autoencode(
@@ -117,14 +116,15 @@ def autoencode(
 
     Inputs are standardised by column. Draws from a stream of its own: the caller's is left alone.
     """  # [N, d]
-    stream = torch.Generator().manual_seed(seed)
     classes = int(train.labels.max()) + 1
     mean, spread = _scale(train, torch.device(device))
     d = len(mean)
-    widths = d + classes, hidden, dimension, hidden, d + classes
-    first, narrow, third, last = (_linear(a, b, stream, mean.device) for a, b in pairwise(widths))
-    embed = nn.Sequential(first, nn.ReLU(), narrow, nn.Sigmoid())
-    restore = nn.Sequential(third, nn.ReLU(), last)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        embed = nn.Sequential(nn.Linear(d + classes, hidden), nn.ReLU(), nn.Linear(hidden, dimension), nn.Sigmoid())
+        restore = nn.Sequential(nn.Linear(dimension, hidden), nn.ReLU(), nn.Linear(hidden, d + classes))
+        stream = torch.default_generator.clone_state()
+    embed, restore = embed.to(device), restore.to(device)
 
     def joined(batch: Batch) -> Tensor:
         x = (_flat(batch).to(mean) - mean) / spread
@@ -167,10 +167,3 @@ def _scale(train: Samples, device: torch.device) -> tuple[Tensor, Tensor]:
     mean = total / len(train)
     spread = (square / len(train) - mean.square()).clamp_min(0).sqrt()
     return mean.float(), torch.where(spread > 1e-6, spread, 1.0).float()
-
-
-def _linear(inputs: int, outputs: int, stream: torch.Generator, device: torch.device) -> nn.Linear:
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
-    for p in layer.parameters():
-        nn.init.uniform_(p, -(inputs**-0.5), inputs**-0.5, generator=stream)
-    return layer.to(device)
