@@ -59,12 +59,14 @@ def mean_one(values: Tensor) -> Tensor:
 
 
 class KnownWeights(Reweighter):
-    """Weighs by what it knows of each sample; subclasses write `relative`.
+    """Weighs by a number per row or a table over labels and groups, once there is one; all alike before.
 
     through: "loss" multiplies the losses; "sampling" leaves them even and asks for rows to be drawn in proportion.
     """
 
     _by_row: ClassVar[tuple[str, ...]] = ("each", "wrong")  # of a state: what has one entry per training sample
+    _each: Tensor | None = None  # [N], by row, on the device
+    _table: Tensor | None = None  # [K, G + 1] or [K, 1], by label and group, on the device
 
     def __init__(
         self, model: nn.Module, num_samples: int, *, through: Through = "loss", loss: Loss = classification_loss
@@ -75,9 +77,19 @@ class KnownWeights(Reweighter):
         self._train: Samples | None = None
         self._exemplar: Samples | None = None
 
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._each is not None:
+            self.check_rows(batch)
+        if self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
     def relative(self, batch: Batch) -> Tensor:
         """What each sample counts, on any common scale; 0 or more."""  # [B]
-        raise NotImplementedError
+        if self._each is not None:
+            return self._each[self.rows(batch)]
+        if self._table is not None:
+            return look_up(self._table, batch.labels, batch.groups)
+        return torch.ones(len(batch), device=batch.labels.device)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         rows_of(train, self)  # refuses what it was not made for
@@ -133,23 +145,7 @@ class KnownWeights(Reweighter):
         super().load_state_dict(state)
 
 
-class TableWeights(KnownWeights):
-    """Weighs by a table over labels and groups, once there is one; all alike before."""
-
-    _table: Tensor | None = None  # [K, G + 1] or [K, 1], on the device
-
-    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._table is not None:
-            check_within(self._table, batch, type(self).__name__)
-
-    def relative(self, batch: Batch) -> Tensor:
-        """The table's entry for each sample."""  # [B]
-        if self._table is None:
-            return torch.ones(len(batch), device=batch.labels.device)
-        return look_up(self._table, batch.labels, batch.groups)
-
-
-class StratumWeights(TableWeights):
+class StratumWeights(KnownWeights):
     """Weighs by the size of a sample's stratum; subclasses write `rule`.
 
     Sizes come from `begin`. Without it they are estimated from the batches seen so far, which needs no training set

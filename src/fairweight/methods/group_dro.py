@@ -78,15 +78,17 @@ class GroupDRO(Reweighter):
         """Raise q by each group's loss, then share each group's q among its members."""
         labels, groups = self._strata(done.batch.labels, done.batch.groups)
         if self._counts is None:  # without begin: a group is known from when it is seen (a wait on a GPU)
-            if not self.normalised:
-                raise _not_begun("normalised=False", "must know every group")
+            if self.adjustment or not self.normalised:
+                raise _not_begun("adjustment=..." if self.adjustment else "normalised=False")
             self._gains = grown(self._gains, *count_cells(labels, groups).shape)
         losses = done.losses.detach()
         places = torch.arange(self._gains.numel(), device=losses.device).reshape(self._gains.shape)
         member = look_up(places, labels, groups)[:, None] == places.flatten()[None, :]  # [B, S]
         number = member.sum(dim=0)  # [S]
         mean = torch.where(member, losses.double()[:, None], 0.0).sum(dim=0) / number.clamp_min(1)  # [S]
-        self._gains.add_((self.rate * (mean + self._adjustments())).reshape(self._gains.shape))
+        if self._counts is not None and self.adjustment:
+            mean = mean + self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
+        self._gains.add_((self.rate * mean).reshape(self._gains.shape))
         log_q = self._log_q().flatten()
         # Among those present, whatever is left of their q: a share that has become tiny must not become 0 / 0.
         present = torch.softmax(log_q.masked_fill(number == 0, -torch.inf), dim=0)  # [S]
@@ -104,7 +106,7 @@ class GroupDRO(Reweighter):
         if self.draws == "shuffled":
             return None
         if self._train is None or self._counts is None:
-            raise _not_begun("draws='balanced'", "draws by group size")
+            raise _not_begun("draws='balanced'")
         table = proportion_weights(self._counts.flatten()).reshape(self._counts.shape).float()
         train = Batch(self._train.labels, self._train.labels, self._train.groups).to(self.device)
         return by_row(look_up(table, *self._strata(train.labels, train.groups)), self._train, self)
@@ -117,13 +119,6 @@ class GroupDRO(Reweighter):
         """Groups without a training sample hold nothing."""
         return self._gains if self._counts is None else self._gains.masked_fill(self._counts == 0, -torch.inf)
 
-    def _adjustments(self) -> Tensor | float:
-        if self.adjustment == 0:
-            return 0.0
-        if self._counts is None:
-            raise _not_begun("adjustment=...", "depends on the groups' sizes")
-        return self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
 
-
-def _not_begun(setting: str, why: str) -> NotBegun:
-    return NotBegun(f"GroupDRO({setting}) {why}; call begin(train) first (fit does).")
+def _not_begun(setting: str) -> NotBegun:
+    return NotBegun(f"GroupDRO({setting}) depends on the sizes of the groups; call begin(train) first (fit does).")

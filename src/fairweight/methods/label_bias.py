@@ -13,7 +13,7 @@ from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
 from fairweight.methods._cells import count_cells, grown
-from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through, need_groups
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, need_groups
 from fairweight.methods._violation import BY_GROUP, CONSTRAINTS, Constraint, violation
 from fairweight.types import Batch, Loss, Samples
 
@@ -27,7 +27,7 @@ from fairweight.types import Batch, Loss, Samples
     online=FLAG,
     through=THROUGH,
 )
-class LabelBias(TableWeights):
+class LabelBias(KnownWeights):
     """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
 
     constraint: "equal-opportunity", "equal-odds" or "demographic-parity" between groups; "equal-recall" of every class

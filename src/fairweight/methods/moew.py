@@ -17,6 +17,7 @@ from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, by
 from fairweight.types import Batch, Loss, Samples
 
 _log = logging.getLogger("fairweight")
+HIDDEN, BATCH_SIZE = 100, 100  # of the autoencoder
 CHUNK = 1024  # rows encoded at a time
 
 
@@ -55,7 +56,6 @@ class MOEW(KnownWeights):
         self.alpha = None if alpha is None else torch.as_tensor(alpha, dtype=torch.float32).to(self.device)  # [d]
         if self.alpha is not None and (self.alpha.ndim != 1 or not bool(self.alpha.isfinite().all())):
             raise BadInput("MOEW(alpha=...): give one finite number per label, or per column of the embedding.")
-        self._each: Tensor | None = None  # [N] σ(α·z), where z is not the label
         if isinstance(embedding, Tensor):
             if embedding.ndim != 2 or len(embedding) != num_samples:
                 raise BadInput(
@@ -75,9 +75,8 @@ class MOEW(KnownWeights):
             self._embed(by_row(z, train, self, other=0.0))
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._each is not None:
-            self.check_rows(batch)
-        elif self.alpha is not None and self.embedding == "label" and int(batch.labels.max()) >= len(self.alpha):
+        super().check_values(batch, exemplar)
+        if self.alpha is not None and self.embedding == "label" and int(batch.labels.max()) >= len(self.alpha):
             raise BadInput(
                 f"The batch has label {int(batch.labels.max())} and MOEW's alpha {len(self.alpha)} numbers; "
                 "give one per label."
@@ -85,13 +84,11 @@ class MOEW(KnownWeights):
 
     def relative(self, batch: Batch) -> Tensor:
         """σ(α·z) of each sample."""  # [B]
-        if self.alpha is None:
-            return torch.ones(len(batch), device=batch.labels.device)
-        if self.embedding == "label":
+        if self.alpha is not None and self.embedding == "label":
             return torch.sigmoid(self.alpha)[batch.labels]
-        if self._each is None:
+        if self.alpha is not None and self._each is None:
             raise NotBegun("MOEW(embedding='autoencoder') embeds the training set; call begin(train) first (fit does).")
-        return self._each[self.rows(batch)]
+        return super().relative(batch)
 
     def _embed(self, z: Tensor) -> None:
         if self.alpha is None:
@@ -102,15 +99,7 @@ class MOEW(KnownWeights):
 
 
 def autoencode(
-    train: Samples,
-    dimension: int = 10,
-    *,
-    hidden: int = 100,
-    steps: int = 10_000,
-    batch_size: int = 100,
-    lr: float = 1e-3,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
+    train: Samples, dimension: int = 10, *, steps: int = 10_000, seed: int = 0, device: torch.device | str = "cpu"
 ) -> Tensor:
     """The narrow layer, sigmoid, of an autoencoder of (inputs, one-hot label); MOEW's embedding.
 
@@ -121,8 +110,8 @@ def autoencode(
     d = len(mean)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        embed = nn.Sequential(nn.Linear(d + classes, hidden), nn.ReLU(), nn.Linear(hidden, dimension), nn.Sigmoid())
-        restore = nn.Sequential(nn.Linear(dimension, hidden), nn.ReLU(), nn.Linear(hidden, d + classes))
+        embed = nn.Sequential(nn.Linear(d + classes, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, dimension), nn.Sigmoid())
+        restore = nn.Sequential(nn.Linear(dimension, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, d + classes))
         stream = torch.default_generator.clone_state()
     embed, restore = embed.to(device), restore.to(device)
 
@@ -130,10 +119,10 @@ def autoencode(
         x = (_flat(batch).to(mean) - mean) / spread
         return torch.cat([x, F.one_hot(batch.labels.to(mean.device), classes).to(x.dtype)], dim=1)
 
-    optimizer = torch.optim.Adam([*embed.parameters(), *restore.parameters()], lr=lr)
+    optimizer = torch.optim.Adam([*embed.parameters(), *restore.parameters()], lr=1e-3)
     with torch.enable_grad():
         for _ in range(steps):
-            rows = torch.randint(len(train), (min(batch_size, len(train)),), generator=stream)
+            rows = torch.randint(len(train), (min(BATCH_SIZE, len(train)),), generator=stream)
             xy = joined(train.take(rows.to(train.labels.device)))
             made = restore(embed(xy))
             loss = F.mse_loss(made[:, :d], xy[:, :d]) + F.mse_loss(made[:, d:], xy[:, d:])
