@@ -227,7 +227,7 @@ class ExemplarMethod(Reweighter):
     form: WeightForm = Softmax()  # from scores to weights
 
     def __init__(
-        self, model: nn.Module, num_samples: int, objective: ObjectiveFunction | None, gradient: str, *,
+        self, model: nn.Module, num_samples: int, objective: ObjectiveFunction | None = None, gradient: str = "auto", *,
         loss: Loss = classification_loss,
     ) -> None:  # fmt: skip
         super().__init__(model, num_samples, loss=loss)
