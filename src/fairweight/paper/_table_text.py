@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fairweight.paper.plan import is_whole, size_line
+from fairweight.paper.plan import size_line
 from fairweight.runs.statistics import BESIDE, ENDPOINTS, mean_text
 
 WIDTH = 110
@@ -26,11 +26,6 @@ def markdown(titles: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
 def seeds_text(n: int) -> str:
     """How many seeds, in words."""
     return f"{n} seed" if n == 1 else f"{n} seeds"
-
-
-def printed_text(entry: Mapping[str, Any]) -> str:
-    """The printed number beside a mean of ours."""
-    return mean_text(entry.get("printed") or {})
 
 
 def difference_text(entry: Mapping[str, Any]) -> str:
@@ -92,14 +87,14 @@ def _place(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
 
 def printed_table(record: Record, *, why: bool = False) -> Shown:
     """What is printed of the same row, and how ours stands to it; why: with the reason of each verdict."""
-    numbers = record["numbers"] if is_whole(record) else []
+    numbers = record["numbers"] if record["whole"] else []
     rows = []
     for row in record["rows"]:
         entries = [row["means"][number["key"]] for number in numbers]
         if any("verdict" in entry for entry in entries):
             reasons = [f" ({entry['why']})" if why and "why" in entry else "" for entry in entries]
             pairs = zip(entries, reasons, strict=True)
-            cells = [f"{printed_text(e)}: {e['verdict']}{r}" if "verdict" in e else "–" for e, r in pairs]
+            cells = [f"{mean_text(e['printed'])}: {e['verdict']}{r}" if "verdict" in e else "–" for e, r in pairs]
             rows.append([row["title"], *cells])
     return ["printed: ours is", *(number["title"] for number in numbers)], rows
 
@@ -145,7 +140,7 @@ def more_tables(record: Record) -> Iterator[Shown]:
 def text_of(record: Record) -> str:
     """The record for a terminal: ours beside printed, one block per number."""
     parts = [f"{record['table']}: {record['title']}\n{textwrap.fill(size_line(record), WIDTH)}"]
-    if record["printed"] and not is_whole(record):
+    if record["printed"] and not record["whole"]:
         parts[0] += "\nThe printed numbers are for the full size, so there is no verdict at this size."
     tables = (means_table(record), printed_table(record, why=True), *more_tables(record))
     for titles, rows in ((titles, rows) for titles, rows in tables if rows):

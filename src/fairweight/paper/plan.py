@@ -111,14 +111,9 @@ def planned(
     return Planned(name, table, plan, every, pick(every, rows), seeded, " ".join(words))
 
 
-def is_whole(record: Mapping[str, Any]) -> bool:
-    """Whether nothing of the protocol was shortened; the first records tell it by their size alone."""
-    return bool(record.get("whole", record["size"] == "paper"))
-
-
 def size_name(record: Mapping[str, Any]) -> str:
     """Quick, short or full; if the epochs were changed, their number."""
-    if is_whole(record):
+    if record["whole"]:
         return "full"
     return f"{record['epochs']} epochs" if record["size"] == "paper" else str(record["size"])
 

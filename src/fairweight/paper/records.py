@@ -124,7 +124,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
             seeds = dict(sorted({**known["seeds"], **row["seeds"]}.items(), key=lambda found: int(found[0])))
             failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
             rows[row["key"]] = {**row, "seeds": seeds, "failed": failed}
-        walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
+        walls |= record["walls"]
     plan = planned(last["table"], size=last["size"], options=last["options"])
     order = [row.key for row in plan.every]
     for now in plan.every:  # what a row is called and compared with is said by the table, not by old records
