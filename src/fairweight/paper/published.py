@@ -16,8 +16,8 @@ class Printed:
     """One printed number; what the paper does not say is None."""
 
     value: float
-    error: float | None = None  # standard error
-    runs: int | None = None
+    error: float | None  # standard error
+    runs: int | None
 
 
 @cache
@@ -28,4 +28,5 @@ def tables() -> dict[str, dict[str, dict[str, Printed]]]:
 
 
 def _row(row: dict[str, Any], runs: int | None) -> dict[str, Printed]:
-    return {key: Printed(*map(float, pair), runs=runs) for key, pair in row.items() if key != "row"}
+    pairs = {key: (*map(float, pair), None) for key, pair in row.items() if key != "row"}  # a number may lack its error
+    return {key: Printed(pair[0], pair[1], runs) for key, pair in pairs.items()}
