@@ -115,7 +115,7 @@ def test_every_option_changes_some_run(name):
         return [row.spec.fingerprint for row in planned(name, options=options).every if row.spec is not None]
 
     usual = fingerprints({})
-    for option, about in what.table.options.items():
+    for option, about in what.table.known.items():
         others = [choice for choice in about.choices if choice != about.default]
         other = others[-1] if others else "7" if option != "drop" else "0.2"
         assert fingerprints({option: other}) != usual, option
@@ -197,7 +197,7 @@ def test_one_rule_chooses_the_epoch_of_every_row(selection):
 
 
 def test_the_first_option_is_the_papers_early_stopping():
-    assert planned("mnist").plan.options["selection"] == "best"
+    assert planned("mnist").table.options["selection"] == "best"
 
 
 def test_fine_tuning_begins_from_the_tables_own_uniform():

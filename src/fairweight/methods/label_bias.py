@@ -134,7 +134,7 @@ class LabelBias(KnownWeights):
                 f"{self.constraint!r}; give the same."
             )
         super().load_state_dict(state)
-        self.constraint, saved = state["constraint"], state["multipliers"]
-        if saved is not None:
+        self.constraint = state["constraint"]
+        if (saved := state["multipliers"]) is not None:
             self._table = saved.to(self.device, torch.float64, copy=True)
         self._require()

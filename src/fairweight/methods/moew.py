@@ -17,7 +17,8 @@ from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, by
 from fairweight.types import Batch, Loss, Samples
 
 _log = logging.getLogger("fairweight")
-HIDDEN, BATCH_SIZE = 100, 100  # of the autoencoder
+HIDDEN = 100  # units of the autoencoder's outer layers
+BATCH_SIZE = 100  # of its training
 CHUNK = 1024  # rows encoded at a time
 
 

@@ -73,7 +73,7 @@ def read(path: Path) -> dict[str, Any]:
         for row in values["rows"]:
             row["title"] = titles.get(row["key"], row["title"])
         # An option that the table has got since, or has no longer, was at its default.
-        values["options"] = {key: values["options"].get(key, value) for key, value in today.plan.options.items()}
+        values["options"] = {key: values["options"].get(key, value) for key, value in today.table.options.items()}
     return values
 
 
@@ -89,7 +89,7 @@ def settings_of(record: Record) -> str:
 
 def other_options(record: Record) -> list[str]:
     """The options that are not at their defaults."""
-    usual = planned(record["table"]).plan.options
+    usual = planned(record["table"]).table.options
     return [f"{key}={value}" for key, value in record["options"].items() if key in usual and value != usual[key]]
 
 
