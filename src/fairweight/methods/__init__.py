@@ -31,7 +31,7 @@ from fairweight.types import Batch, Loss, ObjectiveFunction, Samples, StepRecord
 
 # "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch; "weights": from
 # elsewhere, or every sample counts alike.
-Need = Literal["train groups", "exemplar", "exemplar groups", "exemplar set", "weights"]
+Need = Literal["train groups", "exemplar", "exemplar set", "weights"]
 # Hard predictions [N] of the current model on a set, in eval mode, touching nothing.
 Predict = Callable[[Samples], Tensor]
 # What FORML is made of, beside the methods.
@@ -80,12 +80,10 @@ class Reweighter:
         name = type(self).__name__
         if "train groups" in self.needs and batch.groups is None:
             raise MissingGroups(f"{name} needs the group of each training sample; give Batch(groups=...).")
-        if exemplar is None and self.needs & {"exemplar", "exemplar groups"}:
+        if exemplar is None and "exemplar" in self.needs:
             raise MissingExemplar(
                 f"{name} learns from an exemplar batch; pass one to step(batch, exemplar, optimizer)."
             )
-        if "exemplar groups" in self.needs and exemplar is not None and exemplar.groups is None:
-            raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
         if values:
             self.check_values(batch, exemplar)
 
