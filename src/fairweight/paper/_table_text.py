@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fairweight.paper.plan import size_line
@@ -99,42 +99,65 @@ def printed_table(record: Record, *, why: bool = False) -> Shown:
     return ["printed: ours is", *(number["title"] for number in numbers)], rows
 
 
-def more_tables(record: Record) -> Iterator[Shown]:
-    """Differences seed by seed, their p-values, shares of the way, and what stands beside the numbers."""
-    rows, titles = record["rows"], {row["key"]: row["title"] for row in record["rows"]}
+def more_tables(record: Record) -> list[Shown]:
+    """Differences seed by seed, shares of the way, p-values and other numbers: the tables that have rows."""
+    every = (_differences(record), _gap_closed(record), _p_values(record), _other_numbers(record))
+    return [(titles, rows) for titles, rows in every if rows]
+
+
+def _comparisons(record: Record) -> list[tuple[list[str], Mapping[str, Any], int]]:
+    """Of each pair of rows that are compared: their titles, what was found by number, and over how many seeds."""
+    titles = {row["key"]: row["title"] for row in record["rows"]}
+    pairs = [([row["title"], titles[key]], found) for row in record["rows"] for key, found in row["compared"].items()]
+    return [(pair, found, max((entry["n"] for entry in found.values()), default=0)) for pair, found in pairs]
+
+
+def _compared_by(record: Record) -> dict[str, str]:
+    """Titles of the numbers that rows are compared by: the table's own, and the endpoints."""
     names = {number["key"]: number["title"] for number in record["numbers"]}
-    known = {key for row in rows for found in row["compared"].values() for key in found}
-    names |= {key: "std" for key in ENDPOINTS if key in known and key not in names}
-    every = [entry for row in rows for found in row["compared"].values() for entry in found.values()]
-    there_are = [test for test in TESTS if any(entry.get(test) is not None for entry in every)]
-    shown = {key: [test for test in there_are if test != "p_holm" or key in ENDPOINTS] for key in names}
-    apart, tests = [], []
-    for row in rows:
-        for other, found in row["compared"].items():
-            n = max((entry["n"] for entry in found.values()), default=0)
-            pair = [row["title"], titles[other]]
-            if n:
-                apart.append([*pair, str(n), *(marked(found[key]) if key in found else "–" for key in names)])
-            if n > 1:
-                ps = {key: [found.get(key, {}).get(test) for test in shown[key]] for key in names}
-                tests.append(
-                    [*pair, *(" / ".join("–" if p is None else f"{p:.2g}" for p in one) for one in ps.values())]
-                )
-    if apart:
-        yield ["difference by seed", "compared with", "n", *names.values()], apart
-    closed = []
+    known = {key for _, found, _ in _comparisons(record) for key in found}
+    return names | {key: "std" for key in ENDPOINTS if key in known and key not in names}
+
+
+def _differences(record: Record) -> Shown:
+    names = _compared_by(record)
+    rows = [
+        [*pair, str(n), *(marked(found[key]) if key in found else "–" for key in names)]
+        for pair, found, n in _comparisons(record)
+        if n
+    ]
+    return ["difference by seed", "compared with", "n", *names.values()], rows
+
+
+def _p_values(record: Record) -> Shown:
+    names, pairs = _compared_by(record), _comparisons(record)
+    entries = [entry for _, found, _ in pairs for entry in found.values()]
+    known = [test for test in TESTS if any(entry.get(test) is not None for entry in entries)]
+    tests = {key: [test for test in known if test != "p_holm" or key in ENDPOINTS] for key in names}
+
+    def cell(entry: Mapping[str, Any], key: str) -> str:
+        return " / ".join("–" if entry.get(test) is None else f"{entry[test]:.2g}" for test in tests[key])
+
+    titles = [f"{title}: {' / '.join(TESTS[test] for test in tests[key])}" for key, title in names.items()]
+    rows = [[*pair, *(cell(found.get(key, {}), key) for key in names)] for pair, found, n in pairs if n > 1]
+    return ["p-values", "compared with", *titles], rows
+
+
+def _gap_closed(record: Record) -> Shown:
+    titles = {row["key"]: row["title"] for row in record["rows"]}
+    rows = []
     for key, found in record.get("gap_closed", {}).items():
         pairs = [(share_text(e["ours"], e["interval"]), share_text(e["printed"])) for e in found.values()]
-        closed.append([titles[key], *(text for pair in pairs for text in pair)])
-    if closed:
-        share = "share of the gap to clean labels that is closed [95 %, bootstrap]"
-        yield [share, "TPRD", "printed", "accuracy", "printed"], closed
-    if tests:
-        told = [f"{title}: {' / '.join(TESTS[test] for test in shown[key])}" for key, title in names.items()]
-        yield ["p-values", "compared with", *told], tests
-    if keys := [key for key in BESIDE if any(key in row["beside"] for row in rows) and key != "tpr_std"]:
-        cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows]
-        yield ["other numbers", *(BESIDE[key][0] for key in keys)], cells
+        rows.append([titles[key], *(text for pair in pairs for text in pair)])
+    share = "share of the gap to clean labels that is closed [95 %, bootstrap]"
+    return [share, "TPRD", "printed", "accuracy", "printed"], rows
+
+
+def _other_numbers(record: Record) -> Shown:
+    rows = record["rows"]
+    keys = [key for key in BESIDE if any(key in row["beside"] for row in rows) and key != "tpr_std"]
+    cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows] if keys else []
+    return ["other numbers", *(BESIDE[key][0] for key in keys)], cells
 
 
 def text_of(record: Record) -> str:
