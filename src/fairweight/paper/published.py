@@ -28,5 +28,7 @@ def tables() -> dict[str, dict[str, dict[str, Printed]]]:
 
 
 def _row(row: dict[str, Any], runs: int | None) -> dict[str, Printed]:
-    pairs = {key: (*map(float, pair), None) for key, pair in row.items() if key != "row"}  # a number may lack its error
-    return {key: Printed(pair[0], pair[1], runs) for key, pair in pairs.items()}
+    found = {}
+    for key, (value, *error) in ((key, pair) for key, pair in row.items() if key != "row"):
+        found[key] = Printed(float(value), float(error[0]) if error else None, runs)
+    return found
