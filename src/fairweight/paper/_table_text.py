@@ -32,18 +32,18 @@ def difference_text(entry: Mapping[str, Any]) -> str:
     """A difference with its error and p-values: "-1.53 ± 0.42 (p 0.01)"."""
     tests = {**TESTS, "p": "p"}
     told = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
-    return marked(entry, "") + (f" ({', '.join(told)})" if told else "")
+    return _signed(entry) + (f" ({', '.join(told)})" if told else "")
 
 
-def marked(entry: Mapping[str, Any], mark: str | None = None) -> str:
+def marked(entry: Mapping[str, Any]) -> str:
     """A difference with its error and a mark: * for p < 0.05, ** if that is so after Holm's correction too."""
-    if entry["mean"] is None:
-        return "–"
-    error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
-    if mark is None:
-        below = [entry.get(key) is not None and entry[key] < 0.05 for key in ("p", "p_holm")]
-        mark = " **" if all(below) else " *" if below[0] else ""
-    return f"{entry['mean']:+.2f}{error}{mark}"
+    below = [entry.get(key) is not None and entry[key] < 0.05 for key in ("p", "p_holm")]
+    return _signed(entry) + (" **" if all(below) else " *" if below[0] else "")
+
+
+def _signed(entry: Mapping[str, Any]) -> str:
+    text = mean_text(entry)
+    return text if entry["mean"] is None or text.startswith("-") else f"+{text}"
 
 
 def share_text(share: float | None, interval: Iterable[float] | None = None) -> str:
