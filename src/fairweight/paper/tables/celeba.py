@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairweight.paper.tables import Row
 from fairweight.paper.tables._faces import FaceTable
-from fairweight.paper.tables._forml import as_printed
+from fairweight.paper.tables._forml import as_printed, three_rows
 from fairweight.runs.spec import Spec
 
 
@@ -30,6 +31,14 @@ class Celeba(FaceTable):
     def printed_forml(self, objective: Any = None, **options: Any) -> Spec:
         """FORML as Algorithm 1 prints it."""
         return as_printed(self, self.base(), objective or self.objective(), **options)
+
+    def ablation(self, variants: Mapping[str, tuple[str, dict[str, Any]]]) -> list[Row]:
+        """FORML with other options, by key and printed title: Algorithm 1, the reverse look-ahead, our score step."""
+        rows: list[Row] = []
+        for key, (title, options) in variants.items():
+            default = self.base().with_(method="forml", method_options=options)
+            rows += three_rows(self.printed_forml(**options), default, title, key=key, title=title)
+        return rows
 
     def ends(self) -> tuple[Row, Row]:
         """The product's default and Uniform, beside the rows of an ablation."""

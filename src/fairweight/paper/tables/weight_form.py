@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fairweight.paper.tables import Row
-from fairweight.paper.tables._forml import three_rows
 from fairweight.paper.tables.celeba import Celeba
 
 
@@ -13,12 +12,8 @@ class WeightForm(Celeba):
     def rows(self) -> tuple[Row, ...]:
         """Each form by Algorithm 1, under the reverse look-ahead, and with the product's score step."""
         forms = {
-            "baseline": ("Baseline", "softmax"),
-            "logits": ("Logits", "logit-scale"),
-            "inverse-square": ("Inverse Sq. L1", "inverse-square"),
+            "baseline": ("Baseline", {"form": "softmax"}),
+            "logits": ("Logits", {"form": "logit-scale"}),
+            "inverse-square": ("Inverse Sq. L1", {"form": "inverse-square"}),
         }
-        rows: list[Row] = []
-        for key, (title, form) in forms.items():
-            default = self.base().with_(method="forml", method_options={"form": form})
-            rows += three_rows(self.printed_forml(form=form), default, title, key=key, title=title)
-        return (*rows, self.ends()[1])
+        return (*self.ablation(forms), self.ends()[1])
