@@ -1,9 +1,9 @@
 """Who counts: each method gives every batch weights that sum to 1.
 
 One file per method, one public class each. A method writes `weigh`, says what it `needs` and which `paper` it is
-from; `step` and `fit` do the rest. `fit` also calls the hooks `begin`, `sampling_weights` and `on_epoch`, which do
-nothing unless a method wants them; in a loop of your own you do. `begin` never resets what was learned, so it may
-come before `load_state_dict` or after it.
+from, and names in `_kept` what it learns; `step` and `fit` do the rest. `fit` also calls the hooks `begin`,
+`sampling_weights` and `on_epoch`, which do nothing unless a method wants them; in a loop of your own you do. `begin`
+never resets what was learned, so it may come before `load_state_dict` or after it.
 """
 
 from __future__ import annotations
