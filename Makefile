@@ -62,8 +62,7 @@ tutorials: $(STAMP)
 	$(BIN)/python docs/generate/executed.py
 
 docs: $(STAMP)
-	$(BIN)/python -m fairweight.paper.records
-	$(BIN)/python benchmarks/record_blocks.py
+	$(BIN)/python docs/generate/record_pages.py
 	$(BIN)/python benchmarks/choices.py
 	$(BIN)/python benchmarks/tabular.py --page
 	$(BIN)/python benchmarks/performance.py

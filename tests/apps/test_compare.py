@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from tests.docs.generators import generator
 
 from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, smaller, text_of, verdict_on
 from fairweight.apps.judge import Wish
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics.criterion import criterion
-from fairweight.paper.methods_page import methods_text
 from fairweight.report.front import verdict_words
 from fairweight.runs.spec_data import dataset_for
 
@@ -136,7 +136,7 @@ def test_the_command_of_a_record_says_nothing_of_places():
 
 
 def test_the_methods_page_shows_the_record(record):
-    text = methods_text([{**record, "cost": {**record["cost"], "forml": 3.26}}])
+    text = generator("methods_page").methods_text([{**record, "cost": {**record["cost"], "forml": 3.26}}])
     forml, plain = row_of(record, "forml"), row_of(record, "uniform")
     (line,) = [line for line in text.splitlines() if line.startswith("| forml |")]
     assert line.startswith(f"| forml | 2 | {forml['means']['tprd']['mean']:.2f} ± ")

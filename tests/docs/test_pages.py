@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-from pathlib import Path
 
 import pytest
+from tests.docs.generators import ROOT, generator
 
-ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("executed", ROOT / "docs" / "generate" / "executed.py")
-executed = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(executed)
+executed = generator("executed")
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "benchmarks").glob("*.md"))]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))

@@ -69,8 +69,8 @@ def test_every_printed_row_has_one_of_ours_beside_it(name):
     what = planned(name)
     ours = {row.printed for row in what.every if row.printed}
     assert all(row.printed is None for row in what.every if row.key.endswith("-default")), "another method"
-    assert ours == set(published.tables()[name].rows)
-    printed_numbers = {key for row in published.tables()[name].rows.values() for key in row}
+    assert ours == set(published.tables()[name])
+    printed_numbers = {key for row in published.tables()[name].values() for key in row}
     assert printed_numbers <= {number.key for number in what.table.numbers}
 
 
@@ -115,7 +115,7 @@ def test_every_option_changes_some_run(name):
         return [row.spec.fingerprint for row in planned(name, options=options).every if row.spec is not None]
 
     usual = fingerprints({})
-    for option, about in what.table.options.items():
+    for option, about in what.table.known.items():
         others = [choice for choice in about.choices if choice != about.default]
         other = others[-1] if others else "7" if option != "drop" else "0.2"
         assert fingerprints({option: other}) != usual, option
@@ -197,7 +197,7 @@ def test_one_rule_chooses_the_epoch_of_every_row(selection):
 
 
 def test_the_first_option_is_the_papers_early_stopping():
-    assert planned("mnist").plan.options["selection"] == "best"
+    assert planned("mnist").table.options["selection"] == "best"
 
 
 def test_fine_tuning_begins_from_the_tables_own_uniform():

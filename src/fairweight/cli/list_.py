@@ -14,7 +14,6 @@ _Kind = StrEnum("_Kind", [*_FOLDERS, "criteria"])  # type: ignore[misc]
 _NEEDS = {
     "train groups": "the group of each training sample",
     "exemplar": "an exemplar batch at every step",
-    "exemplar groups": "the group of each exemplar",
     "exemplar set": "the exemplar set",
     "weights": "weights, yours or those that `fairweight refit` takes from a run",
 }

@@ -111,7 +111,7 @@ class FormlCallback(Callback):  # type: ignore[misc]
 
     def exemplar(self, trainer: Any, device: torch.device) -> Batch | None:
         """This process's part of the next exemplar batch."""
-        if not self.method.needs & {"exemplar", "exemplar groups"}:
+        if "exemplar" not in self.method.needs:
             return None
         if self.exemplars is None:
             raise BadInput("This method learns from held-out samples; give FormlCallback(exemplars=...).")

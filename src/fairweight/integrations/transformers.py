@@ -119,7 +119,7 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         assert method._accumulation is not None
         model.train()
         batch = to_batch(self._prepare_inputs(inputs))
-        if not method._accumulation.batches and method.needs & {"exemplar", "exemplar groups"}:
+        if not method._accumulation.batches and "exemplar" in method.needs:
             self._exemplar = self._drawn(method)
         self.record = self._running.backward(batch, self._exemplar, self.optimizer, last=inputs is self._last)
         return self.record.loss.detach().to(self.args.device)

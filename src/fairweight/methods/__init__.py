@@ -1,15 +1,16 @@
 """Who counts: each method gives every batch weights that sum to 1.
 
 One file per method, one public class each. A method writes `weigh`, says what it `needs` and which `paper` it is
-from; `step` and `fit` do the rest. `fit` also calls the hooks `begin`, `sampling_weights` and `on_epoch`, which do
-nothing unless a method wants them; in a loop of your own you do. `begin` never resets what was learned, so it may
-come before `load_state_dict` or after it.
+from, and names in `_kept` what it learns; `step` and `fit` do the rest. `fit` also calls the hooks `begin`,
+`sampling_weights` and `on_epoch`, which do nothing unless a method wants them; in a loop of your own you do. `begin`
+never resets what was learned, so it may come before `load_state_dict` or after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import astuple
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -19,7 +20,7 @@ from fairweight import step as _step
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange, UnknownName
 from fairweight.fast.compiled import UsualShape
 from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
-from fairweight.metagradient.model import data_parallel
+from fairweight.metagradient.model import data_parallel, trainable, unwrap
 from fairweight.metagradient.passes import check_not_empty, classification_loss, extremes
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
@@ -30,7 +31,7 @@ from fairweight.types import Batch, Loss, ObjectiveFunction, Samples, StepRecord
 
 # "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch; "weights": from
 # elsewhere, or every sample counts alike.
-Need = Literal["train groups", "exemplar", "exemplar groups", "exemplar set", "weights"]
+Need = Literal["train groups", "exemplar", "exemplar set", "weights"]
 # Hard predictions [N] of the current model on a set, in eval mode, touching nothing.
 Predict = Callable[[Samples], Tensor]
 # What FORML is made of, beside the methods.
@@ -43,6 +44,7 @@ class Reweighter:
     paper: ClassVar[str] = ""
     search: ClassVar[Mapping[str, Any]] = {}  # one that needs many trainings: how they are found (runs/search)
     needs: frozenset[Need] = frozenset()  # of the class: with its defaults; of an object: with its own options
+    _kept: ClassVar[tuple[str, ...]] = ()  # attributes that a state holds beside the steps: tensors and plain values
 
     def __init__(self, model: nn.Module, num_samples: int, *, loss: Loss = classification_loss) -> None:
         if num_samples < 1:
@@ -78,12 +80,10 @@ class Reweighter:
         name = type(self).__name__
         if "train groups" in self.needs and batch.groups is None:
             raise MissingGroups(f"{name} needs the group of each training sample; give Batch(groups=...).")
-        if exemplar is None and self.needs & {"exemplar", "exemplar groups"}:
+        if exemplar is None and "exemplar" in self.needs:
             raise MissingExemplar(
                 f"{name} learns from an exemplar batch; pass one to step(batch, exemplar, optimizer)."
             )
-        if "exemplar groups" in self.needs and exemplar is not None and exemplar.groups is None:
-            raise MissingGroups(f"{name} needs the group of each exemplar; give the exemplar Batch(groups=...).")
         if values:
             self.check_values(batch, exemplar)
 
@@ -206,11 +206,16 @@ class Reweighter:
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values: all that the method has learned."""
-        return {"steps": self.steps}
+        held = {name.lstrip("_"): getattr(self, name) for name in self._kept}
+        copies = {name: value.clone() if isinstance(value, Tensor) else value for name, value in held.items()}
+        return {"steps": self.steps, **copies}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put the state back, bit for bit."""
+        held = {name: state[name.lstrip("_")] for name in self._kept}
         self.steps = int(state["steps"])
+        for name, value in held.items():
+            setattr(self, name, value.clone().to(device_of(self.model)) if isinstance(value, Tensor) else value)
 
 
 class ExemplarMethod(Reweighter):
@@ -220,7 +225,7 @@ class ExemplarMethod(Reweighter):
     form: WeightForm = Softmax()  # from scores to weights
 
     def __init__(
-        self, model: nn.Module, num_samples: int, objective: ObjectiveFunction | None, gradient: str, *,
+        self, model: nn.Module, num_samples: int, objective: ObjectiveFunction | None = None, gradient: str = "auto", *,
         loss: Loss = classification_loss,
     ) -> None:  # fmt: skip
         super().__init__(model, num_samples, loss=loss)
@@ -275,13 +280,17 @@ class ExemplarMethod(Reweighter):
         return self.model if wrapper is None else cast(nn.Module, wrapper.module)
 
     def state_dict(self) -> dict[str, Any]:
-        mode = None if self.mode is None else [self.mode.name, self.mode.plain_kernels, self.mode.reason]
-        return {**super().state_dict(), "mode": mode}
+        return {**super().state_dict(), "mode": None if self.mode is None else list(astuple(self.mode))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         mode = state["mode"]
         self.mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's parameters live."""
+    return next(iter(trainable(unwrap(model)).values())).device
 
 
 def shares(relative: Tensor) -> Tensor:

@@ -68,5 +68,5 @@ def stratum_table(counts: Tensor, by: By, rule: Callable[[Tensor], Tensor]) -> T
     else:
         weights = rule(known.flatten()).reshape(known.shape)
     total = known.sum()
-    mean = (known * weights).sum() / total if total > 0 else torch.ones((), dtype=weights.dtype)
+    mean = (known * weights).sum() / total if total > 0 else weights.new_ones(())
     return torch.cat([mean.expand(len(counts), 1), weights], dim=1)

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from fairweight.constraints import one_of
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, NotBegun, ScoresMismatch, option
-from fairweight.metagradient.model import trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.methods import Reweighter, shares
+from fairweight.methods import Reweighter, device_of, shares
 from fairweight.methods._cells import By, check_within, count_cells, grown, look_up, stratum_table
 from fairweight.types import Batch, Loss, Samples, Weighing
 
@@ -21,13 +20,9 @@ THROUGH = one_of("loss", "sampling")
 _log = logging.getLogger("fairweight")
 
 
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model's parameters live."""
-    return next(iter(trainable(unwrap(model)).values())).device
-
-
-def rows_of(train: Samples, num_samples: int, name: str) -> Tensor:
+def rows_of(train: Samples, method: Reweighter) -> Tensor:
     """The row of each training sample: its own number, or its place."""  # [n]
+    num_samples, name = method.num_samples, type(method).__name__
     rows = getattr(train, "rows", None)
     if rows is None and len(train) != num_samples:
         raise BadInput(
@@ -44,6 +39,13 @@ def rows_of(train: Samples, num_samples: int, name: str) -> Tensor:
     return torch.as_tensor(rows).cpu()
 
 
+def by_row(values: Tensor, train: Samples, method: Reweighter, other: float = 1.0) -> Tensor:
+    """The training samples' values, each at its row; other: of rows that the training set does not hold."""  # [N, ...]
+    placed = values.new_full((method.num_samples, *values.shape[1:]), other)
+    placed[rows_of(train, method).to(values.device)] = values
+    return placed
+
+
 def need_groups(train: Samples, name: str, instead: str) -> None:
     """Refuse a training set without groups; instead: what works without."""
     if train.groups is None:
@@ -57,13 +59,14 @@ def mean_one(values: Tensor) -> Tensor:
 
 
 class KnownWeights(Reweighter):
-    """Weighs by what it knows of each sample; subclasses write `relative`.
+    """Weighs by a number per row or a table over labels and groups, once there is one; all alike before.
 
     through: "loss" multiplies the losses; "sampling" leaves them even and asks for rows to be drawn in proportion.
     """
 
-    _kept: ClassVar[tuple[str, ...]] = ()  # attributes that a state keeps: tensors, or None
-    _by_row: ClassVar[tuple[str, ...]] = ("_each", "_wrong")  # those that have one entry per training sample
+    _by_row: ClassVar[tuple[str, ...]] = ("each", "wrong")  # of a state: what has one entry per training sample
+    _each: Tensor | None = None  # [N], by row, on the device
+    _table: Tensor | None = None  # [K, G + 1] or [K, 1], by label and group, on the device
 
     def __init__(
         self, model: nn.Module, num_samples: int, *, through: Through = "loss", loss: Loss = classification_loss
@@ -74,12 +77,22 @@ class KnownWeights(Reweighter):
         self._train: Samples | None = None
         self._exemplar: Samples | None = None
 
+    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
+        if self._each is not None:
+            self.check_rows(batch)
+        if self._table is not None:
+            check_within(self._table, batch, type(self).__name__)
+
     def relative(self, batch: Batch) -> Tensor:
         """What each sample counts, on any common scale; 0 or more."""  # [B]
-        raise NotImplementedError
+        if self._each is not None:
+            return self._each[self.rows(batch)]
+        if self._table is not None:
+            return look_up(self._table, batch.labels, batch.groups)
+        return torch.ones(len(batch), device=batch.labels.device)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        rows_of(train, self.num_samples, type(self).__name__)
+        rows_of(train, self)  # refuses what it was not made for
         self._train, self._exemplar = train, exemplar
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
@@ -92,18 +105,15 @@ class KnownWeights(Reweighter):
         """Every training sample's weight, mean 1; None before `begin`."""  # [N]
         if self._train is None:
             return None
-        rows = rows_of(self._train, self.num_samples, type(self).__name__).to(self.device)
-        labels, groups = self._train.labels.to(self.device), self._train.groups
-        whole = Batch(labels, labels, None if groups is None else groups.to(self.device), rows)
+        labels, groups = self._train.labels, self._train.groups
+        whole = Batch(labels, labels, groups, rows_of(self._train, self)).to(self.device)
         self.check_values(whole, None)
-        found = mean_one(self.relative(whole))
-        each = torch.ones(self.num_samples, device=self.device, dtype=found.dtype)
-        each[rows] = found
-        return each
+        return by_row(mean_one(self.relative(whole)), self._train, self)
 
     def sampling_weights(self) -> Tensor | None:
-        weights = None if self.through == "loss" else self.weights()
-        if self.through == "sampling" and weights is None:
+        if self.through == "loss":
+            return None
+        if (weights := self.weights()) is None:
             raise NotBegun(
                 f"{type(self).__name__}(through='sampling') says how often to draw each training sample; "
                 "call begin(train) first (fit does)."
@@ -125,46 +135,24 @@ class KnownWeights(Reweighter):
             )
         return found
 
-    def state_dict(self) -> dict[str, Any]:
-        held = {name: getattr(self, name) for name in self._kept}
-        copies = {name.lstrip("_"): None if value is None else value.clone() for name, value in held.items()}
-        return {**super().state_dict(), **copies}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        saved = {name: state[name.lstrip("_")] for name in self._kept}
-        for name, value in saved.items():
-            if value is not None and name in self._by_row and len(value) != self.num_samples:
+        for value in (state.get(name) for name in self._by_row):
+            if value is not None and len(value) != self.num_samples:
                 raise ScoresMismatch(
                     f"The saved state is of {len(value)} samples and this {type(self).__name__} is for "
                     f"{self.num_samples}: resume with the training set of that run."
                 )
         super().load_state_dict(state)
-        for name, value in saved.items():
-            setattr(self, name, None if value is None else value.clone().to(self.device))
 
 
-class TableWeights(KnownWeights):
-    """Weighs by a table over labels and groups, once there is one; all alike before."""
-
-    _table: Tensor | None = None  # [K, G + 1] or [K, 1], on the device
-
-    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._table is not None:
-            check_within(self._table, batch, type(self).__name__)
-
-    def relative(self, batch: Batch) -> Tensor:
-        """The table's entry for each sample."""  # [B]
-        if self._table is None:
-            return torch.ones(len(batch), device=batch.labels.device)
-        return look_up(self._table, batch.labels, batch.groups)
-
-
-class StratumWeights(TableWeights):
+class StratumWeights(KnownWeights):
     """Weighs by the size of a sample's stratum; subclasses write `rule`.
 
     Sizes come from `begin`. Without it they are estimated from the batches seen so far, which needs no training set
     at hand and is rough in the first epoch.
     """
+
+    _kept = ("_counts", "_counted")
 
     def __init__(
         self,
@@ -178,7 +166,7 @@ class StratumWeights(TableWeights):
         super().__init__(model, num_samples, through=through, loss=loss)
         self.by = by
         self.needs = frozenset() if by == "label" else frozenset({"train groups"})
-        self._counts = torch.zeros(0, 1, dtype=torch.int64)  # [K, G + 1]
+        self._counts = torch.zeros(0, 1, dtype=torch.int64, device=self.device)  # [K, G + 1]
         self._counted = False  # by begin, once and for all
 
     def rule(self, sizes: Tensor) -> Tensor:
@@ -190,7 +178,7 @@ class StratumWeights(TableWeights):
         if self.by != "label":
             name = f"{type(self).__name__}(by={self.by!r})"
             need_groups(train, name, f"{option('by', 'label')} to weigh the classes")
-        self._counts, self._counted = count_cells(train.labels, train.groups), True
+        self._counts, self._counted = count_cells(train.labels, train.groups).to(self.device), True
         self._tabulate()
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
@@ -201,7 +189,7 @@ class StratumWeights(TableWeights):
         if not self._counted:
             if self.steps == 0:
                 _log.info("%s counts samples as batches come, since begin(train) was not called", type(self).__name__)
-            seen = count_cells(batch.labels, batch.groups)
+            seen = count_cells(batch.labels, batch.groups).to(self.device)
             self._counts = grown(self._counts, *seen.shape)
             self._counts[: seen.shape[0], : seen.shape[1]] += seen
             self._tabulate()
@@ -211,14 +199,10 @@ class StratumWeights(TableWeights):
         counts = self._counts.double()
         if not self._counted:
             counts = counts / counts.sum() * self.num_samples
-        self._table = stratum_table(counts, self.by, self.rule).float().to(self.device)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "counts": self._counts.clone(), "counted": self._counted}
+        self._table = stratum_table(counts, self.by, self.rule).float()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        self._counts, self._counted = state["counts"].cpu().clone(), bool(state["counted"])
         if len(self._counts):
             self._tabulate()
 

@@ -16,8 +16,6 @@ from fairweight.ranks import Group, Ranks
 
 def find_ranks(group: Group, model: nn.Module) -> Ranks | None:
     """The processes of the group, if there are several."""
-    if group is None or not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        return None
     return Ranks.find(group, next(iter(unwrap(model).parameters())).device)
 
 

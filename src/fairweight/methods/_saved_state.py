@@ -7,8 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
+from fairweight.constraints import between, whole
 from fairweight.errors import ScoresMismatch
 from fairweight.metagradient import MODES
+
+_NUMBERS = {"steps": whole(0), "top_lr": between(0)}
+_LEAST = {"visits": 0.0, "running": 0.0, "index": -1.0}  # of a tensor's entries, by name
+_NOT_YET = ("running", "heard", "mode")  # None before the first step
 
 
 def check_saved(state: Any, mine: dict[str, Any], num_samples: int) -> None:
@@ -22,8 +27,6 @@ def check_saved(state: Any, mine: dict[str, Any], num_samples: int) -> None:
             "set of that run, or start a new one."
         )
     ties, step = (saved[key] if isinstance(saved.get(key), dict) else {} for key in ("ties", "score_step"))
-    if not all(bool(s.isfinite().all()) for s in (own, ties.get("scores")) if isinstance(s, Tensor)):
-        raise ScoresMismatch("The saved scores are not all finite numbers; take a checkpoint from before that.")
     for key, here, theirs in (
         ("form", mine["form"], saved.get("form")),
         ("scope", mine["scope"], saved.get("scope")),
@@ -32,42 +35,36 @@ def check_saved(state: Any, mine: dict[str, Any], num_samples: int) -> None:
     ):
         if not isinstance(theirs, str | list | tuple | None) or here != theirs:
             raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
-    if found := _problem(saved, mine):
+    found = _problem(saved, mine)
+    if not found and ties and bool((ties["index"] >= len(ties["scores"])).any()):
+        found = "ties.index numbers scores that are not there"
+    if found:
         raise ScoresMismatch(f"The saved state is not as FORML writes it: {found}; take another checkpoint.")
 
 
 def _problem(saved: Any, mine: Any, where: str = "") -> str | None:
     """What in the saved state is not as FORML writes it, such as "visits is no number from 0"; None where all fits."""
+    key = where.rpartition(".")[2]
+    if saved is None and key in _NOT_YET:
+        return None
     if isinstance(mine, dict):
         if not isinstance(saved, dict):
-            return f"{where or 'it'} holds no names with values"
-        for key, value in mine.items():
-            there = f"{where}.{key}".lstrip(".")
-            if key not in saved and key not in ("scope", "ties", "own"):
-                return f"{there} is not there"
-            if key in saved and (found := _problem(saved[key], value, there)):
-                return found
-        if "index" in mine and bool((saved["index"] >= len(mine["scores"])).any()):
-            return f"{where}.index numbers scores that are not there"
-        return None
-    key = where.rpartition(".")[2]
-    if key in ("running", "heard", "mode") and saved is None:
-        return None
+            return f"{where} holds no names with values"
+        if absent := [name for name in mine if name not in saved]:
+            return f"{where}.{absent[0]} is not there".lstrip(".")
+        inner = (_problem(saved[name], value, f"{where}.{name}".lstrip(".")) for name, value in mine.items())
+        return next(filter(None, inner), None)
     if key == "mode":
         known = isinstance(saved, list | tuple) and len(saved) == 3 and saved[0] in MODES
         return None if known else f"{where} is no way to take gradients"
-    if key in ("top_lr", "steps"):
-        number = isinstance(saved, int | float) and not isinstance(saved, bool) and math.isfinite(saved) and saved >= 0
-        return None if number and (key == "top_lr" or saved == int(saved)) else f"{where} is no number from 0"
-    if key in ("own", "visits", "running", "heard", "scores", "index"):
+    if key in _NUMBERS:
+        return None if _NUMBERS[key].allows(saved) else f"{where} is no number from 0"
+    if isinstance(mine, Tensor) or key in _NOT_YET:
         shape = mine.shape if isinstance(mine, Tensor) else (2,)
-        sized = isinstance(saved, Tensor) and (saved.shape == shape or (key == "own" and saved.ndim == 1))
-        if not sized or saved.is_complex():
+        if not isinstance(saved, Tensor) or saved.shape != shape or saved.is_complex():
             return f"{where} is no list of {math.prod(shape)} numbers"
-        if key != "own" and not bool(saved.isfinite().all()):
-            return f"{where} holds what is no number"
-        if key in ("visits", "running") and bool((saved < 0).any()):
-            return f"{where} is no number from 0"
-        if key == "index" and (saved.is_floating_point() or bool((saved < -1).any())):
-            return f"{where} numbers no shared scores"
+        if key == "index" and saved.is_floating_point():
+            return f"{where} holds no whole numbers"
+        if not bool(saved.isfinite().all()) or bool((saved < _LEAST.get(key, -math.inf)).any()):
+            return f"{where} is not all finite numbers" + (f" from {_LEAST[key]:g}" if key in _LEAST else "")
     return None

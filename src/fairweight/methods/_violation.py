@@ -20,7 +20,7 @@ def violation(
     labels: Tensor,
     groups: Tensor | None,
     predictions: Tensor,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     *,
     positive: int = 1,
     target: Mapping[int, float] | None = None,
@@ -30,8 +30,8 @@ def violation(
     A rate without samples is no violation. [K, 1] stands for every group.
     """
     found = torch.zeros(shape, dtype=torch.float64)
-    known = labels < shape[0]  # a set measured on may hold labels and groups that training does not
-    labels, predictions = labels[known], predictions[known]
+    known = (labels < shape[0]).cpu()  # a set measured on may hold labels and groups that training does not
+    labels, predictions = labels.cpu()[known], predictions.cpu()[known]
     if constraint == "rate":
         for label, rate in (target or {}).items():
             found[label] = rate - (predictions == label).double().mean()
@@ -40,7 +40,7 @@ def violation(
         return _class_recall(labels, predictions, shape[0])[:, None]
     if groups is None:
         raise MissingGroups(f"{constraint} compares groups; give the group of each sample it is measured on.")
-    groups = groups[known]
+    groups = groups.cpu()[known]
     groups = torch.where(groups < shape[1] - 1, groups, -1)
     if constraint == "equal-recall":
         return _group_recall(labels, groups, predictions, found)
@@ -62,10 +62,9 @@ def _gap(said: Tensor, base: Tensor, member: Tensor) -> Tensor:
 
 def _class_recall(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
     """Mean recall over classes minus each class's own; 0 for a class without samples."""  # [K]
-    number = torch.bincount(labels, minlength=classes).double()
-    right = torch.bincount(labels[predictions == labels], minlength=classes).double()
-    recall = right / number.clamp_min(1)
-    return torch.where(number > 0, recall[number > 0].mean() - recall, 0.0)
+    number, right = (torch.bincount(those, minlength=classes) for those in (labels, labels[predictions == labels]))
+    recall = right / number.double()
+    return (recall.nanmean() - recall).nan_to_num(0.0)
 
 
 def _group_recall(labels: Tensor, groups: Tensor, predictions: Tensor, found: Tensor) -> Tensor:

@@ -11,12 +11,12 @@ from fairweight.constraints import between, constrained, either, one_of, whole
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
 from fairweight.methods._cells import count_cells
-from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through
 from fairweight.types import Loss, Samples
 
 
 @constrained(num_samples=whole(1), tau=either(between(0)), measured_on=one_of("exemplar", "train"), through=THROUGH)
-class ClassDifficulty(TableWeights):
+class ClassDifficulty(KnownWeights):
     """Weighs each class by (1 − its accuracy)^τ, measured after every epoch (CDB-W); all alike in the first.
 
     tau: None takes 2σ(b) with b = max accuracy / (min accuracy + 0.01) − 1, which grows with the gap.

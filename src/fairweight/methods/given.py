@@ -12,7 +12,7 @@ from fairweight.constraints import constrained, whole
 from fairweight.errors import BadInput
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through
-from fairweight.types import Batch, Loss, Samples
+from fairweight.types import Loss, Samples
 
 _log = logging.getLogger("fairweight")
 
@@ -38,7 +38,6 @@ class Given(KnownWeights):
         loss: Loss = classification_loss,
     ) -> None:
         super().__init__(model, num_samples, through=through, loss=loss)
-        self._each: Tensor | None = None  # [N]
         if weights is None:
             return
         try:  # an array or a column of a frame is a list of numbers too
@@ -62,13 +61,3 @@ class Given(KnownWeights):
                 "Given has no weights, so every sample counts alike; give weights=..., or let `fairweight refit RUN` "
                 "take those that a run has learned."
             )
-
-    def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._each is not None:
-            self.check_rows(batch)
-
-    def relative(self, batch: Batch) -> Tensor:
-        """The number of each sample."""  # [B]
-        if self._each is None:
-            return torch.ones(len(batch), device=batch.labels.device)
-        return self._each[self.rows(batch)]

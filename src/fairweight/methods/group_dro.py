@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from fairweight.constraints import FLAG, above, between, constrained, one_of, whole
 from fairweight.errors import NotBegun, option
 from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.methods import Reweighter
+from fairweight.methods import Reweighter, device_of
 from fairweight.methods._cells import BY, By, check_within, count_cells, grown, look_up
-from fairweight.methods._fixed_weights import device_of, need_groups, rows_of
+from fairweight.methods._fixed_weights import by_row, need_groups, rows_of
 from fairweight.methods.proportion import proportion_weights
 from fairweight.types import Batch, Loss, Samples, Weighing
 
@@ -36,6 +36,7 @@ class GroupDRO(Reweighter):
 
     paper = "Sagawa, Koh, Hashimoto, Liang 2020, arXiv 1911.08731"
     needs = frozenset({"train groups"})
+    _kept = ("_gains", "_counts")
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class GroupDRO(Reweighter):
         self._gains = torch.zeros(0, 1, dtype=torch.float64, device=self.device)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
-        rows_of(train, self.num_samples, type(self).__name__)
+        rows_of(train, self)  # refuses what it was not made for
         if self.by != "label":
             name = f"GroupDRO(by={self.by!r})"
             need_groups(train, name, f"{option('by', 'label')} to make each class a group")
@@ -77,15 +78,17 @@ class GroupDRO(Reweighter):
         """Raise q by each group's loss, then share each group's q among its members."""
         labels, groups = self._strata(done.batch.labels, done.batch.groups)
         if self._counts is None:  # without begin: a group is known from when it is seen (a wait on a GPU)
-            if not self.normalised:
-                raise _not_begun("normalised=False", "must know every group")
+            if self.adjustment or not self.normalised:
+                raise _not_begun("adjustment=..." if self.adjustment else "normalised=False")
             self._gains = grown(self._gains, *count_cells(labels, groups).shape)
         losses = done.losses.detach()
         places = torch.arange(self._gains.numel(), device=losses.device).reshape(self._gains.shape)
         member = look_up(places, labels, groups)[:, None] == places.flatten()[None, :]  # [B, S]
         number = member.sum(dim=0)  # [S]
         mean = torch.where(member, losses.double()[:, None], 0.0).sum(dim=0) / number.clamp_min(1)  # [S]
-        self._gains.add_((self.rate * (mean + self._adjustments())).reshape(self._gains.shape))
+        if self._counts is not None and self.adjustment:
+            mean = mean + self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
+        self._gains.add_((self.rate * mean).reshape(self._gains.shape))
         log_q = self._log_q().flatten()
         # Among those present, whatever is left of their q: a share that has become tiny must not become 0 / 0.
         present = torch.softmax(log_q.masked_fill(number == 0, -torch.inf), dim=0)  # [S]
@@ -103,13 +106,10 @@ class GroupDRO(Reweighter):
         if self.draws == "shuffled":
             return None
         if self._train is None or self._counts is None:
-            raise _not_begun("draws='balanced'", "draws by group size")
-        counts, groups = self._counts.cpu(), self._train.groups
-        table = proportion_weights(counts.flatten()).reshape(counts.shape)
-        drawn = look_up(table, *self._strata(self._train.labels.cpu(), None if groups is None else groups.cpu()))
-        each = torch.ones(self.num_samples, dtype=table.dtype)
-        each[rows_of(self._train, self.num_samples, type(self).__name__)] = drawn
-        return each.float().to(self.device)
+            raise _not_begun("draws='balanced'")
+        table = proportion_weights(self._counts.flatten()).reshape(self._counts.shape).float()
+        train = Batch(self._train.labels, self._train.labels, self._train.groups).to(self.device)
+        return by_row(look_up(table, *self._strata(train.labels, train.groups)), self._train, self)
 
     def _strata(self, labels: Tensor, groups: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Labels and groups as the table sees them: no labels by group, no groups by label."""
@@ -119,22 +119,6 @@ class GroupDRO(Reweighter):
         """Groups without a training sample hold nothing."""
         return self._gains if self._counts is None else self._gains.masked_fill(self._counts == 0, -torch.inf)
 
-    def _adjustments(self) -> Tensor | float:
-        if self.adjustment == 0:
-            return 0.0
-        if self._counts is None:
-            raise _not_begun("adjustment=...", "depends on the groups' sizes")
-        return self.adjustment / self._counts.flatten().clamp_min(1).double().sqrt()
 
-    def state_dict(self) -> dict[str, Any]:
-        counts = None if self._counts is None else self._counts.clone()
-        return {**super().state_dict(), "gains": self._gains.clone(), "counts": counts}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        self._gains = state["gains"].clone().to(self.device)
-        self._counts = None if state["counts"] is None else state["counts"].clone().to(self.device)
-
-
-def _not_begun(setting: str, why: str) -> NotBegun:
-    return NotBegun(f"GroupDRO({setting}) {why}; call begin(train) first (fit does).")
+def _not_begun(setting: str) -> NotBegun:
+    return NotBegun(f"GroupDRO({setting}) depends on the sizes of the groups; call begin(train) first (fit does).")

@@ -11,7 +11,7 @@ from fairweight.constraints import above, constrained, whole
 from fairweight.errors import RowsOutOfRange
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Predict
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, rows_of
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, by_row
 from fairweight.types import Batch, Loss
 
 
@@ -63,6 +63,6 @@ class JTT(KnownWeights):
         """Take the errors on the training set, once."""
         if self.given or epoch != self.identify_epochs:
             return
-        train, wrong = self.measured("train"), torch.zeros(self.num_samples, dtype=torch.bool)
-        wrong[rows_of(train, self.num_samples, "JTT")] = predict(train).cpu() != train.labels.cpu()
-        self._wrong.copy_(wrong)  # in place: a captured graph reads on
+        train = self.measured("train")
+        wrong = predict(train).cpu() != train.labels.cpu()
+        self._wrong.copy_(by_row(wrong, train, self, other=False))  # in place: a captured graph reads on

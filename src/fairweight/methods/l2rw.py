@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from fairweight.constraints import constrained, whole
-from fairweight.metagradient import ForwardPass, classification_loss, exemplar_point, pull
+from fairweight.metagradient import ForwardPass, exemplar_point, pull
 from fairweight.metagradient.solve import check_finite
 from fairweight.methods import ExemplarMethod, shares
 from fairweight.methods.look_ahead import LookAhead
-from fairweight.types import Batch, Loss, ObjectiveFunction, Weighing
+from fairweight.types import Batch, Weighing
 
 
 @constrained(num_samples=whole(1))
@@ -21,17 +20,6 @@ class L2RW(ExemplarMethod):
     """
 
     paper = "Ren, Zeng, Yang, Urtasun 2018, arXiv 1803.09050"
-
-    def __init__(
-        self,
-        model: nn.Module,
-        num_samples: int,
-        objective: ObjectiveFunction | None = None,
-        gradient: str = "auto",
-        *,
-        loss: Loss = classification_loss,
-    ) -> None:
-        super().__init__(model, num_samples, objective, gradient, loss=loss)
 
     def weigh(self, done: ForwardPass, exemplar: Batch | None, optimizer: torch.optim.Optimizer) -> Weighing:
         """max(pull, 0), divided by its sum; 0 for all where no pull is positive."""

@@ -13,9 +13,9 @@ from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods import Need, Predict
 from fairweight.methods._cells import count_cells, grown
-from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through, need_groups
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, need_groups
 from fairweight.methods._violation import BY_GROUP, CONSTRAINTS, Constraint, violation
-from fairweight.types import Loss, Samples
+from fairweight.types import Batch, Loss, Samples
 
 
 @constrained(
@@ -27,7 +27,7 @@ from fairweight.types import Loss, Samples
     online=FLAG,
     through=THROUGH,
 )
-class LabelBias(TableWeights):
+class LabelBias(KnownWeights):
     """Tilts the labels' weights, σ(2 λ), until hard predictions meet a constraint (LB).
 
     constraint: "equal-opportunity", "equal-odds" or "demographic-parity" between groups; "equal-recall" of every class
@@ -63,18 +63,16 @@ class LabelBias(TableWeights):
             raise BadInput(f"LabelBias(target={target}): give labels from 0 with rates from 0 to 1.")
         self.constraint = constraint
         self.positive, self.measured_on, self.rate, self.online = positive, measured_on, rate, online
-        self._lambda: Tensor | None = None  # [K, G + 1] float64 on the CPU; [K, 1] where groups do not count
         if multipliers is not None:
-            given = torch.as_tensor(multipliers, dtype=torch.float64)
-            if given.ndim != 2:
+            self._table = torch.as_tensor(multipliers, dtype=torch.float64).to(self.device, copy=True)
+            if self._table.ndim != 2:
                 raise BadInput("LabelBias(multipliers=...): give a table, [labels, groups + 1] or [labels, 1].")
-            self._tabulate(given.clone())
         self._require()
 
     @property
     def multipliers(self) -> Tensor | None:
         """λ of each label and group: [K, G + 1] with column 0 for groups not known, or [K, 1]; None before begin."""
-        return None if self._lambda is None else self._lambda.clone()
+        return None if self._table is None else self._table.to("cpu", copy=True)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
@@ -89,45 +87,42 @@ class LabelBias(TableWeights):
             if self.positive >= rows:
                 raise BadInput(f"LabelBias(positive={self.positive}): the training set has labels 0 to {rows - 1}.")
         columns = 1 if self.constraint == "rate" or train.groups is None else columns
-        start = torch.zeros(0, columns, dtype=torch.float64) if self._lambda is None else self._lambda
+        start = self._table
+        if start is None:
+            start = torch.zeros(0, columns, dtype=torch.float64, device=self.device)
         if start.shape[1] != columns:
             raise BadInput(
                 f"The multipliers have {start.shape[1]} columns and the training set calls for {columns} "
                 "(groups + 1, or 1 where groups do not count); give those of the same constraint and groups."
             )
-        self._tabulate(grown(start, rows, columns))
+        self._table = grown(start, rows, columns)
         self._require()
+
+    def relative(self, batch: Batch) -> Tensor:
+        """σ(2 λ) of each sample's label and group."""  # [B]
+        return torch.sigmoid(2 * super().relative(batch)).float()
 
     def violation(self, samples: Samples, predictions: Tensor) -> Tensor:
         """By how much each label and group should count for more, given these predictions; shaped like λ."""
-        if self._lambda is None or self.constraint is None:
+        if self._table is None or self.constraint is None:
             raise BadInput("LabelBias does not know the labels and groups yet; call begin(train) first.")
-        labels, groups = samples.labels.cpu(), None if samples.groups is None else samples.groups.cpu()
-        shape: Any = self._lambda.shape
-        how: Any = {"positive": self.positive, "target": self.target}
-        return violation(self.constraint, labels, groups, predictions.cpu(), shape, **how)
+        return violation(
+            self.constraint, samples.labels, samples.groups, predictions, self._table.shape,
+            positive=self.positive, target=self.target,
+        )  # fmt: skip
 
     def on_epoch(self, epoch: int, predict: Predict) -> None:
         """Move λ by what the predictions violate."""
         if self.online:
             measured = self.measured(self.measured_on)
             found = self.violation(measured, predict(measured))
-            assert self._lambda is not None
-            self._tabulate(self._lambda + self.rate * found)
+            assert self._table is not None
+            self._table += self.rate * found.to(self.device)  # in place: a captured graph reads on
 
     def _require(self) -> None:
-        by_group = self.constraint in BY_GROUP or (self._lambda is not None and self._lambda.shape[1] > 1)
-        groups: frozenset[Need] = frozenset({"train groups"}) if by_group else frozenset()
-        measured: frozenset[Need] = frozenset({"exemplar set"}) if self.measured_on == "exemplar" else frozenset()
-        self.needs = groups | measured
-
-    def _tabulate(self, multipliers: Tensor) -> None:
-        self._lambda = multipliers
-        table = torch.sigmoid(2 * multipliers).float()
-        if self._table is not None and self._table.shape == table.shape:
-            self._table.copy_(table)  # in place: a captured graph reads on
-        else:
-            self._table = table.to(self.device)
+        by_group = self.constraint in BY_GROUP or (self._table is not None and self._table.shape[1] > 1)
+        asked: dict[Need, bool] = {"train groups": by_group, "exemplar set": self.measured_on == "exemplar"}
+        self.needs = frozenset(need for need, is_asked in asked.items() if is_asked)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "multipliers": self.multipliers, "constraint": self.constraint}
@@ -140,6 +135,6 @@ class LabelBias(TableWeights):
             )
         super().load_state_dict(state)
         self.constraint = state["constraint"]
-        if state["multipliers"] is not None:
-            self._tabulate(state["multipliers"].double().cpu().clone())
+        if (saved := state["multipliers"]) is not None:
+            self._table = saved.to(self.device, torch.float64, copy=True)
         self._require()

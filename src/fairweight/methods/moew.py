@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import ClassVar, Literal
 
 import torch
@@ -14,10 +13,12 @@ from torch import Tensor, nn
 from fairweight.constraints import SEED, constrained, either, whole
 from fairweight.errors import BadInput, NotBegun, UnknownName
 from fairweight.metagradient.passes import classification_loss
-from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, rows_of
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, by_row
 from fairweight.types import Batch, Loss, Samples
 
 _log = logging.getLogger("fairweight")
+HIDDEN = 100  # units of the autoencoder's outer layers
+BATCH_SIZE = 100  # of its training
 CHUNK = 1024  # rows encoded at a time
 
 
@@ -56,13 +57,12 @@ class MOEW(KnownWeights):
         self.alpha = None if alpha is None else torch.as_tensor(alpha, dtype=torch.float32).to(self.device)  # [d]
         if self.alpha is not None and (self.alpha.ndim != 1 or not bool(self.alpha.isfinite().all())):
             raise BadInput("MOEW(alpha=...): give one finite number per label, or per column of the embedding.")
-        self._each: Tensor | None = None  # [N] σ(α·z), where z is not the label
         if isinstance(embedding, Tensor):
             if embedding.ndim != 2 or len(embedding) != num_samples:
                 raise BadInput(
                     f"MOEW(embedding=...) has shape {tuple(embedding.shape)}; give [{num_samples}, d], one line a row."
                 )
-            self._each = self._weights_of(embedding)
+            self._embed(embedding)
 
     def begin(self, train: Samples, exemplar: Samples | None = None) -> None:
         super().begin(train, exemplar)
@@ -73,14 +73,11 @@ class MOEW(KnownWeights):
             )
         if self.embedding == "autoencoder" and self.alpha is not None and self._each is None:
             z = autoencode(train, self.dimension, steps=self.embedding_steps, seed=self.seed, device=self.device)
-            placed = torch.zeros(self.num_samples, z.shape[1], device=z.device)
-            placed[rows_of(train, self.num_samples, type(self).__name__).to(z.device)] = z
-            self._each = self._weights_of(placed)
+            self._embed(by_row(z, train, self, other=0.0))
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
-        if self._each is not None:
-            self.check_rows(batch)
-        elif self.alpha is not None and self.embedding == "label" and int(batch.labels.max()) >= len(self.alpha):
+        super().check_values(batch, exemplar)
+        if self.alpha is not None and self.embedding == "label" and int(batch.labels.max()) >= len(self.alpha):
             raise BadInput(
                 f"The batch has label {int(batch.labels.max())} and MOEW's alpha {len(self.alpha)} numbers; "
                 "give one per label."
@@ -88,54 +85,45 @@ class MOEW(KnownWeights):
 
     def relative(self, batch: Batch) -> Tensor:
         """σ(α·z) of each sample."""  # [B]
-        if self.alpha is None:
-            return torch.full((len(batch),), 0.5, device=batch.labels.device)
-        if self.embedding == "label":
+        if self.alpha is not None and self.embedding == "label":
             return torch.sigmoid(self.alpha)[batch.labels]
-        if self._each is None:
+        if self.alpha is not None and self._each is None:
             raise NotBegun("MOEW(embedding='autoencoder') embeds the training set; call begin(train) first (fit does).")
-        return self._each[self.rows(batch)]
+        return super().relative(batch)
 
-    def _weights_of(self, z: Tensor) -> Tensor:
+    def _embed(self, z: Tensor) -> None:
         if self.alpha is None:
-            return torch.full((self.num_samples,), 0.5, device=self.device)
+            return
         if z.shape[1] != len(self.alpha):
             raise BadInput(f"MOEW's alpha has {len(self.alpha)} numbers and the embedding {z.shape[1]} columns.")
-        return torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
+        self._each = torch.sigmoid(z.to(self.device, torch.float32) @ self.alpha)
 
 
 def autoencode(
-    train: Samples,
-    dimension: int = 10,
-    *,
-    hidden: int = 100,
-    steps: int = 10_000,
-    batch_size: int = 100,
-    lr: float = 1e-3,
-    seed: int = 0,
-    device: torch.device | str = "cpu",
+    train: Samples, dimension: int = 10, *, steps: int = 10_000, seed: int = 0, device: torch.device | str = "cpu"
 ) -> Tensor:
     """The narrow layer, sigmoid, of an autoencoder of (inputs, one-hot label); MOEW's embedding.
 
     Inputs are standardised by column. Draws from a stream of its own: the caller's is left alone.
     """  # [N, d]
-    stream = torch.Generator().manual_seed(seed)
     classes = int(train.labels.max()) + 1
     mean, spread = _scale(train, torch.device(device))
     d = len(mean)
-    widths = d + classes, hidden, dimension, hidden, d + classes
-    first, narrow, third, last = (_linear(a, b, stream, mean.device) for a, b in pairwise(widths))
-    embed = nn.Sequential(first, nn.ReLU(), narrow, nn.Sigmoid())
-    restore = nn.Sequential(third, nn.ReLU(), last)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        embed = nn.Sequential(nn.Linear(d + classes, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, dimension), nn.Sigmoid())
+        restore = nn.Sequential(nn.Linear(dimension, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, d + classes))
+        stream = torch.default_generator.clone_state()
+    embed, restore = embed.to(device), restore.to(device)
 
     def joined(batch: Batch) -> Tensor:
         x = (_flat(batch).to(mean) - mean) / spread
         return torch.cat([x, F.one_hot(batch.labels.to(mean.device), classes).to(x.dtype)], dim=1)
 
-    optimizer = torch.optim.Adam([*embed.parameters(), *restore.parameters()], lr=lr)
+    optimizer = torch.optim.Adam([*embed.parameters(), *restore.parameters()], lr=1e-3)
     with torch.enable_grad():
         for _ in range(steps):
-            rows = torch.randint(len(train), (min(batch_size, len(train)),), generator=stream)
+            rows = torch.randint(len(train), (min(BATCH_SIZE, len(train)),), generator=stream)
             xy = joined(train.take(rows.to(train.labels.device)))
             made = restore(embed(xy))
             loss = F.mse_loss(made[:, :d], xy[:, :d]) + F.mse_loss(made[:, d:], xy[:, d:])
@@ -169,10 +157,3 @@ def _scale(train: Samples, device: torch.device) -> tuple[Tensor, Tensor]:
     mean = total / len(train)
     spread = (square / len(train) - mean.square()).clamp_min(0).sqrt()
     return mean.float(), torch.where(spread > 1e-6, spread, 1.0).float()
-
-
-def _linear(inputs: int, outputs: int, stream: torch.Generator, device: torch.device) -> nn.Linear:
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
-    for p in layer.parameters():
-        nn.init.uniform_(p, -(inputs**-0.5), inputs**-0.5, generator=stream)
-    return layer.to(device)

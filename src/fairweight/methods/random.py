@@ -26,6 +26,7 @@ class Random(KnownWeights):
     seed: None takes torch's, without drawing from it.
     """
 
+    _kept = ("seed", "_turn")
     paper = "'Random' in Yan, Seto, Apostoloff 2022, arXiv 2202.01719"
 
     def __init__(
@@ -61,9 +62,6 @@ class Random(KnownWeights):
         whole = torch.arange(self.num_samples, device=self.device)
         return None if self.kind == "redrawn" else mean_one(self.relative(Batch(whole, whole, rows=whole)))
 
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "seed": self.seed, "turn": self._turn.clone()}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if self._given and int(state["seed"]) != self.seed:
             raise BadInput(
@@ -71,8 +69,6 @@ class Random(KnownWeights):
                 "give the same seed."
             )
         super().load_state_dict(state)
-        self.seed = int(state["seed"])
-        self._turn.copy_(state["turn"])
 
 
 def uniform(seed: int, turn: Tensor, rows: Tensor) -> Tensor:

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from fairweight.constraints import between, constrained, whole
 from fairweight.metagradient.passes import classification_loss
 from fairweight.methods._cells import count_cells
-from fairweight.methods._fixed_weights import THROUGH, TableWeights, Through, need_groups
+from fairweight.methods._fixed_weights import THROUGH, KnownWeights, Through, need_groups
 from fairweight.types import Loss, Samples
 
 
 @constrained(num_samples=whole(1), strength=between(0, 100), through=THROUGH)
-class Reweighing(TableWeights):
+class Reweighing(KnownWeights):
     """Weighs each cell as if label and group were independent: (n_label · n_group / (n · n_cell)) ^ strength.
 
     strength: 0 weighs all alike, 1 is the paper's, more overshoots. A sample whose group is not known counts 1.

@@ -1,1 +1,1 @@
-"""The paper's tables: printed numbers, the runs that repeat them, verdicts and pages."""
+"""The paper's tables: printed numbers, the runs that repeat them, verdicts and records."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fairweight.paper.plan import is_whole, size_line
+from fairweight.paper.plan import size_line
 from fairweight.runs.statistics import BESIDE, ENDPOINTS, mean_text
 
 WIDTH = 110
@@ -28,27 +28,22 @@ def seeds_text(n: int) -> str:
     return f"{n} seed" if n == 1 else f"{n} seeds"
 
 
-def printed_text(entry: Mapping[str, Any]) -> str:
-    """The printed number beside a mean of ours."""
-    return mean_text(entry.get("printed") or {})
-
-
 def difference_text(entry: Mapping[str, Any]) -> str:
     """A difference with its error and p-values: "-1.53 ± 0.42 (p 0.01)"."""
     tests = {**TESTS, "p": "p"}
     told = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
-    return marked(entry, "") + (f" ({', '.join(told)})" if told else "")
+    return _signed(entry) + (f" ({', '.join(told)})" if told else "")
 
 
-def marked(entry: Mapping[str, Any], mark: str | None = None) -> str:
+def marked(entry: Mapping[str, Any]) -> str:
     """A difference with its error and a mark: * for p < 0.05, ** if that is so after Holm's correction too."""
-    if entry["mean"] is None:
-        return "–"
-    error = "" if entry["standard_error"] is None else f" ± {entry['standard_error']:.2f}"
-    if mark is None:
-        below = [entry.get(key) is not None and entry[key] < 0.05 for key in ("p", "p_holm")]
-        mark = " **" if all(below) else " *" if below[0] else ""
-    return f"{entry['mean']:+.2f}{error}{mark}"
+    below = [entry.get(key) is not None and entry[key] < 0.05 for key in ("p", "p_holm")]
+    return _signed(entry) + (" **" if all(below) else " *" if below[0] else "")
+
+
+def _signed(entry: Mapping[str, Any]) -> str:
+    text = mean_text(entry)
+    return text if entry["mean"] is None or text.startswith("-") else f"+{text}"
 
 
 def share_text(share: float | None, interval: Iterable[float] | None = None) -> str:
@@ -92,60 +87,83 @@ def _place(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
 
 def printed_table(record: Record, *, why: bool = False) -> Shown:
     """What is printed of the same row, and how ours stands to it; why: with the reason of each verdict."""
-    numbers = record["numbers"] if is_whole(record) else []
+    numbers = record["numbers"] if record["whole"] else []
     rows = []
     for row in record["rows"]:
         entries = [row["means"][number["key"]] for number in numbers]
         if any("verdict" in entry for entry in entries):
             reasons = [f" ({entry['why']})" if why and "why" in entry else "" for entry in entries]
             pairs = zip(entries, reasons, strict=True)
-            cells = [f"{printed_text(e)}: {e['verdict']}{r}" if "verdict" in e else "–" for e, r in pairs]
+            cells = [f"{mean_text(e['printed'])}: {e['verdict']}{r}" if "verdict" in e else "–" for e, r in pairs]
             rows.append([row["title"], *cells])
     return ["printed: ours is", *(number["title"] for number in numbers)], rows
 
 
-def more_tables(record: Record) -> Iterator[Shown]:
-    """Differences seed by seed, their p-values, shares of the way, and what stands beside the numbers."""
-    rows, titles = record["rows"], {row["key"]: row["title"] for row in record["rows"]}
+def more_tables(record: Record) -> list[Shown]:
+    """Differences seed by seed, shares of the way, p-values and other numbers: the tables that have rows."""
+    every = (_differences(record), _gap_closed(record), _p_values(record), _other_numbers(record))
+    return [(titles, rows) for titles, rows in every if rows]
+
+
+def _comparisons(record: Record) -> list[tuple[list[str], Mapping[str, Any], int]]:
+    """Of each pair of rows that are compared: their titles, what was found by number, and over how many seeds."""
+    titles = {row["key"]: row["title"] for row in record["rows"]}
+    pairs = [([row["title"], titles[key]], found) for row in record["rows"] for key, found in row["compared"].items()]
+    return [(pair, found, max((entry["n"] for entry in found.values()), default=0)) for pair, found in pairs]
+
+
+def _compared_by(record: Record) -> dict[str, str]:
+    """Titles of the numbers that rows are compared by: the table's own, and the endpoints."""
     names = {number["key"]: number["title"] for number in record["numbers"]}
-    known = {key for row in rows for found in row["compared"].values() for key in found}
-    names |= {key: "std" for key in ENDPOINTS if key in known and key not in names}
-    every = [entry for row in rows for found in row["compared"].values() for entry in found.values()]
-    there_are = [test for test in TESTS if any(entry.get(test) is not None for entry in every)]
-    shown = {key: [test for test in there_are if test != "p_holm" or key in ENDPOINTS] for key in names}
-    apart, tests = [], []
-    for row in rows:
-        for other, found in row["compared"].items():
-            n = max((entry["n"] for entry in found.values()), default=0)
-            pair = [row["title"], titles[other]]
-            if n:
-                apart.append([*pair, str(n), *(marked(found[key]) if key in found else "–" for key in names)])
-            if n > 1:
-                ps = {key: [found.get(key, {}).get(test) for test in shown[key]] for key in names}
-                tests.append(
-                    [*pair, *(" / ".join("–" if p is None else f"{p:.2g}" for p in one) for one in ps.values())]
-                )
-    if apart:
-        yield ["difference by seed", "compared with", "n", *names.values()], apart
-    closed = []
+    known = {key for _, found, _ in _comparisons(record) for key in found}
+    return names | {key: "std" for key in ENDPOINTS if key in known and key not in names}
+
+
+def _differences(record: Record) -> Shown:
+    names = _compared_by(record)
+    rows = [
+        [*pair, str(n), *(marked(found[key]) if key in found else "–" for key in names)]
+        for pair, found, n in _comparisons(record)
+        if n
+    ]
+    return ["difference by seed", "compared with", "n", *names.values()], rows
+
+
+def _p_values(record: Record) -> Shown:
+    names, pairs = _compared_by(record), _comparisons(record)
+    entries = [entry for _, found, _ in pairs for entry in found.values()]
+    known = [test for test in TESTS if any(entry.get(test) is not None for entry in entries)]
+    tests = {key: [test for test in known if test != "p_holm" or key in ENDPOINTS] for key in names}
+
+    def cell(entry: Mapping[str, Any], key: str) -> str:
+        return " / ".join("–" if entry.get(test) is None else f"{entry[test]:.2g}" for test in tests[key])
+
+    titles = [f"{title}: {' / '.join(TESTS[test] for test in tests[key])}" for key, title in names.items()]
+    rows = [[*pair, *(cell(found.get(key, {}), key) for key in names)] for pair, found, n in pairs if n > 1]
+    return ["p-values", "compared with", *titles], rows
+
+
+def _gap_closed(record: Record) -> Shown:
+    titles = {row["key"]: row["title"] for row in record["rows"]}
+    rows = []
     for key, found in record.get("gap_closed", {}).items():
         pairs = [(share_text(e["ours"], e["interval"]), share_text(e["printed"])) for e in found.values()]
-        closed.append([titles[key], *(text for pair in pairs for text in pair)])
-    if closed:
-        share = "share of the gap to clean labels that is closed [95 %, bootstrap]"
-        yield [share, "TPRD", "printed", "accuracy", "printed"], closed
-    if tests:
-        told = [f"{title}: {' / '.join(TESTS[test] for test in shown[key])}" for key, title in names.items()]
-        yield ["p-values", "compared with", *told], tests
-    if keys := [key for key in BESIDE if any(key in row["beside"] for row in rows) and key != "tpr_std"]:
-        cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows]
-        yield ["other numbers", *(BESIDE[key][0] for key in keys)], cells
+        rows.append([titles[key], *(text for pair in pairs for text in pair)])
+    share = "share of the gap to clean labels that is closed [95 %, bootstrap]"
+    return [share, "TPRD", "printed", "accuracy", "printed"], rows
+
+
+def _other_numbers(record: Record) -> Shown:
+    rows = record["rows"]
+    keys = [key for key in BESIDE if any(key in row["beside"] for row in rows) and key != "tpr_std"]
+    cells = [[row["title"], *(beside_text(row, key) for key in keys)] for row in rows] if keys else []
+    return ["other numbers", *(BESIDE[key][0] for key in keys)], cells
 
 
 def text_of(record: Record) -> str:
     """The record for a terminal: ours beside printed, one block per number."""
     parts = [f"{record['table']}: {record['title']}\n{textwrap.fill(size_line(record), WIDTH)}"]
-    if record["printed"] and not is_whole(record):
+    if record["printed"] and not record["whole"]:
         parts[0] += "\nThe printed numbers are for the full size, so there is no verdict at this size."
     tables = (means_table(record), printed_table(record, why=True), *more_tables(record))
     for titles, rows in ((titles, rows) for titles, rows in tables if rows):

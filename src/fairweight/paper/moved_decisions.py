@@ -11,7 +11,7 @@ from fairweight.metrics import GroupTable, group_table
 from fairweight.runs.folder import RunFolder
 
 BUDGET = 0.002  # of accuracy that a bias per class may cost, on the exemplars
-FRACTIONS = tuple(k / 20 for k in range(21))
+FRACTIONS = tuple(k / 20 for k in range(21))  # from none of it
 
 
 def same_rate(folder: RunFolder, like: RunFolder) -> GroupTable:
@@ -57,17 +57,15 @@ def within_budget(logits: Tensor, labels: Tensor, budget: float = BUDGET) -> flo
     halves = [torch.arange(len(labels)) % 2 == half for half in (0, 1)]
     biases = [even_recalls(logits[~half], labels[~half]) for half in halves]
     judged = torch.cat([labels[half] for half in halves])
-    best, plain, least = 0.0, None, torch.inf
+    tried = []
     for fraction in FRACTIONS:
         pairs = zip(halves, biases, strict=True)
         right = torch.cat([(logits[half] + fraction * bias).argmax(dim=1) == labels[half] for half, bias in pairs])
-        accuracy = float(right.double().mean())
-        plain = accuracy if plain is None else plain
         recall = _recalls(right, judged, logits.shape[1])
-        spread = float(recall[~recall.isnan()].std(correction=0))
-        if accuracy >= plain - budget and spread < least:
-            best, least = fraction, spread
-    return best
+        tried.append((float(recall[~recall.isnan()].std(correction=0)), fraction, float(right.double().mean())))
+    least = tried[0][2] - budget  # the first is plain training
+    affordable = ((spread, fraction) for spread, fraction, accuracy in tried if accuracy >= least)
+    return min(affordable, default=(0.0, 0.0))[1]
 
 
 def _recalls(right: Tensor, labels: Tensor, classes: int) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairweight import catalog
 from fairweight.errors import BadInput, UnknownName
-from fairweight.paper.tables import Plan, Row, Table, pick
+from fairweight.paper.tables import Row, Table, pick
 from fairweight.runs.spec import Spec
 
 FOLDER = "paper.tables"
@@ -20,7 +20,6 @@ class Planned:
 
     name: str
     table: Table
-    plan: Plan
     every: tuple[Row, ...]
     asked: tuple[Row, ...]
     seeds: range
@@ -37,7 +36,7 @@ class Planned:
 
     def heading(self) -> dict[str, Any]:
         """What the table is, at this size and with these options."""
-        size, table = self.plan.size, self.table
+        size, table = self.table.size, self.table
         return {
             "kind": "reproduce",
             "table": self.name,
@@ -45,9 +44,9 @@ class Planned:
             "size": size.name,
             "about": size.about,
             "epochs": size.epochs,
-            "whole": size == table.sizes["paper"],  # nothing of the protocol was shortened
-            "options": dict(self.plan.options),
-            "remarks": list(table.remarks),
+            "whole": table.whole,
+            "options": dict(table.options),
+            "remarks": table.remarks,
             "numbers": [vars(number) for number in table.numbers],
             "printed": table.printed,
         }
@@ -74,9 +73,9 @@ class Planned:
         first = len(with_prerequisites(self.specs())) - runs  # those that rows choose their samples or weights by
         built_on = f", and {first} that they build on" if first else ""
         lines += ["", f"{runs} runs, marked *{built_on}. Options (--option NAME=VALUE):"]
-        for name, option in self.table.options.items():
+        for name, option in self.table.known.items():
             choices = f" [{'|'.join(option.choices)}]" if option.choices else ""
-            lines.append(f"   {name}={self.plan.options[name]}{choices}: {option.about}")
+            lines.append(f"   {name}={self.table.options[name]}{choices}: {option.about}")
         return "\n".join(lines)
 
 
@@ -94,31 +93,25 @@ def planned(
     name, known = name.replace("_", "-"), catalog.names(FOLDER)
     if name not in known:
         raise UnknownName(f"there is no table {name!r}; choose from: {', '.join(known)}.")
-    table: Table = catalog.load(FOLDER, name)()
-    plan = table.plan(size, options, epochs)
-    count = plan.size.seeds if seeds is None else seeds
+    table: Table = catalog.load(FOLDER, name)(size, options, epochs)
+    count = table.size.seeds if seeds is None else seeds
     if count < 1:
         raise BadInput(f"seeds is {count}; run at least 1.")
-    every = table.rows(plan)
+    every = table.rows()
     words = [f"fairweight reproduce {name}"]
     words += [f"--{size}"] if size != "paper" else []
     words += [f"--seeds {count}"]
     words += [f"--seed {first_seed}"] if first_seed else []
     words += [f"--rows {','.join(rows)}"] if rows is not None else []
     words += [f"--epochs {epochs}"] if epochs is not None else []
-    words += [f"--option {key}={v}" for key, v in plan.options.items() if v != table.options[key].default]
+    words += [f"--option {key}={v}" for key, v in table.options.items() if v != table.known[key].default]
     seeded = range(first_seed, first_seed + count)
-    return Planned(name, table, plan, every, pick(every, rows), seeded, " ".join(words))
-
-
-def is_whole(record: Mapping[str, Any]) -> bool:
-    """Whether nothing of the protocol was shortened; the first records tell it by their size alone."""
-    return bool(record.get("whole", record["size"] == "paper"))
+    return Planned(name, table, every, pick(every, rows), seeded, " ".join(words))
 
 
 def size_name(record: Mapping[str, Any]) -> str:
     """Quick, short or full; if the epochs were changed, their number."""
-    if is_whole(record):
+    if record["whole"]:
         return "full"
     return f"{record['epochs']} epochs" if record["size"] == "paper" else str(record["size"])
 

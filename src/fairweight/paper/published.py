@@ -6,6 +6,9 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).with_name("published.toml")
 
 
 @dataclass(frozen=True)
@@ -17,24 +20,15 @@ class Printed:
     runs: int | None
 
 
-@dataclass(frozen=True)
-class PrintedTable:
-    """One printed table."""
-
-    label: str  # its \\label in the paper's source
-    runs: int | None
-    rows: dict[str, dict[str, Printed]]  # by row as printed, then by number
-
-
 @cache
-def tables() -> dict[str, PrintedTable]:
-    """Every printed table by the name that `fairweight reproduce` takes."""
+def tables() -> dict[str, dict[str, dict[str, Printed]]]:
+    """Every printed table by the name that `fairweight reproduce` takes, then by row as printed, then by number."""
+    page = tomllib.loads(PAGE.read_text(encoding="utf-8"))["tables"]
+    return {name: {row["row"]: _row(row, entry.get("runs")) for row in entry["rows"]} for name, entry in page.items()}
+
+
+def _row(row: dict[str, Any], runs: int | None) -> dict[str, Printed]:
     found = {}
-    content = Path(__file__).with_name("published.toml").read_text(encoding="utf-8")
-    for name, entry in tomllib.loads(content)["tables"].items():
-        runs, rows = entry.get("runs"), {}
-        for row in entry["rows"]:
-            numbers = ((key, [float(v) for v in pair]) for key, pair in row.items() if key != "row")
-            rows[row["row"]] = {key: Printed(pair[0], (*pair, None)[1], runs) for key, pair in numbers}
-        found[name] = PrintedTable(entry["label"], runs, rows)
+    for key, (value, *error) in ((key, pair) for key, pair in row.items() if key != "row"):
+        found[key] = Printed(float(value), float(error[0]) if error else None, runs)
     return found

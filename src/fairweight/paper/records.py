@@ -1,6 +1,4 @@
-"""Keep what was measured: records/<date>_<what>/record.json, and the pages that are made from it.
-
-    python -m fairweight.paper.records            # docs/results.md and the marked places of other pages
+"""Keep what was measured: records/<date>_<what>/record.json.
 
 A record holds every number seed by seed, so that a later run of more seeds or rows adds to it and all means and
 verdicts are computed anew.
@@ -75,7 +73,7 @@ def read(path: Path) -> dict[str, Any]:
         for row in values["rows"]:
             row["title"] = titles.get(row["key"], row["title"])
         # An option that the table has got since, or has no longer, was at its default.
-        values["options"] = {key: values["options"].get(key, value) for key, value in today.plan.options.items()}
+        values["options"] = {key: values["options"].get(key, value) for key, value in today.table.options.items()}
     return values
 
 
@@ -91,7 +89,7 @@ def settings_of(record: Record) -> str:
 
 def other_options(record: Record) -> list[str]:
     """The options that are not at their defaults."""
-    usual = planned(record["table"]).plan.options
+    usual = planned(record["table"]).table.options
     return [f"{key}={value}" for key, value in record["options"].items() if key in usual and value != usual[key]]
 
 
@@ -126,7 +124,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
             seeds = dict(sorted({**known["seeds"], **row["seeds"]}.items(), key=lambda found: int(found[0])))
             failed = {seed: why for seed, why in {**known["failed"], **row["failed"]}.items() if seed not in seeds}
             rows[row["key"]] = {**row, "seeds": seeds, "failed": failed}
-        walls |= record.get("walls", {record["date"]: float(record.get("wall_seconds", 0))})
+        walls |= record["walls"]
     plan = planned(last["table"], size=last["size"], options=last["options"])
     order = [row.key for row in plan.every]
     for now in plan.every:  # what a row is called and compared with is said by the table, not by old records
@@ -151,9 +149,3 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
             "commits": unique("commits"),
         }
     )
-
-
-if __name__ == "__main__":
-    from fairweight.paper.pages import main
-
-    main()

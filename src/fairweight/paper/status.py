@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fairweight.paper import published
 from fairweight.paper._table_text import WIDTH, difference_text, seeds_text
-from fairweight.paper.plan import is_whole, planned
+from fairweight.paper.plan import planned
 from fairweight.paper.records import section_name, table_names
 from fairweight.paper.verdict import LEAST, LEVEL
 
@@ -49,7 +49,7 @@ def status_text(found: Sequence[Standing]) -> str:
 
 def _standing(name: str, records: Sequence[Record]) -> Standing:
     table = planned(name).table
-    best = max(filter(is_whole, records), key=lambda record: min(3, _seeds(record)), default=None)
+    best = max((r for r in records if r["whole"]), key=lambda record: min(3, _seeds(record)), default=None)
     shown = best or next(iter(records), None)
     section = None if shown is None else section_name(shown)
     if not table.printed:
@@ -73,7 +73,7 @@ def _seeds(record: Record) -> int:
 def _problems(name: str, record: Record) -> list[str]:
     """What keeps a table that was run from being reproduced, in sentences."""
     there = {row["printed_row"] for row in record["rows"] if len(row["seeds"]) >= LEAST}
-    missing = [title for title in published.tables()[name].rows if title not in there]
+    missing = [title for title in published.tables()[name] if title not in there]
     problems = [f"Not run: {', '.join(missing)}."] if missing else []
     for row in record["rows"]:
         apart = row["compared"].get("uniform", {}).get("tprd") if row["key"] == "forml" else None

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from fairweight.paper import published
-from fairweight.paper.plan import is_whole
 from fairweight.paper.published import Printed
 from fairweight.paper.tables._forml import BUDGETED
 from fairweight.runs.statistics import PAIRED_TEST, WILCOXON_FROM, Mean, by_seed, mean_of, paired, with_means
@@ -36,7 +35,7 @@ def with_statistics(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with means, verdicts, paired differences and closed gaps, computed anew from its seeds."""
     rows = with_means(record["rows"], record["numbers"])
     with_front(rows)
-    printed = published.tables()[record["table"]].rows if record["printed"] else {}
+    printed = published.tables()[record["table"]] if record["printed"] else {}
     for row in rows:
         for number in record["numbers"]:
             beside = printed.get(row["printed_row"] or "", {}).get(number["key"])
@@ -44,7 +43,7 @@ def with_statistics(record: Mapping[str, Any]) -> dict[str, Any]:
                 continue
             entry, ours = row["means"][number["key"]], mean_of(row, number["key"])
             entry["printed"] = {"mean": beside.value, "standard_error": beside.error, "runs": beside.runs}
-            if ours.n and not is_whole(record):
+            if ours.n and not record["whole"]:
                 entry |= {"verdict": "none at this size", "why": "the printed runs are of the full size"}
             elif ours.n:
                 entry |= judge(ours, beside, better=number["better"], margin=number["margin"])

@@ -74,7 +74,7 @@ def build(
     if (name := spec.network.get("name")) in (TREES, LINEAR):  # beside a model that is not fitted yet
         stand_in = nn.Linear(1, 1)  # methods ask a model where it lives
         reweighter = method_from(spec.method, options, stand_in, len(dataset.train))
-        if reweighter.needs & {"exemplar", "exemplar groups"}:
+        if "exemplar" in reweighter.needs:
             raise BadInput(f"{spec.method} learns by a network's gradients, which {name} has none of; choose mlp.")
         empty = network_for(dataset.preprocessing, {"name": name})
         return Built(device, empty, optimizer_for(stand_in, spec, "cpu"), None, reweighter)
@@ -155,7 +155,7 @@ def compiles(reweighter: Reweighter, device: str, steps: int) -> bool:
 
     A small MLP is bound by launches, which a captured graph does away with already.
     """
-    least = LEARNED_FROM if reweighter.needs & {"exemplar", "exemplar groups"} else PLAIN_FROM
+    least = LEARNED_FROM if "exemplar" in reweighter.needs else PLAIN_FROM
     return on_gpu(device) and _convolves(reweighter.model) and steps >= least
 
 

@@ -33,13 +33,13 @@ class Batches:
         self._reweighter, self._augment, self._options = reweighter, augment, options
         self._device, self._ranks = device, ranks
         self._ahead: Any = None
-        self._exemplar = exemplar if reweighter.needs & {"exemplar", "exemplar groups"} else None
+        self._exemplar = exemplar if "exemplar" in reweighter.needs else None
         if self._exemplar is not None:
             cells, where = Cells.of(self._exemplar.labels, self._exemplar.groups), self._exemplar.labels.device
             self._exemplar_sampler = ExemplarSampler(
                 cells, options.per_cell, options.seed, at_least=options.exemplar_batch, device=where
             )
-        elif reweighter.needs & {"exemplar", "exemplar groups"}:
+        elif "exemplar" in reweighter.needs:
             raise MissingExemplar(f"{type(reweighter).__name__} learns from an exemplar set; pass exemplar= to fit.")
         self._stream: Iterator[Batch] = iter(())
         self._next: int | None = None  # the step that the stream gives next

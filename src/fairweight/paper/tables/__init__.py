@@ -1,7 +1,7 @@
 """The published tables, each row a value that determines its run.
 
-One file per table, one public class each, found by its file name. A table writes `rows`: for a size and the chosen
-options, what is run for each row (a Spec for every seed) and which printed row stands beside it.
+One file per table, one public class each, found by its file name. A table writes `rows`: for its size and options,
+what is run for each row (a Spec for every seed) and which printed row stands beside it.
 
 FORML stands in three rows: `forml` as Algorithm 1 prints it, `forml-reverse` with the reverse look-ahead of the
 appendix, `forml-default` as the product trained it in 0.1. Controls show what else could explain a gain. Extra rows run
@@ -41,20 +41,6 @@ class Size:
     epochs: int
     limit: int | None = None  # rows of each part; None: all
     network: Mapping[str, Any] = field(default_factory=dict)  # what differs from the table's own
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A size and the chosen options, which fix a table's rows."""
-
-    size: Size
-    options: Mapping[str, str]
-
-    def number(self, option: str) -> float:
-        try:
-            return float(self.options[option])
-        except ValueError:
-            raise BadInput(f"the option {option} is {self.options[option]!r}; give a number.") from None
 
 
 @dataclass(frozen=True)
@@ -120,7 +106,7 @@ def _protocols() -> dict[str, Any]:
 
 
 class Table:
-    """A published table, or one of ours beside them."""
+    """A published table, or one of ours beside them, at a size and with the chosen options, which fix its rows."""
 
     protocol: ClassVar[str]  # its entry in protocol.toml
     without: ClassVar[tuple[str, ...]] = ()  # options of the entry that change nothing here
@@ -128,31 +114,44 @@ class Table:
     explained: ClassVar[str] = ""  # why its numbers are not the printed ones, as far as a study of its own could tell
     numbers: ClassVar[tuple[Number, ...]] = (TPRD, MAX_FNR, ACCURACY)
 
-    def __init__(self) -> None:
+    def __init__(
+        self, size: str = "paper", options: Mapping[str, str] | None = None, epochs: int | None = None
+    ) -> None:
         entry = _protocols()[self.protocol]
         self.why_not_run: str = entry["why_not_run"]  # a sentence: what it takes; of a table of ours, what it is
-        self.remarks: list[str] = entry["remarks"]  # how it differs from the paper
-        self.sizes = {name: Size(name, **size) for name, size in entry["sizes"].items()}
-        self.options = {name: Option(**o) for name, o in entry["options"].items() if name not in self.without}
+        sizes = {name: Size(name, **values) for name, values in entry["sizes"].items()}
+        if size not in sizes:
+            raise UnknownName(f"{size!r} is no size; choose from: {', '.join(sizes)}.")
+        self.size = sizes[size]
+        if epochs is not None and epochs != self.size.epochs:
+            about = f"{self.size.about} Trained for {epochs} epochs instead."
+            self.size = replace(self.size, epochs=epochs, about=about)
+        self.whole = self.size == sizes["paper"]  # nothing of the protocol is shortened
+        self.quick = size == "quick"
+        self.known = {name: Option(**o) for name, o in entry["options"].items() if name not in self.without}
+        self.options = {name: option.default for name, option in self.known.items()}
+        for name, value in (options or {}).items():
+            if name not in self.known:
+                raise UnknownName(f"this table has no option {name!r}; it has: {', '.join(self.known) or 'none'}.")
+            if (allowed := self.known[name].choices) and value not in allowed:
+                raise UnknownName(f"the option {name} is {value!r}; choose from: {', '.join(allowed)}.")
+            self.options[name] = value
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """Every row, extra ones last."""
         raise NotImplementedError
 
-    def plan(self, size: str, options: Mapping[str, str] | None = None, epochs: int | None = None) -> Plan:
-        """The size and the options, defaults filled in."""
-        if size not in self.sizes:
-            raise UnknownName(f"{size!r} is no size; choose from: {', '.join(self.sizes)}.")
-        for name, value in (options or {}).items():
-            if name not in self.options:
-                known = ", ".join(self.options) or "none"
-                raise UnknownName(f"this table has no option {name!r}; it has: {known}.")
-            if (allowed := self.options[name].choices) and value not in allowed:
-                raise UnknownName(f"the option {name} is {value!r}; choose from: {', '.join(allowed)}.")
-        found = self.sizes[size]
-        if epochs is not None and epochs != found.epochs:
-            found = replace(found, epochs=epochs, about=f"{found.about} Trained for {epochs} epochs instead.")
-        return Plan(found, {name: option.default for name, option in self.options.items()} | dict(options or {}))
+    @property
+    def remarks(self) -> list[str]:
+        """How it differs from the paper."""
+        return list(_protocols()[self.protocol]["remarks"])
+
+    def number(self, option: str) -> float:
+        """The value of an option that is a number."""
+        try:
+            return float(self.options[option])
+        except ValueError:
+            raise BadInput(f"the option {option} is {self.options[option]!r}; give a number.") from None
 
 
 def pick(rows: Sequence[Row], asked: Sequence[str] | None) -> tuple[Row, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairweight.paper.tables import Moved, Plan, Row, Table
+from fairweight.paper.tables import Moved, Row, Table
 from fairweight.paper.tables._forml import as_printed, as_product, heeding, three_rows
 from fairweight.runs.spec import Spec
 
@@ -17,29 +17,29 @@ class FaceTable(Table):
     batch_size: int
     quick_per_cell: int
 
-    def spec(self, plan: Plan, label: str, group: str, data: dict[str, Any], **more: Any) -> Spec:
-        size, quick = plan.size, plan.size.name == "quick"
+    def spec(self, label: str, group: str, data: dict[str, Any], **more: Any) -> Spec:
+        size, quick = self.size, self.quick
         return Spec(
             self.source, label=label, group=group, data=data if size.limit is None else {**data, "limit": size.limit},
             network={"name": "resnet18", "stem": "large", **size.network},
             method="uniform", optimizer="adam", lr=1e-3, epochs=size.epochs,
             batch_size=64 if quick else self.batch_size,
-            per_cell=self.quick_per_cell if quick else int(plan.number("per_cell")),
+            per_cell=self.quick_per_cell if quick else int(self.number("per_cell")),
             autocast=None if quick else "bfloat16",
             early_stopping={"metric": "accuracy", "patience": size.epochs}, **more,
         )  # fmt: skip
 
-    def objective(self, plan: Plan, name: str = "mean-discrepancy") -> dict[str, Any]:
+    def objective(self, name: str = "mean-discrepancy") -> dict[str, Any]:
         """MeanLossD or MaxLossD over the groups that are compared."""
-        of = plan.options["mean_loss"] if name == "mean-discrepancy" else plan.options["max_loss"]
-        return {"name": name, "of": of, "among": plan.options["compared"]}
+        of = self.options["mean_loss"] if name == "mean-discrepancy" else self.options["max_loss"]
+        return {"name": name, "of": of, "among": self.options["compared"]}
 
-    def default_forml(self, plan: Plan, base: Spec) -> Spec:
+    def default_forml(self, base: Spec) -> Spec:
         """FORML as the product trains it."""
         made = as_product(base, classes=2, groups=self.groups)
-        return made.with_(per_cell=base.per_cell) if plan.size.name == "quick" else made
+        return made.with_(per_cell=base.per_cell) if self.quick else made
 
-    def main_rows(self, plan: Plan, base: Spec, task: str = "", title: str = "") -> tuple[Row, ...]:
+    def main_rows(self, base: Spec, task: str = "", title: str = "") -> tuple[Row, ...]:
         """Uniform, the baselines, FORML, and Uniform at FORML's positive rates; of a task beside others, if named."""
         plain, forml = f"{task}uniform", f"{task}forml"
         specs = {
@@ -53,7 +53,7 @@ class FaceTable(Table):
                 against=() if name == "Uniform" else (plain,))
             for name, spec in specs.items()
         ]  # fmt: skip
-        algorithm_1, default = as_printed(plan, base, self.objective(plan)), self.default_forml(plan, base)
+        algorithm_1, default = as_printed(self, base, self.objective()), self.default_forml(base)
         return (
             *rows,
             *three_rows(algorithm_1, default, key=forml, title=f"{title}FORML", against=(plain,)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairweight.paper.moved_decisions import BUDGET
-from fairweight.paper.tables import Moved, Plan, Row
+from fairweight.paper.tables import Moved, Row, Table
 from fairweight.runs.defaults import EXEMPLARS, HEEDING, LOOKS_EVERY, method_defaults
 from fairweight.runs.spec import Spec
 
@@ -13,14 +13,14 @@ BUDGETED = "class-bias-budget"  # key of a row
 CHOOSING = 0.2  # of the exemplars that a row trains on
 
 
-def max_loss(plan: Plan) -> dict[str, Any]:
+def max_loss(table: Table) -> dict[str, Any]:
     """MaxLossD over classes."""
-    return {"name": "max-discrepancy", "of": plan.options["max_loss"]}
+    return {"name": "max-discrepancy", "of": table.options["max_loss"]}
 
 
-def as_printed(plan: Plan, base: Spec, objective: Any, up: bool = False, **options: Any) -> Spec:
+def as_printed(table: Table, base: Spec, objective: Any, up: bool = False, **options: Any) -> Spec:
     """Algorithm 1: plain look-ahead, plain score step at the model's learning rate; up: scores climb the meta-loss."""
-    step = {"name": "plain", "scale": plan.number("scale"), **({"reverse": True} if up else {})}
+    step = {"name": "plain", "scale": table.number("scale"), **({"reverse": True} if up else {})}
     return base.with_(method="forml", method_options={"objective": objective, "score_step": step, **options})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairweight.paper.tables import Plan, Row
+from fairweight.paper.tables import Row
 from fairweight.paper.tables.celeba import Celeba
 
 
@@ -11,7 +11,7 @@ class CelebaYoung(Celeba):
 
     label, group = "Young", "Pale_Skin"
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """Without the baselines, which are not printed."""
-        rows = self.main_rows(plan, self.base(plan))
+        rows = self.main_rows(self.base())
         return tuple(row for row in rows if row.key not in ("random", "proportion", "lb"))

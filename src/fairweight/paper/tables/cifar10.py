@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairweight.paper.tables import Plan, Row, Table, _forml
+from fairweight.paper.tables import Row, Table, _forml
 from fairweight.runs.spec import Spec
 
 TIED_RATE = 0.003  # of one score per class: the best trade-off of those tried (docs/choices.md)
@@ -20,35 +20,35 @@ class Cifar10(Table):
     # Classes that are known to be hard (bird, cat, deer, dog), for an extra row: cats count twice as much as ships.
     hard: ClassVar[Mapping[int, float]] = {2: 0.5, 3: 1.0, 4: 0.0, 5: 0.5}
 
-    def base(self, plan: Plan) -> Spec:
+    def base(self) -> Spec:
         """Uniform on all of train; the exemplars stay in it."""
-        size, quick = plan.size, plan.size.name == "quick"
+        size, quick = self.size, self.quick
         at = [round(part * size.epochs) for part in (0.3, 0.6, 0.8)]
-        step = {"name": "step", "at": at, "factor": plan.number("decay")}
+        step = {"name": "step", "at": at, "factor": self.number("decay")}
         # Begun at its height, the rate would first make a network 64 wide lose ground.
         cosine = {"name": "cosine", "warm_up": 0 if quick else min(2, size.epochs // 4)}
         return Spec(
-            self.source, data=self.data(plan, inside=True),
+            self.source, data=self.data(inside=True),
             network={"name": "resnet18", "stem": "small", **size.network},
             method="uniform", optimizer="sgd", lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4,
             schedule=step if size.name == "paper" else cosine, epochs=size.epochs,
-            batch_size=128 if size.limit is None else 64, per_cell=int(plan.number("per_class")),
+            batch_size=128 if size.limit is None else 64, per_cell=int(self.number("per_class")),
             autocast=None if quick else "bfloat16", augment=True,
         )  # fmt: skip
 
-    def data(self, plan: Plan, *, inside: bool) -> dict[str, Any]:
-        each = self.exemplars if plan.size.limit is None else 100 // self.classes + 2
+    def data(self, *, inside: bool) -> dict[str, Any]:
+        each = self.exemplars if self.size.limit is None else 100 // self.classes + 2
         exemplar = {"source": "train", "size": each, "inside": inside}
         found: dict[str, Any] = {"split": {"validation": 0.0}, "exemplar": exemplar}
-        return found if plan.size.limit is None else {**found, "limit": plan.size.limit}
+        return found if self.size.limit is None else {**found, "limit": self.size.limit}
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """The printed rows, uniform on the same rows as the methods that hold exemplars out, and extra ones."""
-        whole = self.base(plan)
-        held = plan.options["exemplar"] == "heldout"
-        part = whole.with_(data=self.data(plan, inside=False)) if held else whole
+        whole = self.base()
+        held = self.options["exemplar"] == "heldout"
+        part = whole.with_(data=self.data(inside=False)) if held else whole
         beside = ("uniform", "uniform-same") if held else ("uniform",)
-        printed, default = _forml.as_printed(plan, part, _forml.max_loss(plan)), _forml.as_product(part, self.classes)
+        printed, default = _forml.as_printed(self, part, _forml.max_loss(self)), _forml.as_product(part, self.classes)
         random = whole.with_(method="random", method_options={"kind": "fixed"})
         mwn = {"normalised": True, "objective": "mean"}
         recall = {"constraint": "equal-recall", "measured_on": "train"}
@@ -57,7 +57,7 @@ class Cifar10(Table):
             Row("uniform", "Uniform / Proportion", whole, "Uniform / Proportion", against=()),
             *(same if held else []),
             Row("random", "Random", random, "Random"),
-            Row("moew", "MOEW", self.moew(plan, part), "MOEW", against=beside),
+            Row("moew", "MOEW", self.moew(part), "MOEW", against=beside),
             Row("mwn", "MWN", part.with_(method="meta-weight-net", method_options=mwn), "MWN", against=beside),
             Row("lb", "LB", whole.with_(method="label-bias", method_options=recall), "LB"),
             *_forml.three_rows(printed, default, against=beside, plain=(_forml.BUDGETED,)),
@@ -65,11 +65,10 @@ class Cifar10(Table):
             *([self.refit(whole, default)] if held else []),
         )
 
-    def moew(self, plan: Plan, base: Spec) -> Spec:
+    def moew(self, base: Spec) -> Spec:
         """A search over class weights by maxFNR on the exemplar set; the best short candidate is used."""
-        quick = plan.size.name == "quick"
-        short = {"epochs": max(1, min(15, plan.size.epochs // 2)), "schedule": {"name": "cosine"}}
-        tries = {"rounds": 1 if quick else self.rounds, "per_round": 2 if quick else 5}
+        short = {"epochs": max(1, min(15, self.size.epochs // 2)), "schedule": {"name": "cosine"}}
+        tries = {"rounds": 1 if self.quick else self.rounds, "per_round": 2 if self.quick else 5}
         return base.with_(method="moew", search={"name": "alpha", **tries, "short": short, "retrain": False})
 
     def refit(self, whole: Spec, default: Spec) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairweight.paper.tables import Plan, Row
+from fairweight.paper.tables import Row
 from fairweight.paper.tables._forml import as_printed, as_product, max_loss, with_reverse
 from fairweight.paper.tables.cifar100 import Cifar100
 from fairweight.runs.spec import Spec
@@ -15,15 +15,15 @@ class Condensation(Cifar100):
 
     protocol = "condensation"
 
-    def base(self, plan: Plan) -> Spec:
+    def base(self) -> Spec:
         """Uniform on all of train, which is the same for every seed."""
-        return super().base(plan).with_(data_seed=0)
+        return super().base().with_(data_seed=0)
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """The printed rows, and what else could choose the same number of samples."""
-        base, drop = self.base(plan), plan.number("drop")
+        base, drop = self.base(), self.number("drop")
         measured = base.with_(ema_decay=0.9)
-        printed = self.chooser(plan, measured, [base] * 2)
+        printed = self.chooser(measured, [base] * 2)
 
         def lowest(measure: str, *runs: Spec) -> dict[str, Any]:
             return {"drop": drop, "lowest": measure, "runs": [run.to_dict() for run in runs], "within": "all"}
@@ -49,12 +49,12 @@ class Condensation(Cifar100):
             row("random-same-45k", "Random 45k, FORML's counts per class", {**kept, "like": by_forml}),
         )
 
-    def chooser(self, plan: Plan, base: Spec, forgetting: list[Spec]) -> Spec:
+    def chooser(self, base: Spec, forgetting: list[Spec]) -> Spec:
         """FORML on the least-forgotten exemplars, ten of each class: its history says what to drop."""
         exemplar = {
-            "size": 1000 if plan.size.limit is None else 300,
+            "size": 1000 if self.size.limit is None else 300,
             "lowest": "forgetting_events",
             "runs": [run.to_dict() for run in forgetting],
             "balanced": True,
         }
-        return as_printed(plan, base, max_loss(plan)).with_(rows={"exemplar": exemplar})
+        return as_printed(self, base, max_loss(self)).with_(rows={"exemplar": exemplar})

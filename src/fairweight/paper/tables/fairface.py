@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairweight.paper.tables import Plan, Row
+from fairweight.paper.tables import Row
 from fairweight.paper.tables._faces import FaceTable
 
 
@@ -12,11 +12,11 @@ class Fairface(FaceTable):
     protocol, printed = "fairface", False
     source, groups, batch_size, quick_per_cell = "fairface", 7, 128, 2
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
-        schedule = {"name": "cosine"} if plan.options["schedule"] == "cosine" else {}
+    def rows(self) -> tuple[Row, ...]:
+        schedule = {"name": "cosine"} if self.options["schedule"] == "cosine" else {}
         data = {"split": {"validation": 0.1}, "exemplar": {"source": "validation"}}
         rows: tuple[Row, ...] = ()
         for label, key, title in (("gender", "gender-", "Gender: "), ("age>=30", "age-", "Age ≥ 30: ")):
-            base = self.spec(plan, label, "race", data, schedule=schedule, augment=True)
-            rows += self.main_rows(plan, base, key, title)
+            base = self.spec(label, "race", data, schedule=schedule, augment=True)
+            rows += self.main_rows(base, key, title)
         return rows

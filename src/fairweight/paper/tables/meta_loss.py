@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._forml import three_rows
+from fairweight.paper.tables import Row
 from fairweight.paper.tables.celeba import Celeba
 
 
@@ -12,16 +11,12 @@ class MetaLoss(Celeba):
 
     without = ()
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """Each meta-loss by Algorithm 1, under the reverse look-ahead, and with the product's score step."""
         losses = {
-            "max": ("MaxLossD", self.objective(plan, "max-discrepancy")),
-            "mean": ("MeanLossD", self.objective(plan)),
+            "max": ("MaxLossD", {"objective": self.objective("max-discrepancy")}),
+            "mean": ("MeanLossD", {"objective": self.objective()}),
             # of the exemplar batch as it is drawn, evenly by cell; "mean" alone would weigh it back to natural shares
-            "cross-entropy": ("Cross Entropy", {"name": "mean", "natural": False}),
+            "cross-entropy": ("Cross Entropy", {"objective": {"name": "mean", "natural": False}}),
         }
-        rows: list[Row] = []
-        for key, (title, objective) in losses.items():
-            default = self.base(plan).with_(method="forml", method_options={"objective": objective})
-            rows += three_rows(self.printed_forml(plan, objective), default, title, key=key, title=title)
-        return (*rows, *self.ends(plan))
+        return (*self.ablation(losses), *self.ends())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairweight.paper.tables import Plan, Row
+from fairweight.paper.tables import Row
 from fairweight.paper.tables._forml import three_rows
 from fairweight.paper.tables.mnist import Mnist
 from fairweight.runs.statistics import Number
@@ -19,10 +19,10 @@ class MnistLossRatio(Mnist):
         Number("weighted_loss_ratio", "EMA weighted loss, label 2 over others", "lower", unit=""),
     )
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.remarks = self.remarks[:-1]  # the last is of LB
+    @property
+    def remarks(self) -> list[str]:
+        return super().remarks[:-1]  # the last is of LB
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """The runs of the table mnist, looked at otherwise."""
-        return (Row("uniform", "Uniform", self.base(plan), "Uniform", against=()), *three_rows(*self.forml(plan)))
+        return (Row("uniform", "Uniform", self.base(), "Uniform", against=()), *three_rows(*self.forml()))

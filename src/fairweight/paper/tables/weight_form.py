@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from fairweight.paper.tables import Plan, Row
-from fairweight.paper.tables._forml import three_rows
+from fairweight.paper.tables import Row
 from fairweight.paper.tables.celeba import Celeba
 
 
 class WeightForm(Celeba):
     """CelebA: FORML's scores as weights of the losses, scales of the logits, or inverse squares with an L1 pull."""
 
-    def rows(self, plan: Plan) -> tuple[Row, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """Each form by Algorithm 1, under the reverse look-ahead, and with the product's score step."""
         forms = {
-            "baseline": ("Baseline", "softmax"),
-            "logits": ("Logits", "logit-scale"),
-            "inverse-square": ("Inverse Sq. L1", "inverse-square"),
+            "baseline": ("Baseline", {"form": "softmax"}),
+            "logits": ("Logits", {"form": "logit-scale"}),
+            "inverse-square": ("Inverse Sq. L1", {"form": "inverse-square"}),
         }
-        rows: list[Row] = []
-        for key, (title, form) in forms.items():
-            default = self.base(plan).with_(method="forml", method_options={"form": form})
-            rows += three_rows(self.printed_forml(plan, form=form), default, title, key=key, title=title)
-        return (*rows, self.ends(plan)[1])
+        return (*self.ablation(forms), self.ends()[1])

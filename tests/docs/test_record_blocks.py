@@ -1,19 +1,11 @@
 """Places of docs/*.md that show records of single benchmarks."""
 
-from pathlib import Path
+from tests.docs.generators import generator
 
-ROOT = Path(__file__).parents[2]
-
-
-def test_the_pages_of_this_repository_are_up_to_date(script):
-    found = script("record_blocks").pages(ROOT)
-    assert any("<!-- records:history-cost -->" in text for text in found.values())
-    for path, text in found.items():
-        assert path.read_text(encoding="utf-8") == text, f"{path} is out of date: make docs"
+block = generator("record_blocks").block
 
 
-def test_what_a_history_costs_is_a_table_of_the_latest_record(script):
-    block = script("record_blocks").block
+def test_what_a_history_costs_is_a_table_of_the_latest_record():
     row = {"epoch_ms_per_step": 0.75, "history_ms": 0.0133, "n": 41}
     row |= {"share_of_epoch": 0.0176, "share_of_epoch_quartiles": [0.017, 0.0185]}
     row |= {"share_by_difference": 0.022, "share_by_difference_quartiles": [-0.003, 0.053]}
@@ -24,8 +16,7 @@ def test_what_a_history_costs_is_a_table_of_the_latest_record(script):
     assert "No record" in block("history-cost", {})
 
 
-def test_label_bias_stands_beside_its_notebook(script):
-    block = script("record_blocks").block
+def test_label_bias_stands_beside_its_notebook():
     accuracy = {"mean": 96.0, "standard_error": 0.1, "n": 5, "sd": 0.22, "least": 95.7, "most": 96.3}
     at = {"training": 1, "multiplier": {**accuracy, "mean": 0.0, "sd": 0.0}, "test_accuracy": accuracy}
     published = {"test_accuracy": 94.07, "multiplier": 0.0, "p": 0.476}

@@ -1,20 +1,13 @@
-"""Fill the places of docs/*.md that show records of single benchmarks.
-
-python benchmarks/record_blocks.py
-"""
+"""Texts of the places `<!-- records:NAME -->` that show records of single benchmarks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fairweight.paper._table_text import markdown, seeds_text
-from fairweight.paper.pages import filled
-from fairweight.paper.records import read_all
 from fairweight.runs.statistics import mean_text
 
-ROOT = Path(__file__).parents[1]
 Record = Mapping[str, Any]
 
 
@@ -38,17 +31,6 @@ def history_cost(record: Record) -> str:
             shares.append(f"{100 * row[key]:.2f} % ({100 * low:.2f} to {100 * high:.2f})")
         rows.append([name, f"{row['epoch_ms_per_step']:.3g}", f"{row['history_ms']:.4f}", *shares, row["n"]])
     told = f"Medians (quartiles), processor time; {record['device']}; `{record['command']}`; commit {record['commit']}."
-    return f"{markdown(titles, rows)}\n\n{told}"
-
-
-def image_default(record: Record) -> str:
-    """Uniform and FORML on clean images: test numbers, and differences by seed."""
-    titles = ["set", "row", "n", "accuracy, %", "beside Uniform", "TPRD, %", "beside Uniform"]
-    rows = []
-    for row in record["rows"]:
-        cells = [mean_text(row[where][measure]) for measure in ("accuracy", "tprd") for where in ("means", "beside")]
-        rows.append([row["set"], row["name"], row["n"], *cells])
-    told = f"Mean ± standard error; {', '.join(record['devices'])}; `{record['command']}`."
     return f"{markdown(titles, rows)}\n\n{told}"
 
 
@@ -163,19 +145,3 @@ BLOCKS = {
     "history-cost": ("dynamics_cost", history_cost),
     "label-bias-notebook": ("label bias", label_bias),
 }
-
-
-def pages(root: Path) -> dict[Path, str]:
-    """Every page with its places filled."""
-    found = read_all(root / "records")
-    paths = sorted((root / "docs").glob("*.md"))
-    return {path: filled(path.read_text(encoding="utf-8"), lambda name: block(name, found)) for path in paths}
-
-
-def main() -> None:
-    for path, text in pages(ROOT).items():
-        path.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.paper._table_text import MARKS, difference_text, markdown, means_table, more_tables, printed_table
-from fairweight.paper.plan import is_whole, size_line
+from fairweight.paper.plan import size_line
 from fairweight.paper.records import other_options, section_name
 from fairweight.paper.status import RULE, standings
 from fairweight.paper.verdict import BETWEEN, CLEAN, TEST
 
-COMMAND = "python -m fairweight.paper.records"
+COMMAND = "python docs/generate/record_pages.py"
 FOLDER = "results"  # beside the first page
 PICTURE = (
     "Points are means, bars standard errors. Black: rows of the paper; red: FORML as printed, reversed and by default; "
@@ -60,7 +60,7 @@ def table_page(record: Record, root: Path) -> str:
     told = [path.read_text(encoding="utf-8").strip() for path in notes if path.is_file()]
     printed = printed_table(record)
     parts = [f"# {section_name(record)}", f"{record['title']} {size_line(record)}", markdown(*means_table(record))]
-    if record["printed"] and not is_whole(record):
+    if record["printed"] and not record["whole"]:
         parts.append("The printed numbers are of the full size, so none stands beside these.")
     parts += ["## What it shows", *told] if told else []
     parts += ["## Beside the printed numbers", markdown(*printed)] if printed[1] else []

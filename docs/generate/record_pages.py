@@ -1,5 +1,7 @@
 """Pages made from records: docs/results.md and docs/results/, and marked places in README.md and docs/*.md.
 
+python docs/generate/record_pages.py
+
 A place between <!-- records:NAME --> and <!-- /records:NAME --> is replaced.
 """
 
@@ -11,12 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import record_blocks
+from front_picture import front_svg
+from methods_page import methods_text
+from results_page import COMMAND, FOLDER, has_front, results, slug, table_page
+
 from fairweight.paper import records
 from fairweight.paper._table_text import markdown
-from fairweight.paper.front_picture import front_svg
-from fairweight.paper.methods_page import methods_text
-from fairweight.paper.records import grouped
-from fairweight.paper.results_page import COMMAND, FOLDER, has_front, results, slug, table_page
 from fairweight.runs.statistics import mean_text
 
 RESULTS = Path("docs") / "results.md"
@@ -26,7 +29,7 @@ Record = Mapping[str, Any]
 def pages(root: Path) -> dict[Path, str]:
     """What every generated page should hold, by path."""
     found = records.read_all(root / "records")
-    tables = grouped(found)  # once: its intervals are bootstrapped
+    tables = records.grouped(found)  # once: its intervals are bootstrapped
     made, folder = {root / RESULTS: results(tables)}, root / "docs" / FOLDER
     made |= {folder / f"{slug(record)}.md": table_page(record, root) for record in tables}
     made |= {folder / f"{slug(record)}.svg": front_svg(record) for record in tables if has_front(record)}
@@ -59,7 +62,7 @@ def block(name: str, found: Mapping[str, Record], tables: list[dict[str, Any]]) 
     every = [*tables, *(record for record in found.values() if record.get("kind") == "compare")]
     if name == "methods":
         return methods_text(every) or none.format("compare digits --records records")
-    return None
+    return record_blocks.block(name, found)
 
 
 def _demo(record: Record) -> str:
@@ -86,3 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
             path.write_text(text, encoding="utf-8")
             wrote.append(f"wrote {path}")
     print("\n".join(wrote) or "nothing changed")
+
+
+if __name__ == "__main__":
+    main()
