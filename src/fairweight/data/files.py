@@ -72,6 +72,11 @@ def is_there(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """True if there is such a folder."""
+    return is_there(path) and path.is_dir()
+
+
 def read_bytes(path: Path) -> bytes:
     """Read a whole file, unpacked where it is packed with gzip."""
     with open_regular(path) as file:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from fairweight.data.given_rows import read_rows
 from fairweight.data.image.decode import Form
-from fairweight.data.image.folder import FILE_COLUMNS, read_images
+from fairweight.data.image.folder import FILE_COLUMNS, loose_images
 from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.image.stream import Streamed
@@ -19,7 +20,8 @@ from fairweight.data.meaning import Meaning, New
 from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.data.parts import Marked, Parts
 from fairweight.data.rows import Rows
-from fairweight.errors import UnreadableImage, option
+from fairweight.data.texts import listing
+from fairweight.errors import MissingColumn, UnreadableImage, option
 from fairweight.types import Batch
 
 
@@ -59,8 +61,12 @@ class ImagePreprocessing:
         if max_megapixels is not None:
             options = replace(options, max_megapixels=max_megapixels)
         notes: list[str] = []
-        rows = read_images(Path(source), options, text or TableOptions(), notes)
-        assert rows.pixels is not None
+        rows = loose_images(Path(source), options) or read_rows(source, text or TableOptions(), options, notes)
+        if rows.pixels is None:
+            raise MissingColumn(
+                f"no column of the list names image files; the columns are {listing(rows.names(), 12)}: name the one "
+                f"that does with {option('image.file_column')}."
+            )
         pixels = rows.pixels.read(torch.arange(len(rows)), notes)
         notes += rows.pixels.remarks()
         if pixels.shape[1:] != self.input_shape:
@@ -86,10 +92,9 @@ class ImagePreprocessing:
 
 
 def image_samples(
-    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: ImageOptions
-) -> tuple[dict[str, Batch | Streamed], ImagePreprocessing, list[str]]:
-    """Make the samples of every part, with what was fixed on train; also gives notes."""
-    notes: list[str] = []
+    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: ImageOptions, notes: list[str]
+) -> tuple[dict[str, Batch | Streamed], ImagePreprocessing]:
+    """Make the samples of every part, with what was fixed on train."""
     sources = {name: found.pixels for name, found in rows.items() if found.pixels is not None}
     samples: dict[str, Batch | Streamed] = {}
     for name, part in parts.marked.items():
@@ -104,7 +109,7 @@ def image_samples(
     mean, std = statistics(sums, height * width)
     notes.append(f"Images: {channels}x{height}x{width} bytes each, normalised by the mean and deviation of train.")
     form = Form(height, width, options.crop, channels)
-    return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None), notes
+    return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None)
 
 
 def _samples(source: HeldPixels, part: Marked, memory_gb: float, name: str, notes: list[str]) -> Batch | Streamed:

@@ -62,7 +62,7 @@ class TablePreprocessing:
         where = "the table"
         if isinstance(source, str | Path):
             where = Path(source).name
-            frame, notes = read_frame(table_files(str(source)), self.options)
+            frame = read_frame(table_files(str(source)), self.options, notes)
         else:
             frame = check_frame(source, where, notes)
         rows = Rows(frame)
@@ -96,10 +96,14 @@ class TablePreprocessing:
 
 
 def table_samples(
-    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: TableOptions, exclude: Sequence[str]
-) -> tuple[dict[str, Batch], TablePreprocessing, list[str]]:
-    """Make the samples of every part, with what was fixed on train; also gives notes."""
-    notes: list[str] = []
+    rows: Mapping[str, Rows],
+    parts: Parts,
+    meaning: Meaning,
+    options: TableOptions,
+    exclude: Sequence[str],
+    notes: list[str],
+) -> tuple[dict[str, Batch], TablePreprocessing]:
+    """Make the samples of every part, with what was fixed on train."""
     frames = {name: rows[parts.origin[name]].frame.iloc[parts.marked[name].rows.numpy()] for name in ("train", "test")}
     seen = {str(name): Seen(frames["train"][name], name in options.numeric) for name in frames["train"].columns}
     train = parts.marked["train"]
@@ -130,7 +134,7 @@ def table_samples(
         samples |= {
             name: Batch(inputs[part.rows], part.labels, part.groups, shares=part.shares) for name, part in here.items()
         }
-    return samples, plan, notes
+    return samples, plan
 
 
 def _copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
