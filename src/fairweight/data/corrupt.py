@@ -155,18 +155,21 @@ def parse(text: str) -> Corruption:
         raise UnknownName(f"{kind!r} is not a corruption; choose from: {', '.join(KINDS)}.")
     hints = get_type_hints(KINDS[kind])
     form = f"{kind}:{','.join(f'{name}=...' for name in hints)}"
-    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), "")
+    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), None)
     arguments: dict[str, Any] = {}
     for entry in filter(None, rest.split(",")):
         name, equals, value = entry.partition("=")
-        named = name in hints and name != mapping
-        if not equals or not (named or mapping):
+        field_name = name if name in hints and name != mapping else mapping
+        if not equals or field_name is None:
             raise BadInput(f"{text!r} has no meaning at {entry!r}; write {form}.")
         try:
-            plain = float(value) if "float" in str(hints[name if named else mapping]) else value
+            plain = float(value) if "float" in str(hints[field_name]) else value
         except ValueError as error:
             raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
-        (arguments if named else arguments.setdefault(mapping, {}))[name] = plain
+        if field_name == mapping:
+            arguments.setdefault(field_name, {})[name] = plain
+        else:
+            arguments[name] = plain
     try:
         return KINDS[kind](**arguments)  # type: ignore[no-any-return]
     except TypeError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairweight.data.files import is_folder
 from fairweight.data.image.folder import class_folders, file_column, list_in, listed_files
-from fairweight.data.image.parquet import holds_images, parquet_rows
+from fairweight.data.image.parquet import parquet_rows
 from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.data.rows import Rows
 from fairweight.data.table.read import read_frame, table_files
@@ -24,8 +24,8 @@ def read_rows(source: str | Path, table: TableOptions, image: ImageOptions, note
 
 def file_rows(paths: Sequence[Path], table: TableOptions, image: ImageOptions, notes: list[str]) -> Rows:
     """Read files that hold one table, one list of images, or encoded images."""
-    if holds_images(paths):
-        return parquet_rows(paths, image)
+    if (encoded := parquet_rows(paths, image)) is not None:
+        return encoded
     frame = read_frame(paths, table, notes)
     column = file_column(frame, image)
     return Rows(frame) if column is None else listed_files(frame, column, paths[0].parent, image)

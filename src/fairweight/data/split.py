@@ -35,9 +35,6 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
     for name in dict.fromkeys(named):
         if name in parts:
             raise BadInput(f"the {name} rows are given twice, by column {column!r} and by a file; leave one out.")
-        if (share := getattr(split, name, None)) is not None:
-            said = option(f"split.{name}", f"{share:g}")
-            raise BadInput(f"column {column!r} says which rows are {name}, so {said} would draw none; leave one out.")
         parts[name] = given["train"].take(torch.tensor([found == name for found in named]))
         origin[name] = "train"
     return Parts(parts, origin)
@@ -45,11 +42,11 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
 
 def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Names) -> Parts:
     """Draw train, validation, exemplar and test from what is given; a part that is given is never drawn."""
-    parts = Parts(dict(given.marked), dict(given.origin))
-    marked, origin = parts.marked, parts.origin
+    marked, origin = dict(given.marked), dict(given.origin)
+    parts = Parts(marked, origin)
     for name in ("test", "validation"):
         share = getattr(split, name)
-        if name in marked and origin[name] == name and isinstance(share, float) and share > 0:
+        if name in marked and isinstance(share, float) and share > 0:
             said = option(f"split.{name}", f"{share:g}")
             raise BadInput(f"the data has its own {name} rows, so {said} would draw none; omit it.")
     split = split.settled()
@@ -62,12 +59,13 @@ def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Nam
         # The share is of all rows; what is left after an earlier draw is smaller.
         sizes = proportional(train.strata(), share * total / len(train), wanting)
         drawn = by_stratum(train.strata(), sizes, stream(seed, "split", name))
-        marked["train"], marked[name], origin[name] = train.without(drawn), train.take(drawn), "train"
-        said = f"{len(drawn):,} rows drawn from train, stratified by cell (seed {seed})"
-        parts.notes.append(f"{name.capitalize()}: {said}.")
+        marked["train"], marked[name] = train.without(drawn), train.take(drawn)
+        origin[name] = "train"
+        named = f"{name.capitalize()}: {len(drawn):,} rows"
+        parts.notes.append(f"{named} drawn from train, stratified by cell (seed {seed}).")
     was_given = "exemplar" in marked
     if was_given:
-        _take_exemplar(parts, exemplar)
+        _take_exemplar(parts, exemplar.inside)
     else:
         _draw_exemplar(parts, exemplar, seed, names)
     for name, part in marked.items():
@@ -118,18 +116,19 @@ def _draw_exemplar(parts: Parts, exemplar: Exemplar, seed: int, names: Names) ->
     parts.notes.append(f"Exemplar set: {len(place):,} rows {where}, {how} (seed {seed}).")
 
 
-def _take_exemplar(parts: Parts, exemplar: Exemplar) -> None:
+def _take_exemplar(parts: Parts, inside: bool) -> None:
     """Keep the given exemplars whose group is known; rows that a column names may stay in train as well."""
     whole = parts.marked["exemplar"]
-    if exemplar.inside and parts.origin["exemplar"] == "train":
+    if inside and parts.origin["exemplar"] == "train":
         parts.marked["train"] = parts.marked["train"].joined(whole)
         parts.notes.append(f"The {len(whole):,} exemplars that are named by a column stay in train as well.")
     kept = parts.marked["exemplar"] = whole.take(whole.known())
-    lost, all_ = len(whole) - len(kept), f"{len(whole):,}"
+    lost = len(whole) - len(kept)
     if lost and len(kept) == 0:
         raise MissingGroups("no exemplar that is given has a group label; give exemplars that have them.")
     if lost:
-        parts.notes.append(f"Warning: {lost:,} of {all_} exemplars have no group label and pull for none: left out.")
+        few = f"{lost:,} of {len(whole):,} exemplars"
+        parts.notes.append(f"Warning: {few} have no group label and pull for none: left out.")
 
 
 def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: bool) -> dict[int, int]:

@@ -16,7 +16,7 @@ from fairweight.data.image.folder import FILE_COLUMNS, loose_images
 from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.image.stream import Streamed
-from fairweight.data.meaning import Meaning, New
+from fairweight.data.meaning import Meaning, New, with_tuples
 from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.data.parts import Marked, Parts
 from fairweight.data.rows import Rows
@@ -82,12 +82,11 @@ class ImagePreprocessing:
         return Normalize(self.mean, self.std)
 
     def to_dict(self) -> dict[str, Any]:
-        values = {"form": asdict(self.form), "mean": list(self.mean), "std": list(self.std), "resized": self.resized}
-        return {"kind": self.kind, **values, "meaning": self.meaning.to_dict()}
+        return {"kind": self.kind, **asdict(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImagePreprocessing:
-        form, meaning = Form(**values["form"]), Meaning.from_dict(values["meaning"])
+        form, meaning = Form(**values["form"]), Meaning(**with_tuples(values["meaning"]))
         return cls(form, tuple(values["mean"]), tuple(values["std"]), meaning, values["resized"])
 
 

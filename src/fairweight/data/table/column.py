@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -68,13 +68,6 @@ class Column:
     def raw(self, values: pd.Series[Any]) -> Numbers:
         """Read the numbers or days before scaling, NaN where there are none."""  # [N]
         return numbers(values, self.form) if self.kind == "number" else days(values, self.form)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Column:
-        return cls(**{**values, "categories": tuple(values["categories"])})
 
     def _one_hot(self, values: pd.Series[Any], notes: list[str], parts: Mapping[str, Any]) -> Numbers:
         codes, texts = coded(values, canonical)

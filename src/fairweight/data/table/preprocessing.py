@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairweight.data.meaning import Meaning, New
+from fairweight.data.meaning import Meaning, New, with_tuples
 from fairweight.data.options import TableOptions
 from fairweight.data.parts import Parts
 from fairweight.data.rows import Rows
@@ -78,21 +78,15 @@ class TablePreprocessing:
         return nn.Identity()
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "columns": [column.to_dict() for column in self.columns],
-            "meaning": self.meaning.to_dict(),
-            "delimiter": self.options.delimiter,
-            "encoding": self.options.encoding,
-        }
+        text = {name: getattr(self.options, name) for name in ("delimiter", "encoding")}
+        columns = [asdict(column) for column in self.columns]
+        return {"kind": self.kind, "columns": columns, "meaning": asdict(self.meaning), **text}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TablePreprocessing:
-        return cls(
-            tuple(Column.from_dict(column) for column in values["columns"]),
-            Meaning.from_dict(values["meaning"]),
-            TableOptions(delimiter=values["delimiter"], encoding=values["encoding"]),
-        )
+        columns = tuple(Column(**with_tuples(column)) for column in values["columns"])
+        options = TableOptions(delimiter=values["delimiter"], encoding=values["encoding"])
+        return cls(columns, Meaning(**with_tuples(values["meaning"])), options)
 
 
 def table_samples(
