@@ -302,7 +302,7 @@ class TestPrediction:
     def test_a_missing_column_is_one_sentence(self, people):
         data = load(people, label="income")
         with pytest.raises(
-            MissingColumn, match=r"lacks the columns 'age', 'job' that the model was trained on"
+            MissingColumn, match=r"lack the columns 'age', 'job' that the model was trained on"
         ) as caught:
             data.preprocessing.read(people.drop(columns=["age", "job"]))
         assert str(caught.value).count("\n") == 0

@@ -36,8 +36,6 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions,
             )
         notes += [f"{lost:,} rows of {part} have no label {column!r} and were left out."] if lost else []
     _check_classes(by_part["train"], names, column, options)
-    if options.positive is not None and options.positive not in names:
-        check_positive(names, options)
     names = sorted(names, key=lambda name: name == options.positive)
     for part, values in by_part.items():
         if unknown := set(values) - {None, *names}:

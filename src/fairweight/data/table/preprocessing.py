@@ -46,12 +46,12 @@ class TablePreprocessing:
 
     def transform(self, frame: pd.DataFrame, notes: list[str], where: str | Mapping[str, Any] = "the table") -> Tensor:
         """Make the inputs of these rows; where: what notes call them, or positions by such names."""  # [N, features]
-        parts = {where: slice(None)} if isinstance(where, str) else where
+        parts = {f"rows of {where}": slice(None)} if isinstance(where, str) else where
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
-            many, called = len(lost) > 1, next(iter(parts))
+            many = len(lost) > 1
             raise MissingColumn(
-                f"{called} lack{'s' * (not called.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
-                f"model was trained on; add {'them' if many else 'it'}, empty if the values are not known."
+                f"the {next(iter(parts))} lack the column{'s' * many} {listing(lost)} that the model was trained on; "
+                f"add {'them' if many else 'it'}, empty if the values are not known."
             )
         blocks = [column.apply(frame[column.name], notes, parts).astype(np.float32) for column in self.columns]
         return torch.from_numpy(np.concatenate(blocks, axis=1))
