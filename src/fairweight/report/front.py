@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairweight.report._format import known, short
+from fairweight.report._format import capitalised, known, short
 from fairweight.report.audit import Audit
 from fairweight.report.headline import gap_name
 from fairweight.report.plots import HEIGHT, WIDTH, Axes, ticks
@@ -99,7 +99,7 @@ def of_search(audit: Audit) -> Front | None:
     reference = str(judged["reference"])
     told = f"{judged['chosen']} was chosen instead of {reference}."
     if judged["chosen"] == reference:
-        told = f"{reference[:1].upper()}{reference[1:]} was kept: no gap is smaller beyond chance within the budget."
+        told = f"{capitalised(reference)} was kept: no gap is smaller beyond chance within the budget."
         told = f"{judged['why']}, so {reference} was kept." if "why" in judged else told
     return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, told)
 
@@ -129,10 +129,7 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
         cost = record.get("cost", {}).get(row["key"])
         chance = row.get("compared", {}).get("uniform", {}).get(key, {}).get("p")
         whole = {"seeds": str(len(seeds)), "gap's change, p": "" if chance is None else f"{chance:.2g}"}
-        whole |= {
-            "training time": f"× {cost:.1f} of plain" if cost else "",
-            "verdict": verdict_words(row),
-        }
+        whole |= {"training time": f"× {cost:.1f} of plain" if cost else "", "verdict": verdict_words(row)}
         place = row["title"], gap, accuracy, gaps, accuracies, seeds if len(seeds) > 1 else ()
         command = f"{alone} --methods {row['spec']['method']}"
         dots.append(Dot(*place, plain=row["key"] == "uniform", row=whole, command=command))

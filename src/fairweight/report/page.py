@@ -7,11 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from fairweight.report import plots
-from fairweight.report._format import percent, words
+from fairweight.report._format import file_text, percent, templates, words
 from fairweight.report.audit import Audit, Trained
 from fairweight.report.findings import expected_wrong, findings
 from fairweight.report.front import Front, drawing, of_search
@@ -54,20 +53,14 @@ def front_html(front: Front) -> str:
 
 
 def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
-    from jinja2 import DictLoader, Environment, StrictUndefined
-
-    ours = [path for path in files("fairweight.report").iterdir() if path.name.endswith((".html", ".js", ".css"))]
-    text = {path.name: path.read_text(encoding="utf-8") for path in ours}
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(text)
-    )
-    glossary = Glossary()
+    environment, glossary = templates(autoescape=True), Glossary()
     environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _coded(_tight(text))}
     environment.filters["terms"] = lambda text: glossary.mark(_tight(text))
     environment.globals["glossary"] = glossary.listed
     # What the page's security policy lets run: this script and no other.
-    allowed = base64.b64encode(hashlib.sha256(text["page.js"].encode()).digest()).decode()
-    own = {"style": text["page.css"], "script": text["page.js"], "script_hash": f"sha256-{allowed}"}
+    script = file_text("page.js")
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    own = {"style": file_text("page.css"), "script": script, "script_hash": f"sha256-{allowed}"}
     return environment.get_template(name).render(title=title, **values, **own)
 
 
