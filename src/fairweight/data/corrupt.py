@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data.draw import choose, stream
-from fairweight.data.parts import Names, Parts
+from fairweight.data.parts import Marked, Names
 from fairweight.errors import BadInput, MissingGroups, UnknownName
 
 
@@ -197,37 +197,41 @@ def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
 
 
 def corrupt_parts(
-    parts: Parts, corruptions: Sequence[Corruption], chosen: Sequence[str], names: Names, seed: int
-) -> tuple[Parts, Tensor | None]:
+    parts: Mapping[str, Marked],
+    corruptions: Sequence[Corruption],
+    chosen: Sequence[str],
+    names: Names,
+    seed: int,
+    notes: list[str],
+) -> tuple[dict[str, Marked], Tensor | None]:
     """Damage the chosen parts together; also gives train's true labels, where anything was done."""
+    damaged = dict(parts)
     if not corruptions:
-        return parts, None
+        return damaged, None
     if "train" not in chosen:
         raise BadInput(f"corrupt_parts is {chosen}; it names train, and validation or exemplar besides.")
     chosen = [name for name in ("train", "validation", "exemplar") if name in chosen]
-    if foreign := [name for name in chosen if parts.origin.get(name) != "train"]:
+    if foreign := [name for name in chosen if name not in parts or parts[name].origin != "train"]:
         raise BadInput(f"the {foreign[0]} rows do not come from train, which alone is corrupted; leave them out.")
     # One pool, each source row once, so that exemplars which stay in train have the same label in both.
-    pool = parts.marked["train"]
-    for part in (parts.marked[name] for name in chosen[1:]):
+    pool = parts["train"]
+    for part in (parts[name] for name in chosen[1:]):
         pool = pool.joined(part.take(~torch.isin(part.rows, pool.rows)))
     marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
-    notes = list(parts.notes)
     for number, corruption in enumerate(corruptions):
         before, marks = marks, corruption(marks, stream(seed, "corrupt", str(number)))
         notes.append(sentence(before, marks, corruption))
-    marked, places = dict(parts.marked), {}
     for name in chosen:
-        place = torch.searchsorted(pool.rows, marked[name].rows)
+        place = torch.searchsorted(pool.rows, parts[name].rows)
         kept = marks.keep[place]
-        places[name] = place = place[kept]
+        place = place[kept]
         if len(place) == 0:
             raise BadInput(f"the corruptions leave no row of {name}; keep more.")
         groups = None if marks.groups is None else marks.groups[place]
-        marked[name] = replace(marked[name].take(kept), labels=marks.labels[place], groups=groups)
+        damaged[name] = replace(parts[name].take(kept), labels=marks.labels[place], groups=groups)
     if len(chosen) > 1:
         notes.append(f"The corruptions acted on {' and '.join(chosen)} together.")
-    return Parts(marked, parts.origin, notes), pool.labels[places["train"]]
+    return damaged, pool.labels[torch.searchsorted(pool.rows, damaged["train"].rows)]
 
 
 def _place(what: str, name: str, names: tuple[str, ...]) -> int:

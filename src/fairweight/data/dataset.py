@@ -148,10 +148,9 @@ def _assemble(found: Found, request: Request) -> Dataset:
         notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")
     names = labels.names, () if groups is None else groups.names
 
-    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split)
-    parts = divide(given, split, exemplar, request.seed, names)
-    parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed)
-    notes += parts.notes
+    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split.column)
+    parts = divide(given, split, exemplar, request.seed, names, notes)
+    parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed, notes)
 
     meaning = Meaning(label, names[0], columns, names[1])
     samples: Mapping[str, Part]
@@ -162,11 +161,11 @@ def _assemble(found: Found, request: Request) -> Dataset:
         never = (label, *(() if options.table.group_in_inputs else columns))
         exclude = {*found.exclude, split.column or label, *(source_column(columns_there, name) for name in never)}
         samples, preprocessing = table_samples(found.parts, parts, meaning, options.table, sorted(exclude), notes)
-    cells = [f"{count:,} with {name}" for name, count in parts.marked["train"].cells(*names).items()]
+    cells = [f"{count:,} with {name}" for name, count in parts["train"].cells(*names).items()]
     notes += [f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else []
-    if "validation" in parts.marked and not bool(parts.marked["validation"].known().any()):
+    if "validation" in parts and not bool(parts["validation"].known().any()):
         notes.append("Warning: no validation row has a group label: the best epoch has the lowest mean loss.")
-    notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.marked.items()) + ".")
+    notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.items()) + ".")
     settled = replace(options, groups=group_options, split=split.settled(), exemplar=exemplar, image=found.image)
     spec = {
         "source": found.name,
@@ -188,11 +187,11 @@ def _assemble(found: Found, request: Request) -> Dataset:
         label_names=names[0],
         group_names=names[1],
         preprocessing=preprocessing,
-        rows={name: part.rows for name, part in parts.marked.items()},
+        rows={name: part.rows for name, part in parts.items()},
         true_labels=true_labels,
         notes=tuple(notes),
         spec=spec,
-        files=() if files is None else tuple(files[row] for row in parts.marked["train"].rows.tolist()),
+        files=() if files is None else tuple(files[row] for row in parts["train"].rows.tolist()),
     )
 
 
@@ -220,7 +219,7 @@ def _given(
             which = f" ({listing([rows.files[row] for row in sorted(bad)], 5)})" if rows.files else ""
             are = "image of {} cannot be decoded or is" if len(bad) == 1 else "images of {} cannot be decoded or are"
             notes.append(f"Warning: {len(bad):,} {are.format(name)} not there: left out{which}.")
-        part = Marked(torch.arange(len(rows)), known, grouped).take(keep)
+        part = Marked(torch.arange(len(rows)), known, grouped, origin=name).take(keep)
         if limit is not None and limit < len(part):
             sizes = proportional(part.strata(), limit / len(part), parts=4)
             part = part.take(by_stratum(part.strata(), sizes, stream(request.seed, "limit", name)))

@@ -89,8 +89,6 @@ def read_bytes(path: Path) -> bytes:
             raise UnreadableFile(f"{path} cannot be read ({error.strerror}); copy it again.") from error
     if not content:
         raise _empty(path)
-    if len(content) > _limit():
-        raise _too_large(path, "holds")
     return content if content[:2] != _GZIP else _unpacked(path, content)
 
 

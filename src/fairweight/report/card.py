@@ -26,7 +26,7 @@ def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") 
     filters: dict[str, Any] = {"yaml": _as_yaml, "count": "{:,}".format, "percent": percent, "known": known}
     filters["joined"] = lambda texts: Markup(" ".join(texts).strip())  # noqa: S704 - our own numbers
     environment.filters |= filters
-    values = {"rates": group_rates(audit), "summary": summary_rows(audit), "findings": findings(audit)}
+    values: dict[str, Any] = {"rates": group_rates(audit), "summary": summary_rows(audit), "findings": findings(audit)}
     values |= {"header": _header(audit, data, name), "most": MOST_GROUPS}
     return environment.get_template("card.md").render(audit=audit, name=name, **values)
 

@@ -18,7 +18,7 @@ from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.image.stream import Streamed
 from fairweight.data.meaning import Meaning, New, with_tuples
 from fairweight.data.options import ImageOptions, TableOptions
-from fairweight.data.parts import Marked, Parts
+from fairweight.data.parts import Marked
 from fairweight.data.rows import Rows
 from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn, UnreadableImage, option
@@ -91,18 +91,18 @@ class ImagePreprocessing:
 
 
 def image_samples(
-    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: ImageOptions, notes: list[str]
+    rows: Mapping[str, Rows], parts: Mapping[str, Marked], meaning: Meaning, options: ImageOptions, notes: list[str]
 ) -> tuple[dict[str, Batch | Streamed], ImagePreprocessing]:
     """Make the samples of every part, with what was fixed on train."""
     sources = {name: found.pixels for name, found in rows.items() if found.pixels is not None}
     samples: dict[str, Batch | Streamed] = {}
-    for name, part in parts.marked.items():
-        samples[name] = _samples(sources[parts.origin[name]], part, options.memory_gb, name, notes)
-    for origin in dict.fromkeys(parts.origin[name] for name in parts.marked):
+    for name, part in parts.items():
+        samples[name] = _samples(sources[part.origin], part, options.memory_gb, name, notes)
+    for origin in dict.fromkeys(part.origin for part in parts.values()):
         notes += sources[origin].remarks()
     samples = _alike(samples, notes)
     channels, height, width = _pixels(samples["train"]).shape[1:]
-    sums = sources[parts.origin["train"]].sums(parts.marked["train"].rows)
+    sums = sources["train"].sums(parts["train"].rows)
     if sums is None or sums.shape[2] != channels:
         sums = pixel_sums(_pixels(samples["train"]).numpy())
     mean, std = statistics(sums, height * width)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fairweight.data.meaning import Meaning, New, with_tuples
 from fairweight.data.options import TableOptions
-from fairweight.data.parts import Parts
+from fairweight.data.parts import Marked
 from fairweight.data.rows import Rows
 from fairweight.data.table.column import Column, fit_columns
 from fairweight.data.table.leaks import find_leaks
@@ -91,16 +91,16 @@ class TablePreprocessing:
 
 def table_samples(
     rows: Mapping[str, Rows],
-    parts: Parts,
+    parts: Mapping[str, Marked],
     meaning: Meaning,
     options: TableOptions,
     exclude: Sequence[str],
     notes: list[str],
 ) -> tuple[dict[str, Batch], TablePreprocessing]:
     """Make the samples of every part, with what was fixed on train."""
-    frames = {name: rows[parts.origin[name]].frame.iloc[parts.marked[name].rows.numpy()] for name in ("train", "test")}
+    frames = {name: rows[parts[name].origin].frame.iloc[parts[name].rows.numpy()] for name in ("train", "test")}
     seen = {str(name): Seen(frames["train"][name], name in options.numeric) for name in frames["train"].columns}
-    train = parts.marked["train"]
+    train = parts["train"]
     never = list(exclude)
     settle_ways(seen, options, never, frames["train"].attrs.get("delimiter"))
     if leaks := find_leaks(seen, train.labels, meaning.label_names, never):
@@ -120,8 +120,8 @@ def table_samples(
     notes.append(f"Inputs: {columns} column{'s' * (columns > 1)} became {numbers} number{'s' * (numbers > 1)} per row.")
     notes += _copies(frames["train"], frames["test"])
     samples: dict[str, Batch] = {}
-    for origin in dict.fromkeys(parts.origin[name] for name in parts.marked):
-        here = {name: part for name, part in parts.marked.items() if parts.origin[name] == origin}
+    for origin in dict.fromkeys(part.origin for part in parts.values()):
+        here = {name: part for name, part in parts.items() if part.origin == origin}
         # What there is to say of train was said when it was fitted.
         said = {f"{name} rows": part.rows.numpy() for name, part in here.items() if name != "train"}
         inputs = plan.transform(rows[origin].frame, notes, said)
