@@ -217,8 +217,9 @@ def _given(
         if rows.pixels is not None and (bad := rows.pixels.unreadable()):
             keep[torch.tensor(list(bad))] = False
             which = f" ({listing([rows.files[row] for row in sorted(bad)], 5)})" if rows.files else ""
-            are = "image of {} cannot be decoded or is" if len(bad) == 1 else "images of {} cannot be decoded or are"
-            notes.append(f"Warning: {len(bad):,} {are.format(name)} not there: left out{which}.")
+            images, are = ("image", "is") if len(bad) == 1 else ("images", "are")
+            lost = f"{len(bad):,} {images} of {name}"
+            notes.append(f"Warning: {lost} cannot be decoded or {are} not there: left out{which}.")
         part = Marked(torch.arange(len(rows)), known, grouped, origin=name).take(keep)
         if limit is not None and limit < len(part):
             sizes = proportional(part.strata(), limit / len(part), parts=4)

@@ -95,10 +95,12 @@ def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
     }
 
 
-def _lines(names: Sequence[str], colours: dict[str, int], values: Any, *words: str, even: float | None = None) -> Any:
-    """A picture of lines with its legend; words: of the axis, and of the whole."""
+def _lines(
+    names: Sequence[str], colours: dict[str, int], values: Any, title: str, words: str, even: float | None = None
+) -> dict[str, Any]:
+    """A picture of lines with its legend; title: of the axis, words: what the whole shows."""
     legend = [(name, colours.setdefault(name, len(colours))) for name in names]
-    plot = plots.lines(values, words[0], words[1], [colour for _, colour in legend], even)
+    plot = plots.lines(values, title, words, [colour for _, colour in legend], even)
     return {"legend": legend, "plot": plot}
 
 
@@ -110,8 +112,8 @@ def _moved(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
         return None
     shown, rows = found[:LINES], sorted(found[:ROWS], key=lambda part: -part.end)
     means = np.stack([part.means for part in shown], axis=1)
-    told = "mean weight", f"Mean weight of each {by} after each epoch"
-    picture = _lines([part.name for part in shown], colours, means, *told, even=1.0)
+    told = f"Mean weight of each {by} after each epoch"
+    picture = _lines([part.name for part in shown], colours, means, "mean weight", told, even=1.0)
     if len(means) < 3 or (means == means[0]).all():  # a line would say nothing
         picture["plot"] = ""
     farthest = max(abs(found[0].end - 1), 0.25)
@@ -139,8 +141,8 @@ def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
     shown = losses[losses.iloc[-1].astype(float).nlargest(LINES).index].astype(float)
     what = "group" if trained.grouped else "label"
     names = [str(dtype.categories[int(code)]) for code in shown.columns]
-    told = "mean training loss", f"Mean training loss of each {what} in each epoch"
-    picture = _lines(names, colours, shown.to_numpy(), *told)
+    told = f"Mean training loss of each {what} in each epoch"
+    picture = _lines(names, colours, shown.to_numpy(), "mean training loss", told)
     return {**picture, "left_out": losses.shape[1] - shown.shape[1], "what": what}
 
 
