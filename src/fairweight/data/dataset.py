@@ -214,7 +214,7 @@ def _given(
         rows = found.parts[name]
         known, grouped = labels.codes[span], None if groups is None else groups.codes[span]
         keep = known >= 0 if grouped is None else (known >= 0) & (grouped != OUT)
-        if rows.pixels is not None and (bad := rows.pixels.unreadable()):
+        if rows.pixels is not None and (bad := rows.pixels.unreadable(notes)):
             keep[torch.tensor(list(bad))] = False
             which = f" ({listing([rows.files[row] for row in sorted(bad)], 5)})" if rows.files else ""
             images, are = ("image", "is") if len(bad) == 1 else ("images", "are")
