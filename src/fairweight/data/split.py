@@ -45,8 +45,10 @@ def divide(
     for name, wanting in (("test", 4), ("validation", 3)):  # so many parts want a row of every cell from here on
         asked, share = getattr(split, name), getattr(split.settled(), name)
         if name in parts and isinstance(asked, float) and asked > 0:
+            own = parts[name].origin == name
+            why = f"the data has its own {name} rows" if own else f"column {split.column!r} says which rows are {name}"
             said = option(f"split.{name}", f"{asked:g}")
-            raise BadInput(f"the data has its own {name} rows, so {said} would draw none; omit it.")
+            raise BadInput(f"{why}, so {said} would draw none; leave one out.")
         if name in parts or isinstance(share, str) or share == 0.0:
             continue
         train = parts["train"]
