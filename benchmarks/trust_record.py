@@ -62,7 +62,7 @@ def one(who: str, path: Path) -> None:
     small.write_text("a,b\n1,x\n" * 3)
     acts = {
         "pandas": lambda place: pd.read_csv(place),
-        "read": lambda place: read_frame([place], TableOptions()),
+        "read": lambda place: read_frame([place], TableOptions(), []),
         "load": lambda place: load(place, label="income", group="sex"),
     }
     if who != "load":

@@ -269,7 +269,7 @@ def test_predict_needs_neither_label_nor_group_and_prints_csv(desk):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("run", "lacks.csv"), "lacks the column 'age' that the model was trained on"),
+        (("run", "lacks.csv"), "the rows of lacks.csv lack the column 'age' that the model was trained on"),
         (("run", "nobody.csv"), "no file 'nobody.csv'"),
         (("run", "people.csv", "--file-column", "age"), "was trained on a table"),
         (("nowhere", "people.csv"), "is no finished run"),

@@ -60,6 +60,11 @@ CASES: dict[str, tuple[Callable[[Desk], object], type[Exception], str]] = {
         "'maybe' must be one of two",
     ),
     "a threshold on words": (lambda d: _train(d, label="job>=3"), errors.BadInput, "compares numbers"),
+    "a threshold on many words, of which the first is named": (
+        lambda d: _train(d, d.csv(_with(d, job=[f"job {row}" for row in range(ROWS)])), label="job>=3"),
+        errors.BadInput,
+        "holds 'job 0'",
+    ),
     "a test label that train lacks": (
         lambda d: _test_file(d, _with(d, paid="later")),
         errors.BadLabel,

@@ -283,3 +283,21 @@ def test_entries_of_a_list_that_are_no_images_can_be_left_out(pictures, cached):
 def test_a_table_that_names_few_images_stays_a_table(people):
     people["file"] = ["a.png"] + ["letter", "mail"] * 199 + ["call"]
     assert load(people, label="income").kind == "table"
+
+
+@pytest.mark.parametrize("layout", ["a test folder of its own", "folders train and test"])
+def test_a_part_may_have_a_list_of_its_own(tmp_path, png, layout):
+    for part in ("train", "test"):
+        folder = tmp_path / "set" / part
+        folder.mkdir(parents=True)
+        for place in range(40):
+            (folder / f"{place}.png").write_bytes(png(np.full((4, 4), place, np.uint8)))
+        listed = pd.DataFrame({"file_name": [f"{place}.png" for place in range(40)], "paid": ["no", "yes"] * 20})
+        listed.to_csv(folder / "metadata.csv", index=False)
+    if layout == "folders train and test":
+        data = load(tmp_path / "set", label="paid")
+    else:
+        split = Split(test=str(tmp_path / "set" / "test"))
+        data = load(tmp_path / "set" / "train", label="paid", options=Options(split=split))
+    assert len(data.test) == 40
+    assert data.test.labels.tolist() == [0, 1] * 20

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairweight.data import Exemplar, GroupOptions, Options, Split, load
 from fairweight.data.draw import proportional
-from fairweight.data.parts import Marked, Parts
+from fairweight.data.parts import Marked
 from fairweight.data.split import divide
 from fairweight.errors import BadInput, EmptyCell, MissingGroups
 from fairweight.sampling import Cells, ExemplarSampler
@@ -223,26 +223,26 @@ def test_whatever_the_rows_the_parts_fit_together(rows, share, inside, seed):
     assume(bool((groups >= 0).sum() > 30))
     given = {"train": Marked(torch.arange(len(rows)), labels, groups)}
     names = (("a", "b", "c"), ("x", "y", "z"))
-    parts = divide(Parts(given, {"train": "train"}), Split(0.2, share), Exemplar(inside=inside), seed, names)
-    held = [parts.marked[name].rows for name in parts.marked if not (inside and name == "exemplar")]
+    parts = divide(given, Split(0.2, share), Exemplar(inside=inside), seed, names, [])
+    held = [part.rows for name, part in parts.items() if not (inside and name == "exemplar")]
     assert torch.cat(held).sort().values.tolist() == list(range(len(rows)))
-    for part in parts.marked.values():
+    for part in parts.values():
         assert torch.equal(part.labels, labels[part.rows])
         assert torch.equal(part.groups, groups[part.rows])
         assert torch.equal(part.rows, part.rows.sort().values)
-    assert bool((parts.marked["exemplar"].groups >= 0).all())
-    trained = set(parts.marked["train"].cells(*names))
+    assert bool((parts["exemplar"].groups >= 0).all())
+    trained = set(parts["train"].cells(*names))
     assert set(given["train"].cells(*names)) == trained  # no cell leaves train altogether
 
 
 def test_a_share_of_a_part_that_is_given_is_refused_and_none_is_drawn_without_one():
     part = Marked(torch.arange(40), torch.arange(40) % 2, None)
-    given, names = {"train": part, "test": part.take(torch.arange(10))}, (("a", "b"), ())
-    origin = {"train": "train", "test": "test"}
+    test = Marked(torch.arange(10), part.labels[:10], None, origin="test")
+    given, names = {"train": part, "test": test}, (("a", "b"), ())
     with pytest.raises(BadInput, match=r"its own test rows, so split\.test=0\.3 would draw none"):
-        divide(Parts(given, origin), Split(test=0.3), Exemplar(), 0, names)
-    parts = divide(Parts(given, origin), Split(), Exemplar(), 0, names)
-    assert torch.equal(parts.marked["test"].rows, torch.arange(10))
+        divide(given, Split(test=0.3), Exemplar(), 0, names, [])
+    parts = divide(given, Split(), Exemplar(), 0, names, [])
+    assert torch.equal(parts["test"].rows, torch.arange(10))
 
 
 def test_given_exemplars_of_any_mix_count_by_natural_shares_in_a_batch_drawn_by_cell():

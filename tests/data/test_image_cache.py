@@ -153,5 +153,7 @@ class TestCache:
         data = load(folder)
         assert any("were not kept for the next time" in note for note in data.warnings)
         assert torch.equal(whole(data), torch.from_numpy(pixels))
+        dropping = load(folder, options=Options(image=ImageOptions(unreadable="drop")))
+        assert any("were not kept for the next time" in note for note in dropping.warnings)
         with pytest.raises(NoSpace):
             load(folder, options=Options(image=ImageOptions(memory_gb=1e-9)))

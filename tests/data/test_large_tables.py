@@ -45,7 +45,7 @@ def peak():
             return int(line.split()[1])
 path = Path(sys.argv[2])
 before = peak()
-found = pd.read_csv(path) if sys.argv[1] == "pandas" else read_frame([path], TableOptions())
+found = pd.read_csv(path) if sys.argv[1] == "pandas" else read_frame([path], TableOptions(), [])
 print(peak() - before)
 """
 
@@ -55,10 +55,10 @@ def test_a_large_table_is_read_in_twice_pandas_time_and_three_times_its_memory(t
     monkeypatch.setattr("fairweight.data.table.read._LARGE", 1_000_000)
     path = tmp_path / "large.csv"
     large(200_000).to_csv(path, index=False)
-    read_frame([path], TableOptions())  # both are warm
+    read_frame([path], TableOptions(), [])  # both are warm
     pandas = min(spent(lambda: pd.read_csv(path)) for _ in range(3))
     with caplog.at_level(logging.INFO, "fairweight"):
-        ours = min(spent(lambda: read_frame([path], TableOptions())) for _ in range(3))
+        ours = min(spent(lambda: read_frame([path], TableOptions(), [])) for _ in range(3))
     assert ours <= 2 * pandas
     assert any("Reading large.csv: 14 MB" in message for message in caplog.messages)
     peaks = {}

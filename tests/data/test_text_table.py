@@ -42,7 +42,7 @@ def test_a_short_row_is_left_to_pandas_and_a_long_one_is_refused(tmp_path):
     assert read_with_arrow(b"1,2\n3\n", ",", 2, "x") is None
     (tmp_path / "long.csv").write_text("a,b\n1,2\n3,4,5\n")
     with pytest.raises(UnreadableFile, match="columns in every line"):
-        read_frame([tmp_path / "long.csv"], TableOptions())
+        read_frame([tmp_path / "long.csv"], TableOptions(), [])
 
 
 HEADED = {
@@ -66,7 +66,8 @@ HEADED = {
 def test_a_header_tells_what_separates_columns(tmp_path, case):
     name, text, encoding, said = HEADED[case]
     (tmp_path / name).write_bytes(text.encode(encoding))
-    frame, notes = read_frame([tmp_path / name], TableOptions())
+    notes: list[str] = []
+    frame = read_frame([tmp_path / name], TableOptions(), notes)
     assert frame.iloc[:, 0].tolist() == ["1", "2"]
     assert frame.shape[1] == 1 or frame.iloc[:, 1].tolist() == ["x", "y"]
     assert len(notes) == len(said)
@@ -76,4 +77,4 @@ def test_a_header_tells_what_separates_columns(tmp_path, case):
 def test_a_header_with_two_ends_of_lines_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,b\rc,d\n1,2,3\n")
     with pytest.raises(UnreadableFile, match=r"t\.csv cannot be read as a table .*; check its quotes"):
-        read_frame([tmp_path / "t.csv"], TableOptions())
+        read_frame([tmp_path / "t.csv"], TableOptions(), [])

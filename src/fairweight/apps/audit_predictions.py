@@ -44,8 +44,9 @@ def audit_predictions(
     """
     import pandas as pd
 
+    notes: list[str] = []
     with bounded(max_file_gb):
-        frame, notes = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding))
+        frame = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding), notes)
     names = [str(name) for name in frame.columns]
     wanted = _column(names, label, "label", _LABEL)
     said = _column(names, prediction, "prediction", _PREDICTION)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairweight.data.draw import choose, stream
-from fairweight.data.parts import Names, Parts
+from fairweight.data.parts import Marked, Names
 from fairweight.errors import BadInput, MissingGroups, UnknownName
 
 
@@ -155,18 +155,21 @@ def parse(text: str) -> Corruption:
         raise UnknownName(f"{kind!r} is not a corruption; choose from: {', '.join(KINDS)}.")
     hints = get_type_hints(KINDS[kind])
     form = f"{kind}:{','.join(f'{name}=...' for name in hints)}"
-    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), "")
+    mapping = next((name for name, hint in hints.items() if "Mapping" in str(hint)), None)
     arguments: dict[str, Any] = {}
     for entry in filter(None, rest.split(",")):
         name, equals, value = entry.partition("=")
-        named = name in hints and name != mapping
-        if not equals or not (named or mapping):
+        field_name = name if name in hints and name != mapping else mapping
+        if not equals or field_name is None:
             raise BadInput(f"{text!r} has no meaning at {entry!r}; write {form}.")
         try:
-            plain = float(value) if "float" in str(hints[name if named else mapping]) else value
+            plain = float(value) if "float" in str(hints[field_name]) else value
         except ValueError as error:
             raise BadInput(f"{text!r} needs a number where it says {value!r}.") from error
-        (arguments if named else arguments.setdefault(mapping, {}))[name] = plain
+        if field_name == mapping:
+            arguments.setdefault(field_name, {})[name] = plain
+        else:
+            arguments[name] = plain
     try:
         return KINDS[kind](**arguments)  # type: ignore[no-any-return]
     except TypeError as error:
@@ -194,37 +197,41 @@ def sentence(before: Marks, after: Marks, corruption: Corruption) -> str:
 
 
 def corrupt_parts(
-    parts: Parts, corruptions: Sequence[Corruption], chosen: Sequence[str], names: Names, seed: int
-) -> tuple[Parts, Tensor | None]:
+    parts: Mapping[str, Marked],
+    corruptions: Sequence[Corruption],
+    chosen: Sequence[str],
+    names: Names,
+    seed: int,
+    notes: list[str],
+) -> tuple[dict[str, Marked], Tensor | None]:
     """Damage the chosen parts together; also gives train's true labels, where anything was done."""
+    damaged = dict(parts)
     if not corruptions:
-        return parts, None
+        return damaged, None
     if "train" not in chosen:
         raise BadInput(f"corrupt_parts is {chosen}; it names train, and validation or exemplar besides.")
     chosen = [name for name in ("train", "validation", "exemplar") if name in chosen]
-    if foreign := [name for name in chosen if parts.origin.get(name) != "train"]:
+    if foreign := [name for name in chosen if name not in parts or parts[name].origin != "train"]:
         raise BadInput(f"the {foreign[0]} rows do not come from train, which alone is corrupted; leave them out.")
     # One pool, each source row once, so that exemplars which stay in train have the same label in both.
-    pool = parts.marked["train"]
-    for part in (parts.marked[name] for name in chosen[1:]):
+    pool = parts["train"]
+    for part in (parts[name] for name in chosen[1:]):
         pool = pool.joined(part.take(~torch.isin(part.rows, pool.rows)))
     marks = Marks(pool.labels, pool.groups, *names, torch.ones(len(pool), dtype=torch.bool))
-    notes = list(parts.notes)
     for number, corruption in enumerate(corruptions):
         before, marks = marks, corruption(marks, stream(seed, "corrupt", str(number)))
         notes.append(sentence(before, marks, corruption))
-    marked, places = dict(parts.marked), {}
     for name in chosen:
-        place = torch.searchsorted(pool.rows, marked[name].rows)
+        place = torch.searchsorted(pool.rows, parts[name].rows)
         kept = marks.keep[place]
-        places[name] = place = place[kept]
+        place = place[kept]
         if len(place) == 0:
             raise BadInput(f"the corruptions leave no row of {name}; keep more.")
         groups = None if marks.groups is None else marks.groups[place]
-        marked[name] = replace(marked[name].take(kept), labels=marks.labels[place], groups=groups)
+        damaged[name] = replace(parts[name].take(kept), labels=marks.labels[place], groups=groups)
     if len(chosen) > 1:
         notes.append(f"The corruptions acted on {' and '.join(chosen)} together.")
-    return Parts(marked, parts.origin, notes), pool.labels[places["train"]]
+    return damaged, pool.labels[torch.searchsorted(pool.rows, damaged["train"].rows)]
 
 
 def _place(what: str, name: str, names: tuple[str, ...]) -> int:

@@ -22,7 +22,7 @@ from fairweight.data.labels import check_positive, encode_labels
 from fairweight.data.meaning import Meaning
 from fairweight.data.options import ImageOptions, Options
 from fairweight.data.parts import Marked
-from fairweight.data.rows import Encoded, source_column, spans
+from fairweight.data.rows import OUT, Encoded, source_column, spans
 from fairweight.data.source import Found, Request, find, folders
 from fairweight.data.split import by_column, divide
 from fairweight.data.table.preprocessing import TablePreprocessing, table_samples
@@ -139,36 +139,33 @@ def _assemble(found: Found, request: Request) -> Dataset:
     columns = _whole(found.group if request.group is None else request.group, columns_there)
     if label in columns:
         raise BadInput(f"{label!r} is named as label and as group; leave the group out to compare the classes.")
-    labels = encode_labels(found.parts, label, options.labels)
-    groups = encode_groups(found.parts, columns, group_options) if columns else None
-    notes = [*found.notes, *labels.notes, *(() if groups is None else groups.notes)]
-    labels, groups, more = apply_floor(labels, groups, group_options, spans(found.parts))
+    notes = list(found.notes)
+    labels = encode_labels(found.parts, label, options.labels, notes)
+    groups = encode_groups(found.parts, columns, group_options, notes) if columns else None
+    labels, groups = apply_floor(labels, groups, group_options, spans(found.parts), notes)
     check_positive(labels.names, options.labels)
-    notes += more
     if groups is not None:
         notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")
     names = labels.names, () if groups is None else groups.names
 
-    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split)
-    parts = divide(given, split, exemplar, request.seed, names)
-    parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed)
-    notes += parts.notes
+    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split.column)
+    parts = divide(given, split, exemplar, request.seed, names, notes)
+    parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed, notes)
 
     meaning = Meaning(label, names[0], columns, names[1])
-    made: tuple[Any, Any, list[str]]
+    samples: Mapping[str, Part]
+    preprocessing: Preprocessing
     if found.kind == "image":
-        made = image_samples(found.parts, parts, meaning, found.image)
+        samples, preprocessing = image_samples(found.parts, parts, meaning, found.image, notes)
     else:
         never = (label, *(() if options.table.group_in_inputs else columns))
         exclude = {*found.exclude, split.column or label, *(source_column(columns_there, name) for name in never)}
-        made = table_samples(found.parts, parts, meaning, options.table, sorted(exclude))
-    samples: dict[str, Any] = {"validation": None, **made[0]}
-    preprocessing, more = made[1:]
-    cells = [f"{count:,} with {name}" for name, count in parts.marked["train"].cells(*names).items()]
-    notes += more + ([f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else [])
-    if "validation" in parts.marked and not bool(parts.marked["validation"].known().any()):
+        samples, preprocessing = table_samples(found.parts, parts, meaning, options.table, sorted(exclude), notes)
+    cells = [f"{count:,} with {name}" for name, count in parts["train"].cells(*names).items()]
+    notes += [f"Train cells: {'; '.join(cells)}."] if 0 < len(cells) <= 16 else []
+    if "validation" in parts and not bool(parts["validation"].known().any()):
         notes.append("Warning: no validation row has a group label: the best epoch has the lowest mean loss.")
-    notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.marked.items()) + ".")
+    notes.append("Rows: " + ", ".join(f"{len(part):,} {name}" for name, part in parts.items()) + ".")
     settled = replace(options, groups=group_options, split=split.settled(), exemplar=exemplar, image=found.image)
     spec = {
         "source": found.name,
@@ -183,15 +180,18 @@ def _assemble(found: Found, request: Request) -> Dataset:
     return Dataset(
         found.name,
         found.kind,
-        **samples,
+        train=samples["train"],
+        validation=samples.get("validation"),
+        exemplar=samples["exemplar"],
+        test=samples["test"],
         label_names=names[0],
         group_names=names[1],
         preprocessing=preprocessing,
-        rows={name: part.rows for name, part in parts.marked.items()},
+        rows={name: part.rows for name, part in parts.items()},
         true_labels=true_labels,
         notes=tuple(notes),
         spec=spec,
-        files=() if files is None else tuple(files[row] for row in parts.marked["train"].rows.tolist()),
+        files=() if files is None else tuple(files[row] for row in parts["train"].rows.tolist()),
     )
 
 
@@ -212,14 +212,15 @@ def _given(
     limit = request.options.limit
     for name, span in spans(found.parts).items():
         rows = found.parts[name]
-        keep = (labels.keep if groups is None else labels.keep & groups.keep)[span]
-        if rows.pixels is not None and (bad := rows.pixels.unreadable()):
+        known, grouped = labels.codes[span], None if groups is None else groups.codes[span]
+        keep = known >= 0 if grouped is None else (known >= 0) & (grouped != OUT)
+        if rows.pixels is not None and (bad := rows.pixels.unreadable(notes)):
             keep[torch.tensor(list(bad))] = False
             which = f" ({listing([rows.files[row] for row in sorted(bad)], 5)})" if rows.files else ""
-            are = "image of {} cannot be decoded or is" if len(bad) == 1 else "images of {} cannot be decoded or are"
-            notes.append(f"Warning: {len(bad):,} {are.format(name)} not there: left out{which}.")
-        part = Marked(torch.arange(len(rows)), labels.codes[span], None if groups is None else groups.codes[span])
-        part = part.take(keep)
+            images, are = ("image", "is") if len(bad) == 1 else ("images", "are")
+            lost = f"{len(bad):,} {images} of {name}"
+            notes.append(f"Warning: {lost} cannot be decoded or {are} not there: left out{which}.")
+        part = Marked(torch.arange(len(rows)), known, grouped, origin=name).take(keep)
         if limit is not None and limit < len(part):
             sizes = proportional(part.strata(), limit / len(part), parts=4)
             part = part.take(by_stratum(part.strata(), sizes, stream(request.seed, "limit", name)))

@@ -72,6 +72,11 @@ def is_there(path: Path) -> bool:
         return False
 
 
+def is_folder(path: Path) -> bool:
+    """True if there is such a folder."""
+    return is_there(path) and path.is_dir()
+
+
 def read_bytes(path: Path) -> bytes:
     """Read a whole file, unpacked where it is packed with gzip."""
     with open_regular(path) as file:
@@ -84,8 +89,6 @@ def read_bytes(path: Path) -> bytes:
             raise UnreadableFile(f"{path} cannot be read ({error.strerror}); copy it again.") from error
     if not content:
         raise _empty(path)
-    if len(content) > _limit():
-        raise _too_large(path, "holds")
     return content if content[:2] != _GZIP else _unpacked(path, content)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from fairweight.data.labels import classes
 from fairweight.data.options import GroupOptions
-from fairweight.data.rows import Encoded, Rows, read_column, spans, to_codes
+from fairweight.data.rows import OUT, Encoded, Rows, read_column, spans, to_codes
 from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName, option
 
@@ -19,12 +18,13 @@ JOIN = " & "  # between the values of crossed groups
 OTHER = "other"  # what merged groups are called
 
 
-def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions) -> Encoded:
+def encode_groups(
+    parts: Mapping[str, Rows], columns: Sequence[str], options: GroupOptions, notes: list[str]
+) -> Encoded:
     """Encode groups by the values of the columns; train's come first, so that no other part moves their codes."""
     title = ",".join(columns)
     if len(set(columns)) != len(columns):
         raise MissingColumn(f"a group column is named twice in {title!r}; name each once.")
-    notes: list[str] = []
     values = crossed([_read(parts, column, options, notes) for column in columns])
     for part, span in spans(parts).items():
         count, size = values[span].count(None), span.stop - span.start
@@ -40,8 +40,6 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
         what = " and were left out" if options.missing == "drop" else ": their group is not known"
         notes.append(f"{count:,} of {size:,} rows of {part} have no {title!r}{what}.")
     values, out = _only(values, title, options, notes)
-    gone = out | ({None} if options.missing == "drop" else set())
-    keep = torch.tensor([text not in gone for text in values], dtype=torch.bool)
     names: list[str] = []
     trained = set(values[spans(parts)["train"]]) - {None}
     for present in (trained, set(values)):
@@ -57,7 +55,10 @@ def encode_groups(parts: Mapping[str, Rows], columns: Sequence[str], options: Gr
     unseen = [name for name in names if name not in trained]
     if trained and unseen:
         notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
-    return Encoded(tuple(names), to_codes(values, names), keep, tuple(notes))
+    codes = to_codes(values, names)
+    gone = out | ({None} if options.missing == "drop" else set())
+    codes[torch.tensor([text in gone for text in values])] = OUT
+    return Encoded(tuple(names), codes)
 
 
 def crossed(columns: Sequence[Texts]) -> Texts:
@@ -112,17 +113,16 @@ Mended: TypeAlias = tuple[Encoded, Encoded, list[str]]
 
 
 def apply_floor(
-    labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice]
-) -> tuple[Encoded, Encoded | None, list[str]]:
+    labels: Encoded, groups: Encoded | None, options: GroupOptions, spans: dict[str, slice], notes: list[str]
+) -> tuple[Encoded, Encoded | None]:
     """Merge, drop, keep or refuse groups with cells of train below the floor, as the options say."""
-    if groups is None:  # all rows are one group without a name
-        whole = Encoded(("",), torch.zeros_like(labels.codes), torch.ones_like(labels.keep))
-        kept, _, notes = _with_floor(labels, whole, options, "train", spans["train"])
-        return kept, None, notes
+    compared = groups or Encoded(("",), torch.zeros_like(labels.codes))  # all rows are one group without a name
     for part in ("train", "exemplar"):  # where train has no group labels, the smallest place that must have them
-        if part in spans and bool((groups.codes[spans[part]] >= 0).any()):
-            return _with_floor(labels, groups, options, part, spans[part])
-    return labels, groups, []
+        if part in spans and bool((compared.codes[spans[part]] >= 0).any()):
+            labels, compared, more = _with_floor(labels, compared, options, part, spans[part])
+            notes += more
+            break
+    return labels, compared if groups else None
 
 
 def _with_floor(labels: Encoded, groups: Encoded, options: GroupOptions, part: str, span: slice) -> Mended:
@@ -147,7 +147,7 @@ def _with_floor(labels: Encoded, groups: Encoded, options: GroupOptions, part: s
 
 def _count_cells(labels: Encoded, groups: Encoded, floor: int, span: slice) -> tuple[Tensor, Tensor, str]:
     """Count each cell's rows [K, G], mask the groups with a cell below the floor [G], and name those cells."""
-    stays = (labels.keep & groups.keep & (groups.codes >= 0))[span]
+    stays = ((labels.codes >= 0) & (groups.codes >= 0))[span]
     shape = len(labels.names), len(groups.names)
     cells = labels.codes[span][stays] * shape[1] + groups.codes[span][stays]
     counts = torch.bincount(cells, minlength=shape[0] * shape[1]).view(shape)
@@ -193,7 +193,7 @@ def _without_small(labels: Encoded, groups: Encoded, floor: int, span: slice) ->
             continue
         kept, notes = _drop(labels, rare), []
         if bool(rare.any()):
-            lost = int((labels.keep & ~kept.keep).sum())
+            lost = int(((labels.codes >= 0) & (kept.codes < 0)).sum())
             rows = "1 row was" if lost == 1 else f"{lost:,} rows were"
             gone = listing(_named(labels.names, rare))
             notes = [f"Warning: {rows} dropped for the label {gone}, which is too rare (the floor is {floor})."]
@@ -213,13 +213,11 @@ def _named(names: Sequence[str], mask: Tensor) -> list[str]:
 
 def _drop(encoded: Encoded, mask: Tensor) -> Encoded:
     """Leave out the rows of these names."""
-    keep = encoded.keep & ~torch.isin(encoded.codes, mask.nonzero().flatten())
-    new = [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)]
-    return _renamed(replace(encoded, keep=keep), new)
+    return _renamed(encoded, [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)])
 
 
 def _renamed(encoded: Encoded, new: Sequence[str | None]) -> Encoded:
-    """Rename; those that share a name become one, and None has no code."""
+    """Rename; those that share a name become one, and rows of None are left out."""
     names = sorted(dict.fromkeys(name for name in new if name is not None), key=lambda name: name == OTHER)
-    table = torch.tensor([-1 if name is None else names.index(name) for name in new] + [-1])  # last: for code -1
-    return replace(encoded, names=tuple(names), codes=table[encoded.codes])
+    table = [OUT if name is None else names.index(name) for name in new]
+    return Encoded(tuple(names), torch.tensor([*table, OUT, -1])[encoded.codes])  # the last two stand for themselves

@@ -10,7 +10,7 @@ from fairweight.data.texts import Texts, all_numbers, columns_are, in_order, lis
 from fairweight.errors import BadLabel, MissingColumn, Sentence, UnknownName, option
 
 
-def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions) -> Encoded:
+def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions, notes: list[str]) -> Encoded:
     """Encode the label in the order of train's classes; a label that train lacks is refused."""
     texts: Texts = []
     for name, rows in parts.items():
@@ -26,7 +26,6 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
     for order in (parts["train"].order(column), () if question is None else question.names()):
         if set(names) <= set(order):
             names = [name for name in order if name in names]
-    notes = []
     for part, values in by_part.items():
         lost = values.count(None)
         if lost and options.missing == "refuse" and lost < len(values):
@@ -37,8 +36,6 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
             )
         notes += [f"{lost:,} rows of {part} have no label {column!r} and were left out."] if lost else []
     _check_classes(by_part["train"], names, column, options)
-    if options.positive is not None and options.positive not in names:
-        check_positive(names, options)
     names = sorted(names, key=lambda name: name == options.positive)
     for part, values in by_part.items():
         if unknown := set(values) - {None, *names}:
@@ -49,8 +46,7 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions)
     how = f"; choose it with {option('labels.positive')}" if len(names) == 2 else ""
     notes.append(Sentence(f"Label {column!r}: {classes(names)}{how}."))
     notes += twins(names, f"labels of {column!r}")
-    codes = to_codes(texts, names)
-    return Encoded(tuple(names), codes, codes >= 0, tuple(notes))
+    return Encoded(tuple(names), to_codes(texts, names))
 
 
 def classes(names: Sequence[str]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -73,9 +74,7 @@ class Meaning:
             notes.append(f"{missing:,} of {rows:,} rows have no group {title!r}: counted in no group.")
         return notes
 
-    def to_dict(self) -> dict[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Meaning:
-        return cls(values["label"], tuple(values["label_names"]), tuple(values["group"]), tuple(values["group_names"]))
+def with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Make tuples of the lists that JSON has in their place."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

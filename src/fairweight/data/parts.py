@@ -1,9 +1,9 @@
-"""Rows of the parts that a data set has, with their labels and groups."""
+"""The rows of a part of a data set, with their labels and groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -25,20 +25,21 @@ Names: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]  # of labels and grou
 
 @dataclass(frozen=True)
 class Marked:
-    """Rows of a given part, with their labels and groups."""
+    """The rows of a part, with their labels and groups, and the given part that they come from."""
 
     rows: Tensor  # [N] positions in the given part
     labels: Tensor  # [N]
     groups: Tensor | None  # [N], -1 where not known
     shares: Tensor | None = None  # [N] of exemplars: weights such that cells have their natural shares, mean 1
+    origin: str = "train"  # the given part
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def take(self, index: Tensor) -> Marked:
         """Select the rows at these positions, or where the mask is true."""
-        taken = (None if one is None else one[index] for one in (self.groups, self.shares))
-        return Marked(self.rows[index], self.labels[index], *taken)
+        groups, shares = (None if one is None else one[index] for one in (self.groups, self.shares))
+        return Marked(self.rows[index], self.labels[index], groups, shares, self.origin)
 
     def without(self, index: Tensor) -> Marked:
         stays = torch.ones(len(self), dtype=torch.bool)
@@ -46,10 +47,10 @@ class Marked:
         return self.take(stays)
 
     def joined(self, other: Marked) -> Marked:
-        """Add other rows of the same part; in the order of their numbers."""
+        """Add other rows of the same given part; in the order of their numbers."""
         groups = None if self.groups is None or other.groups is None else torch.cat([self.groups, other.groups])
-        rows = torch.cat([self.rows, other.rows])
-        return Marked(rows, torch.cat([self.labels, other.labels]), groups).take(rows.argsort())
+        rows, labels = torch.cat([self.rows, other.rows]), torch.cat([self.labels, other.labels])
+        return Marked(rows, labels, groups, origin=self.origin).take(rows.argsort())
 
     def known(self) -> Tensor:
         """Mask the rows whose group is known; all are where the label stands for the group."""  # [N]
@@ -71,12 +72,3 @@ class Marked:
 
     def _width(self) -> int:
         return 1 if self.groups is None or len(self) == 0 else int(self.groups.max()) + 2
-
-
-@dataclass
-class Parts:
-    """Each part's rows, and the given part that they come from."""
-
-    marked: dict[str, Marked]
-    origin: dict[str, str]
-    notes: list[str] = field(default_factory=list)

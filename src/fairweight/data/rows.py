@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairweight.data.texts import Texts, threshold
-from fairweight.errors import printable
+from fairweight.errors import UnreadableFile, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,10 +74,13 @@ class ClassRows(Rows):
     """Images whose columns are class numbers, with names where they have them; made without pandas and a frame."""
 
     def __init__(
-        self, pixels: HeldPixels, numbers: Mapping[str, Sequence[int]], class_names: Mapping[str, Sequence[str]]
+        self, pixels: HeldPixels, numbers: Mapping[str, NDArray[Any]], names: Mapping[str, Sequence[str]], where: str
     ) -> None:
-        self.pixels, self.numbers, self.class_names, self.identity = pixels, numbers, class_names, None
-        self.files = None
+        self.pixels, self.identity, self.files = pixels, None, None
+        self.numbers, self.class_names = numbers, names
+        for column in names.keys() & numbers.keys():
+            if len(self) and (most := int(numbers[column].max())) >= len(names[column]):
+                raise UnreadableFile(f"{where} holds the {column} {most}, and there are {len(names[column])} classes.")
 
     def __len__(self) -> int:
         return len(next(iter(self.numbers.values())))
@@ -87,20 +90,21 @@ class ClassRows(Rows):
 
     def texts(self, column: str) -> Texts:
         known = self.class_names.get(column)
-        return [str(number) if known is None else known[number] for number in self.numbers[column]]
+        return [str(number) if known is None else known[number] for number in self.numbers[column].tolist()]
 
     def order(self, column: str) -> list[str]:
         return list(self.class_names.get(column, ()))
 
 
+OUT = -2  # the code of a row that is left out
+
+
 @dataclass(frozen=True)
 class Encoded:
-    """Names, and for the rows of all given parts, one after the other, a code (-1: not known) and whether it stays."""
+    """Names, and the code of each row of all given parts, one after the other; -1: not known."""
 
     names: tuple[str, ...]
     codes: Tensor  # [N] int64
-    keep: Tensor  # [N] bool
-    notes: tuple[str, ...] = ()
 
 
 def spans(parts: Mapping[str, Rows]) -> dict[str, slice]:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from fairweight import catalog
-from fairweight.data.files import is_there
-from fairweight.data.image.folder import class_folders, file_column, folder_parts, list_in, listed_files
-from fairweight.data.image.parquet import holds_images, parquet_rows, shards
+from fairweight.data.files import is_folder, is_there
+from fairweight.data.given_rows import file_rows, read_rows
+from fairweight.data.image.folder import folder_parts, list_in, listed_files
+from fairweight.data.image.parquet import shards
 from fairweight.data.options import Exemplar, GroupOptions, ImageOptions, Options, Split
 from fairweight.data.rows import Rows
-from fairweight.data.table.read import check_frame, is_table, read_frame, table_files
+from fairweight.data.table.read import check_frame
 from fairweight.data.texts import listing
 from fairweight.errors import BadInput, MissingColumn, MissingData, option, printable
 
@@ -94,7 +95,8 @@ def find(source: str | Path | pd.DataFrame, request: Request) -> Found:
     elif hasattr(source, "columns") and hasattr(source, "iloc"):
         image, notes = request.options.image or ImageOptions(), list[str]()
         frame = check_frame(source, "the frame", notes)
-        rows = Rows(frame) if image.file_column is None else listed_files(frame, Path(), image)
+        column = image.file_column
+        rows = Rows(frame) if column is None else listed_files(frame, column, Path(), image)
         found = _found("frame", {"train": rows}, request, notes, image)
     else:
         raise BadInput(f"a source is a name, a path or a pandas frame, not {type(source).__name__}.")
@@ -109,26 +111,16 @@ def _from_path(source: str, request: Request) -> Found:
         close = difflib.get_close_matches(source, catalog.names(SETS), n=1)
         hint = f"did you mean {close[0]!r}" if close else f"name a set: {', '.join(catalog.names(SETS))}"
         raise MissingData(f"there is no file or folder {source!r}; check the path, or {hint}.")
-    if not (is_there(path) and path.is_dir()):
-        parts = {"train": _file_rows(table_files(source), request, image, notes)}
-    elif (listed := list_in(path)) is not None:
-        parts = {"train": _file_rows([listed], request, image, notes)}
+    table = request.options.table
+    if not is_folder(path) or list_in(path) is not None:
+        parts = {"train": read_rows(source, table, image, notes)}
     elif found := shards(path):
         if "train" not in found:
             raise MissingData(f"{path} holds parquet files for {listing(found)} and none for train; add it.")
-        parts = {name: _file_rows(files, request, image, notes) for name, files in found.items()}
+        parts = {name: file_rows(files, table, image, notes) for name, files in found.items()}
     else:
-        parts = {name: class_folders(sub, image) for name, sub in folder_parts(path).items()}
+        parts = {name: read_rows(sub, table, image, notes) for name, sub in folder_parts(path).items()}
     return _found(printable(path.name), parts, request, notes, image)
-
-
-def _file_rows(paths: Sequence[Path], request: Request, image: ImageOptions, notes: list[str]) -> Rows:
-    """Read files that hold one table, one list of images, or encoded images."""
-    if holds_images(paths):
-        return parquet_rows(paths, image)
-    frame, more = read_frame(paths, request.options.table)
-    notes += more
-    return Rows(frame) if file_column(frame, image) is None else listed_files(frame, paths[0].parent, image)
 
 
 def _found(name: str, parts: dict[str, Rows], request: Request, notes: list[str], image: ImageOptions) -> Found:
@@ -147,14 +139,8 @@ def _with_own_files(found: Found, request: Request) -> Found:
     for name, file in files.items():
         if not isinstance(file, str):
             continue
-        path = Path(file)
-        if is_there(path) and path.is_dir():
-            parts[name] = class_folders(path, found.image)
-        elif is_there(path) and not is_table(path) and request.options.table.delimiter is None:
-            raise BadInput(f"the {name} rows are to come from {file!r}, which is not a table or a folder of images.")
-        else:
-            parts[name] = _file_rows(table_files(file), request, found.image, notes)
+        parts[name] = read_rows(file, request.options.table, found.image, notes)
         if (parts[name].pixels is None) != (parts["train"].pixels is None):
             raise BadInput(f"the {name} rows of {file!r} are of another kind than the train rows; give both alike.")
-        notes.append(f"{name.capitalize()} rows come from {printable(path.name)}.")
+        notes.append(f"{name.capitalize()} rows come from {printable(Path(file).name)}.")
     return replace(found, parts=parts, notes=tuple(notes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -10,18 +10,16 @@ from torch import Tensor
 
 from fairweight.data.draw import by_stratum, proportional, stream, tally
 from fairweight.data.options import Exemplar, Split
-from fairweight.data.parts import PART_NAMES, Marked, Names, Parts
+from fairweight.data.parts import PART_NAMES, Marked, Names
 from fairweight.data.rows import Rows
 from fairweight.data.texts import listing
 from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups, option
 
 
-def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
+def by_column(given: Mapping[str, Marked], train: Rows, column: str | None) -> dict[str, Marked]:
     """Take train apart by a column that names each row's part, where one is named."""
-    origin = {name: name for name in given}
-    column = split.column
     if column is None:
-        return Parts(given, origin)
+        return dict(given)
     if column not in train.names():
         raise MissingColumn(f"there is no column {column!r} to split by; the columns are {listing(train.names(), 12)}.")
     texts = train.texts(column)
@@ -35,65 +33,58 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
     for name in dict.fromkeys(named):
         if name in parts:
             raise BadInput(f"the {name} rows are given twice, by column {column!r} and by a file; leave one out.")
-        if (share := getattr(split, name, None)) is not None:
-            said = option(f"split.{name}", f"{share:g}")
-            raise BadInput(f"column {column!r} says which rows are {name}, so {said} would draw none; leave one out.")
         parts[name] = given["train"].take(torch.tensor([found == name for found in named]))
-        origin[name] = "train"
-    return Parts(parts, origin)
+    return parts
 
 
-def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Names) -> Parts:
+def divide(
+    given: Mapping[str, Marked], split: Split, exemplar: Exemplar, seed: int, names: Names, notes: list[str]
+) -> dict[str, Marked]:
     """Draw train, validation, exemplar and test from what is given; a part that is given is never drawn."""
-    parts = Parts(dict(given.marked), dict(given.origin))
-    marked, origin = parts.marked, parts.origin
-    for name in ("test", "validation"):
-        share = getattr(split, name)
-        if name in marked and origin[name] == name and isinstance(share, float) and share > 0:
-            said = option(f"split.{name}", f"{share:g}")
-            raise BadInput(f"the data has its own {name} rows, so {said} would draw none; omit it.")
-    split = split.settled()
-    total = len(marked["train"])
+    parts, total = dict(given), len(given["train"])
     for name, wanting in (("test", 4), ("validation", 3)):  # so many parts want a row of every cell from here on
-        share = getattr(split, name)
-        if name in marked or isinstance(share, str) or share == 0.0:
+        asked, share = getattr(split, name), getattr(split.settled(), name)
+        if name in parts and isinstance(asked, float) and asked > 0:
+            own = parts[name].origin == name
+            why = f"the data has its own {name} rows" if own else f"column {split.column!r} says which rows are {name}"
+            said = option(f"split.{name}", f"{asked:g}")
+            raise BadInput(f"{why}, so {said} would draw none; leave one out.")
+        if name in parts or isinstance(share, str) or share == 0.0:
             continue
-        train = marked["train"]
+        train = parts["train"]
         # The share is of all rows; what is left after an earlier draw is smaller.
         sizes = proportional(train.strata(), share * total / len(train), wanting)
         drawn = by_stratum(train.strata(), sizes, stream(seed, "split", name))
-        marked["train"], marked[name], origin[name] = train.without(drawn), train.take(drawn), "train"
-        said = f"{len(drawn):,} rows drawn from train, stratified by cell (seed {seed})"
-        parts.notes.append(f"{name.capitalize()}: {said}.")
-    was_given = "exemplar" in marked
-    if was_given:
-        _take_exemplar(parts, exemplar)
+        parts["train"], parts[name] = train.without(drawn), train.take(drawn)
+        rows = f"{len(drawn):,} rows drawn from train"
+        notes.append(f"{name.capitalize()}: {rows}, stratified by cell (seed {seed}).")
+    if "exemplar" in given:
+        _take_exemplar(parts, exemplar.inside, notes)
     else:
-        _draw_exemplar(parts, exemplar, seed, names)
-    for name, part in marked.items():
+        _draw_exemplar(parts, exemplar, seed, names, notes)
+    for name, part in parts.items():
         if len(part) == 0:
             raise BadInput(f"the {name} part has no rows; give more data or another split.")
-    if "test" not in marked:
+    if "test" not in parts:
         raise BadInput(f"there are no test rows; give {option('split.test')} a share above 0 or a file.")
-    parts.marked = {name: marked[name] for name in ("train", "validation", "exemplar", "test") if name in marked}
-    chosen, test, natural = marked["exemplar"], marked["test"], marked["train"]
+    chosen, test, natural = parts["exemplar"], parts["test"], parts["train"]
     if (test.groups is None) == (chosen.groups is None):
         seen = chosen.cells(*names)
         if lost := [name for name in test.cells(*names) if name not in seen]:  # nothing will pull for them
             few = "; ".join(lost[:5]) + " ..." * (len(lost) > 5)
-            parts.notes.append(f"Warning: the exemplar set has no row with {few}.")
-    if origin["exemplar"] == "train" and not bool(torch.isin(chosen.rows, natural.rows).all()):
+            notes.append(f"Warning: the exemplar set has no row with {few}.")
+    if chosen.origin == "train" and not bool(torch.isin(chosen.rows, natural.rows).all()):
         natural = natural.joined(chosen)  # as it was before exemplars left it
-    parts.marked["exemplar"] = replace(chosen, shares=_shares(chosen, natural, was_given))
-    return parts
+    parts["exemplar"] = replace(chosen, shares=_shares(chosen, natural, "exemplar" in given))
+    return {name: parts[name] for name in ("train", "validation", "exemplar", "test") if name in parts}
 
 
-def _draw_exemplar(parts: Parts, exemplar: Exemplar, seed: int, names: Names) -> None:
-    source, marked = exemplar.source, parts.marked
-    if source not in marked:
+def _draw_exemplar(parts: dict[str, Marked], exemplar: Exemplar, seed: int, names: Names, notes: list[str]) -> None:
+    source = exemplar.source
+    if source not in parts:
         where = option(f"split.{source}")
         raise BadInput(f"the exemplar set is to come from {source}, which has no rows; give {where} a share.")
-    pool = marked[source]
+    pool = parts[source]
     place = pool.known().nonzero().flatten()
     if pool.groups is not None and len(place) == 0:
         raise MissingGroups(
@@ -110,26 +101,27 @@ def _draw_exemplar(parts: Parts, exemplar: Exemplar, seed: int, names: Names) ->
         place = place[by_stratum(candidates.strata(), sizes, stream(seed, "split", "exemplar"))]
         least, most = min(sizes.values()), max(sizes.values())
         how = f"{least if least == most else f'{least} to {most}'} per {'class' if by_class else 'cell'}"
-    marked["exemplar"], parts.origin["exemplar"] = pool.take(place), parts.origin[source]
+    parts["exemplar"] = pool.take(place)
     where = f"from {source}"
     if source == "train":
         where = "from train, where they stay as well" if exemplar.inside else "held out from train"
-        marked["train"] = pool if exemplar.inside else pool.without(place)
-    parts.notes.append(f"Exemplar set: {len(place):,} rows {where}, {how} (seed {seed}).")
+        parts["train"] = pool if exemplar.inside else pool.without(place)
+    notes.append(f"Exemplar set: {len(place):,} rows {where}, {how} (seed {seed}).")
 
 
-def _take_exemplar(parts: Parts, exemplar: Exemplar) -> None:
+def _take_exemplar(parts: dict[str, Marked], inside: bool, notes: list[str]) -> None:
     """Keep the given exemplars whose group is known; rows that a column names may stay in train as well."""
-    whole = parts.marked["exemplar"]
-    if exemplar.inside and parts.origin["exemplar"] == "train":
-        parts.marked["train"] = parts.marked["train"].joined(whole)
-        parts.notes.append(f"The {len(whole):,} exemplars that are named by a column stay in train as well.")
-    kept = parts.marked["exemplar"] = whole.take(whole.known())
-    lost, all_ = len(whole) - len(kept), f"{len(whole):,}"
+    whole = parts["exemplar"]
+    if inside and whole.origin == "train":
+        parts["train"] = parts["train"].joined(whole)
+        notes.append(f"The {len(whole):,} exemplars that are named by a column stay in train as well.")
+    kept = parts["exemplar"] = whole.take(whole.known())
+    lost = len(whole) - len(kept)
     if lost and len(kept) == 0:
         raise MissingGroups("no exemplar that is given has a group label; give exemplars that have them.")
     if lost:
-        parts.notes.append(f"Warning: {lost:,} of {all_} exemplars have no group label and pull for none: left out.")
+        few = f"{lost:,} of {len(whole):,} exemplars"
+        notes.append(f"Warning: {few} have no group label and pull for none: left out.")
 
 
 def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: bool) -> dict[int, int]:

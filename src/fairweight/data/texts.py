@@ -35,7 +35,7 @@ class Threshold:
         no, yes = self.names()
         compare = _COMPARE[self.sign]
         answers: dict[str | None, str | None] = {None: None}
-        for text in set(texts) - {None}:
+        for text in dict.fromkeys(text for text in texts if text is not None):
             number = to_number(text)
             if number is None:
                 raise BadInput(f"{yes!r} compares numbers, and column {self.column!r} holds {text!r}; name it without.")

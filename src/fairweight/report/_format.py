@@ -6,13 +6,29 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 from string import Formatter
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def file_text(name: str) -> str:
+    """A file of this folder."""
+    return files("fairweight.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def templates(*, autoescape: bool, **more: Any) -> Environment:
+    """The templates of this folder; autoescape: as HTML."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader, shared = PackageLoader("fairweight", "report"), {"trim_blocks": True, "lstrip_blocks": True, **more}
+    return Environment(loader=loader, undefined=StrictUndefined, autoescape=autoescape, **shared)  # noqa: S701
 
 
 @cache
 def words(section: str) -> dict[str, str]:
     """A section of words.toml."""
-    found = tomllib.loads(files("fairweight.report").joinpath("words.toml").read_text(encoding="utf-8"))
+    found = tomllib.loads(file_text("words.toml"))
     return {str(key): str(text) for key, text in found[section].items()}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fairweight.report._format import capitalised
 from fairweight.report.suspects import RULE
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Trained:
     @property
     def subject(self) -> str:
         """The method as a sentence begins with it; names of candidates and classes stay as they are."""
-        return self.method[0].upper() + self.method[1:] if self.method.startswith("plain") else self.method
+        return capitalised(self.method) if self.method.startswith("plain") else self.method
 
     @property
     def has_scores(self) -> bool:

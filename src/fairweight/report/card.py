@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.resources import files
 from typing import Any
 
-from fairweight.report._format import known, percent, short
+from fairweight.report._format import known, percent, short, templates
 from fairweight.report.audit import Audit
 from fairweight.report.findings import findings
 from fairweight.report.table_rows import SUMMARY, group_rates, summary_rows
@@ -20,27 +19,24 @@ _ENTITIES = {"\\<": "&lt;", "\\>": "&gt;", "\\&": "&amp;"}
 
 def model_card(audit: Audit, *, data: str = "", name: str = "fairweight model") -> str:
     """The card of a run's model; data: the source's name. Whatever comes from the data is escaped."""
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        autoescape=False,  # noqa: S701 - Markdown: finalize escapes whatever is not marked as safe
-        finalize=lambda value: value if isinstance(value, Markup) else _escaped(value),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    # It is Markdown: `finalize` escapes whatever is not marked as safe.
+    environment = templates(autoescape=False, finalize=_escaped, keep_trailing_newline=True)
     filters: dict[str, Any] = {"yaml": _as_yaml, "count": "{:,}".format, "percent": percent, "known": known}
     filters["joined"] = lambda texts: Markup(" ".join(texts).strip())  # noqa: S704 - our own numbers
     environment.filters |= filters
-    template = environment.from_string(files("fairweight.report").joinpath("card.md").read_text(encoding="utf-8"))
-    values = {"rates": group_rates(audit), "summary": summary_rows(audit), "findings": findings(audit)}
-    return template.render(audit=audit, name=name, header=_header(audit, data, name), most=MOST_GROUPS, **values)
+    values: dict[str, Any] = {"rates": group_rates(audit), "summary": summary_rows(audit), "findings": findings(audit)}
+    values |= {"header": _header(audit, data, name), "most": MOST_GROUPS}
+    return environment.get_template("card.md").render(audit=audit, name=name, **values)
 
 
 def _escaped(text: object) -> str:
-    """A name or sentence that Markdown and HTML take as it is."""
+    """A name or sentence that Markdown and HTML take as it is; what is marked as safe stays."""
+    from markupsafe import Markup
+
+    if isinstance(text, Markup):
+        return text
     escaped = re.sub(r"([\\`*_\[\]|<>~&$])", r"\\\1", short(text, 400))
     return re.sub(r"\\[<>&]", lambda found: _ENTITIES[found[0]], escaped)
 

@@ -6,10 +6,10 @@ import re
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairweight.report._format import known, short
+from fairweight.report._format import capitalised, known, short
 from fairweight.report.audit import Audit
 from fairweight.report.headline import gap_name
 from fairweight.report.plots import HEIGHT, WIDTH, Axes, ticks
@@ -91,16 +91,18 @@ def of_search(audit: Audit) -> Front | None:
         smaller = known(one.get("high")) and one["high"] < 0
         row = {"kept epoch": str(one.get("epoch", "")), "gap smaller beyond chance": "yes" if smaller else "no"}
         row["within the budget"] = "yes" if one.get("within_budget", True) else "no"
+        dot = Dot(short(title), 100 * one["gap"], 100 * one["accuracy"], between, row=row)
         marks = {"chosen": title == judged["chosen"], "plain": one is plain}
-        place = short(title), 100 * one["gap"], 100 * one["accuracy"], between
-        dots.append(Dot(*place, row=row, command=shlex.join([*said, *tried]), **marks))
+        dots.append(replace(dot, command=shlex.join([*said, *tried]), **marks))
     where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on"
     spread = "Bars: 90 % interval of the gap's change from plain training."
     reference = str(judged["reference"])
-    told = f"{judged['chosen']} was chosen instead of {reference}."
-    if judged["chosen"] == reference:
-        told = f"{reference[:1].upper()}{reference[1:]} was kept: no gap is smaller beyond chance within the budget."
-        told = f"{judged['why']}, so {reference} was kept." if "why" in judged else told
+    if judged["chosen"] != reference:
+        told = f"{judged['chosen']} was chosen instead of {reference}."
+    elif "why" in judged:
+        told = f"{judged['why']}, so {reference} was kept."
+    else:
+        told = f"{capitalised(reference)} was kept: no gap is smaller beyond chance within the budget."
     return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, told)
 
 
@@ -129,13 +131,10 @@ def of_comparison(record: Mapping[str, Any]) -> Front | None:
         cost = record.get("cost", {}).get(row["key"])
         chance = row.get("compared", {}).get("uniform", {}).get(key, {}).get("p")
         whole = {"seeds": str(len(seeds)), "gap's change, p": "" if chance is None else f"{chance:.2g}"}
-        whole |= {
-            "training time": f"× {cost:.1f} of plain" if cost else "",
-            "verdict": verdict_words(row),
-        }
-        place = row["title"], gap, accuracy, gaps, accuracies, seeds if len(seeds) > 1 else ()
+        whole |= {"training time": f"× {cost:.1f} of plain" if cost else "", "verdict": verdict_words(row)}
+        dot = Dot(row["title"], gap, accuracy, gaps, accuracies, seeds if len(seeds) > 1 else (), row=whole)
         command = f"{alone} --methods {row['spec']['method']}"
-        dots.append(Dot(*place, plain=row["key"] == "uniform", row=whole, command=command))
+        dots.append(replace(dot, plain=row["key"] == "uniform", command=command))
     if not dots:
         return None
     n, named = len(record["seeds"]), "gap in true positive rate (TPRD)" if key == "tprd" else title

@@ -7,11 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from fairweight.report import plots
-from fairweight.report._format import percent, words
+from fairweight.report._format import file_text, percent, templates, words
 from fairweight.report.audit import Audit, Trained
 from fairweight.report.findings import expected_wrong, findings
 from fairweight.report.front import Front, drawing, of_search
@@ -54,20 +53,14 @@ def front_html(front: Front) -> str:
 
 
 def _rendered(name: str, title: str, values: Mapping[str, Any]) -> str:
-    from jinja2 import DictLoader, Environment, StrictUndefined
-
-    ours = [path for path in files("fairweight.report").iterdir() if path.name.endswith((".html", ".js", ".css"))]
-    text = {path.name: path.read_text(encoding="utf-8") for path in ours}
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(text)
-    )
-    glossary = Glossary()
+    environment, glossary = templates(autoescape=True), Glossary()
     environment.filters |= {"percent": percent, "tight": _tight, "coded": lambda text: _coded(_tight(text))}
     environment.filters["terms"] = lambda text: glossary.mark(_tight(text))
     environment.globals["glossary"] = glossary.listed
     # What the page's security policy lets run: this script and no other.
-    allowed = base64.b64encode(hashlib.sha256(text["page.js"].encode()).digest()).decode()
-    own = {"style": text["page.css"], "script": text["page.js"], "script_hash": f"sha256-{allowed}"}
+    script = file_text("page.js")
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    own = {"style": file_text("page.css"), "script": script, "script_hash": f"sha256-{allowed}"}
     return environment.get_template(name).render(title=title, **values, **own)
 
 
@@ -102,10 +95,12 @@ def _about(trained: Trained, *, rows: bool) -> dict[str, Any]:
     }
 
 
-def _lines(names: Sequence[str], colours: dict[str, int], values: Any, *words: str, even: float | None = None) -> Any:
-    """A picture of lines with its legend; words: of the axis, and of the whole."""
+def _lines(
+    names: Sequence[str], colours: dict[str, int], values: Any, title: str, words: str, even: float | None = None
+) -> dict[str, Any]:
+    """A picture of lines with its legend; title: of the axis, words: what the whole shows."""
     legend = [(name, colours.setdefault(name, len(colours))) for name in names]
-    plot = plots.lines(values, words[0], words[1], [colour for _, colour in legend], even)
+    plot = plots.lines(values, title, words, [colour for _, colour in legend], even)
     return {"legend": legend, "plot": plot}
 
 
@@ -117,8 +112,8 @@ def _moved(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
         return None
     shown, rows = found[:LINES], sorted(found[:ROWS], key=lambda part: -part.end)
     means = np.stack([part.means for part in shown], axis=1)
-    told = "mean weight", f"Mean weight of each {by} after each epoch"
-    picture = _lines([part.name for part in shown], colours, means, *told, even=1.0)
+    told = f"Mean weight of each {by} after each epoch"
+    picture = _lines([part.name for part in shown], colours, means, "mean weight", told, even=1.0)
     if len(means) < 3 or (means == means[0]).all():  # a line would say nothing
         picture["plot"] = ""
     farthest = max(abs(found[0].end - 1), 0.25)
@@ -146,8 +141,8 @@ def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
     shown = losses[losses.iloc[-1].astype(float).nlargest(LINES).index].astype(float)
     what = "group" if trained.grouped else "label"
     names = [str(dtype.categories[int(code)]) for code in shown.columns]
-    told = "mean training loss", f"Mean training loss of each {what} in each epoch"
-    picture = _lines(names, colours, shown.to_numpy(), *told)
+    told = f"Mean training loss of each {what} in each epoch"
+    picture = _lines(names, colours, shown.to_numpy(), "mean training loss", told)
     return {**picture, "left_out": losses.shape[1] - shown.shape[1], "what": what}
 
 

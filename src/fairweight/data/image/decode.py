@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Allocate: TypeAlias = Callable[[tuple[int, ...]], Pixels]  # memory of a shape [N, C, H, W]
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
-_STARTS = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"RIFF": "WEBP", b"GIF8": "GIF", b"BM": "BMP"}
 # Those that the suffixes name; Pillow knows others, and hands EPS to another program.
 _FORMATS = ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"]
 _BYTES_PER_PIXEL = 8  # no usual encoding takes more
@@ -101,33 +100,34 @@ class Decoder:
         # Pillow remarks on odd metadata, which is not damage; set here once, as threads share the filters.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            shape = self._first_shape(pictures)
-            out = allocate((len(pictures), *shape))
+            first = next((found for found in map(self._one_or_none, pictures) if found is not None), None)
+            if first is None:
+                raise UnreadableImage(
+                    f"none of the {len(pictures):,} images can be decoded; the first is {pictures[0].name}."
+                )
+            out = allocate((len(pictures), *first.shape))
             try:
                 return out, self._fill(out, pictures)
             except _MixedError:
-                out = allocate((len(pictures), 3, *shape[1:]))
+                out = allocate((len(pictures), 3, *first.shape[1:]))
                 return out, replace(self, form=replace(self.form, channels=3))._fill(out, pictures)
 
-    def _first_shape(self, pictures: Sequence[Picture]) -> tuple[int, ...]:
-        for picture in pictures:
-            try:
-                return self.one(picture).shape
-            except UnreadableImage:
-                if not self.drop:
-                    raise
-        raise UnreadableImage(f"none of the {len(pictures):,} images can be decoded; the first is {pictures[0].name}.")
+    def _one_or_none(self, picture: Picture) -> Pixels | None:
+        """Decode one; None where that cannot be done and such images are left out."""
+        try:
+            return self.one(picture)
+        except UnreadableImage:
+            if not self.drop:
+                raise
+            return None
 
     def _fill(self, out: Pixels, pictures: Sequence[Picture]) -> list[int]:
         bad: list[int] = []
 
         def work(rows: range) -> None:
             for row in rows:
-                try:
-                    pixels = self.one(pictures[row])
-                except UnreadableImage:
-                    if not self.drop:
-                        raise
+                pixels = self._one_or_none(pictures[row])
+                if pixels is None:
                     bad.append(row)
                     continue
                 if pixels.shape[0] != out.shape[1]:
@@ -176,10 +176,8 @@ def _open_image(content: bytes, name: str, max_megapixels: float) -> Image.Image
     """Open an image of a known format and of a size that may be decoded; its pixels are not read yet."""
     from PIL import Image
 
-    # Told its format by the first bytes, Pillow need not try them all.
-    formats = next(([form] for start, form in _STARTS.items() if content.startswith(start)), _FORMATS)
     try:
-        image = Image.open(io.BytesIO(content), formats=formats)
+        image = Image.open(io.BytesIO(content), formats=_FORMATS)
     except Image.DecompressionBombError as error:
         if max_megapixels < 2e-6 * (Image.MAX_IMAGE_PIXELS or 0):
             raise _too_large(name, max_megapixels) from error

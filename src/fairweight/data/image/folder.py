@@ -10,22 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight.data.files import file_digest, is_there
 from fairweight.data.image.decode import DROP, SUFFIXES, Picture, absent
-from fairweight.data.image.parquet import parquet_rows
 from fairweight.data.image.pixels import EncodedPixels
-from fairweight.data.options import ImageOptions, TableOptions
+from fairweight.data.options import ImageOptions
 from fairweight.data.parts import PART_NAMES
 from fairweight.data.rows import Rows, as_texts
-from fairweight.data.table.read import PARQUET, read_frame
-from fairweight.data.texts import columns_are, listing
-from fairweight.errors import (
-    FairweightError,
-    MissingColumn,
-    MissingData,
-    UnreadableFile,
-    UnreadableImage,
-    option,
-    printable,
-)
+from fairweight.data.texts import columns_are
+from fairweight.errors import FairweightError, MissingColumn, UnreadableFile, UnreadableImage, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,21 +57,15 @@ def files_rows(
     return Rows(pd.DataFrame(columns), pixels, files=files)
 
 
-def read_images(path: Path, options: ImageOptions, text: TableOptions, notes: list[str]) -> Rows:
-    """Read the images of a path, labelled or not; text: how a list of files is written."""
-    if not is_there(path):
-        raise MissingData(f"there is no file or folder {str(path)!r}; check the path.")
-    if path.suffix.lower() in PARQUET:
-        return parquet_rows([path], options)
-    listed = list_in(path) if path.is_dir() else path
-    loose = _listed(path) if listed is None else [path]
-    if images := [entry for entry in loose if entry.suffix.lower() in SUFFIXES]:
-        return files_rows(images, images[0].parent, {"file": [printable(image.name) for image in images]}, options)
-    if listed is None:
-        return class_folders(path, options)
-    frame, more = read_frame([listed], text)
-    notes += more
-    return listed_files(frame, listed.parent, options)
+def loose_images(path: Path, options: ImageOptions) -> Rows | None:
+    """Read an image, or those of a folder that says nothing of them; the only column is "file"."""
+    if not is_there(path) or list_in(path) is not None:
+        return None
+    loose = _listed(path) if path.is_dir() else [path]
+    images = [entry for entry in loose if entry.suffix.lower() in SUFFIXES]
+    if not images:
+        return None
+    return files_rows(images, images[0].parent, {"file": [printable(image.name) for image in images]}, options)
 
 
 def class_folders(folder: Path, options: ImageOptions) -> Rows:
@@ -114,14 +98,10 @@ def list_in(folder: Path) -> Path | None:
     return next((folder / name for name in LISTS if (folder / name).is_file()), None)
 
 
-def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> Rows:
-    """Read a list of files: every other column is an attribute."""
-    column = file_column(frame, options)
-    if column is None:
-        raise MissingColumn(
-            f"no column of the list names image files; the columns are {listing(map(str, frame.columns), 12)}: name "
-            f"the one that does with {option('image.file_column')}."
-        )
+def listed_files(frame: pd.DataFrame, column: str, base: Path, options: ImageOptions) -> Rows:
+    """Read a list of files, which a column names; every other column is an attribute."""
+    if column not in frame.columns:
+        raise MissingColumn(f"there is no column {column!r}; {columns_are(column, list(map(str, frame.columns)))}.")
     root = Path(options.root) if options.root is not None else base
     names = as_texts(frame[column])
     if None in names and options.unreadable == "refuse":
@@ -133,10 +113,8 @@ def listed_files(frame: pd.DataFrame, base: Path, options: ImageOptions) -> Rows
 
 def file_column(frame: pd.DataFrame, options: ImageOptions) -> str | None:
     """Find the column that names image files: the one asked for, or one most of whose entries end like images."""
-    if (asked := options.file_column) is not None:
-        if asked not in frame.columns:
-            raise MissingColumn(f"there is no column {asked!r}; {columns_are(asked, list(map(str, frame.columns)))}.")
-        return asked
+    if options.file_column is not None:
+        return options.file_column
     for name in frame.columns:
         if str(name).lower() in FILE_COLUMNS:
             entries = [str(value) for value in frame[name].dropna().head(50)]

@@ -24,22 +24,17 @@ BINARY = ("img", "image", "bytes", "picture", "photo", "pixels")  # in the names
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
-def holds_images(paths: Sequence[Path]) -> bool:
-    """True if these are parquet files with a column of encoded images."""
-    return all(path.suffix.lower() in PARQUET and path.is_file() for path in paths) and (
-        _image_column(open_parquet(paths[0]).schema_arrow) is not None
-    )
-
-
-def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> Rows:
-    """Read the rows of several shards, in the order given."""
+def parquet_rows(paths: Sequence[Path], options: ImageOptions) -> Rows | None:
+    """Read the rows of several shards, in the order given; None where they hold no column of encoded images."""
+    if not all(path.suffix.lower() in PARQUET and path.is_file() for path in paths):
+        return None
     import pandas as pd
     import pyarrow as pa
 
     schema = open_parquet(paths[0]).schema_arrow
     name = _image_column(schema)
     if name is None:
-        raise UnreadableFile(f"{paths[0].name} has no column of encoded images (a struct of bytes and path).")
+        return None
     others = [field.name for field in schema if field.name != name and _is_plain(field.type)]
     count = sum(open_parquet(path).metadata.num_rows for path in paths)
     if count == 0:
@@ -136,9 +131,7 @@ class _Pictures(Sequence[Picture]):
         import pyarrow as pa
 
         self._name = paths[0].name
-        self._column = pa.chunked_array(
-            [chunk for path in paths for chunk in read_parquet(path, [column])[column].chunks]
-        )
+        self._column = pa.concat_tables([read_parquet(path, [column]) for path in paths])[column]
 
     def __len__(self) -> int:
         return len(self._column)

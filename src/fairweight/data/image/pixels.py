@@ -108,7 +108,7 @@ class HeldPixels:
     def __init__(self, pixels: Pixels) -> None:
         self.pixels = pixels  # [N, C, H, W]
 
-    def unreadable(self) -> Sequence[int]:
+    def unreadable(self, notes: list[str]) -> Sequence[int]:
         """List the rows that cannot be decoded and may be dropped."""
         return ()
 
@@ -153,13 +153,14 @@ class EncodedPixels(HeldPixels):
         form = Form(height, width, options.crop, options.channels)
         self._decoder = Decoder(form, options.workers, options.unreadable == "drop", options.max_megapixels)
         self._said = [asdict(form), options.unreadable]
-        self._folder, self._key = cache_folder(options.cache_dir), key_of(version, self._said)
+        limit = [options.max_megapixels] if self._decoder.drop else []  # says which images were left out
+        self._folder, self._key = cache_folder(options.cache_dir), key_of(version, [*self._said, *limit])
         self._held: tuple[Pixels, list[int]] | None = None  # where there is no cache
         self._known: list[str] | None = None  # the content
 
-    def unreadable(self) -> Sequence[int]:
+    def unreadable(self, notes: list[str]) -> Sequence[int]:
         # Known only once all rows were decoded, so asked for only where such rows may be dropped.
-        return () if self.options.unreadable == "refuse" else self._whole([])[1]
+        return self._whole(notes)[1] if self._decoder.drop else ()
 
     def read(self, rows: Tensor, notes: list[str]) -> Pixels:
         if self._held is None and self._cached() is None and 2 * len(rows) < self.count:

@@ -10,16 +10,18 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from fairweight.data.given_rows import read_rows
 from fairweight.data.image.decode import Form
-from fairweight.data.image.folder import FILE_COLUMNS, read_images
+from fairweight.data.image.folder import FILE_COLUMNS, loose_images
 from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
 from fairweight.data.image.pixels import HeldPixels
 from fairweight.data.image.stream import Streamed
-from fairweight.data.meaning import Meaning, New
+from fairweight.data.meaning import Meaning, New, with_tuples
 from fairweight.data.options import ImageOptions, TableOptions
-from fairweight.data.parts import Marked, Parts
+from fairweight.data.parts import Marked
 from fairweight.data.rows import Rows
-from fairweight.errors import UnreadableImage, option
+from fairweight.data.texts import listing
+from fairweight.errors import MissingColumn, UnreadableImage, option
 from fairweight.types import Batch
 
 
@@ -59,8 +61,12 @@ class ImagePreprocessing:
         if max_megapixels is not None:
             options = replace(options, max_megapixels=max_megapixels)
         notes: list[str] = []
-        rows = read_images(Path(source), options, text or TableOptions(), notes)
-        assert rows.pixels is not None
+        rows = loose_images(Path(source), options) or read_rows(source, text or TableOptions(), options, notes)
+        if rows.pixels is None:
+            raise MissingColumn(
+                f"no column of the list names image files; the columns are {listing(rows.names(), 12)}: name the one "
+                f"that does with {option('image.file_column')}."
+            )
         pixels = rows.pixels.read(torch.arange(len(rows)), notes)
         notes += rows.pixels.remarks()
         if pixels.shape[1:] != self.input_shape:
@@ -76,35 +82,33 @@ class ImagePreprocessing:
         return Normalize(self.mean, self.std)
 
     def to_dict(self) -> dict[str, Any]:
-        values = {"form": asdict(self.form), "mean": list(self.mean), "std": list(self.std), "resized": self.resized}
-        return {"kind": self.kind, **values, "meaning": self.meaning.to_dict()}
+        return {"kind": self.kind, **asdict(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImagePreprocessing:
-        form, meaning = Form(**values["form"]), Meaning.from_dict(values["meaning"])
+        form, meaning = Form(**values["form"]), Meaning(**with_tuples(values["meaning"]))
         return cls(form, tuple(values["mean"]), tuple(values["std"]), meaning, values["resized"])
 
 
 def image_samples(
-    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: ImageOptions
-) -> tuple[dict[str, Batch | Streamed], ImagePreprocessing, list[str]]:
-    """Make the samples of every part, with what was fixed on train; also gives notes."""
-    notes: list[str] = []
+    rows: Mapping[str, Rows], parts: Mapping[str, Marked], meaning: Meaning, options: ImageOptions, notes: list[str]
+) -> tuple[dict[str, Batch | Streamed], ImagePreprocessing]:
+    """Make the samples of every part, with what was fixed on train."""
     sources = {name: found.pixels for name, found in rows.items() if found.pixels is not None}
     samples: dict[str, Batch | Streamed] = {}
-    for name, part in parts.marked.items():
-        samples[name] = _samples(sources[parts.origin[name]], part, options.memory_gb, name, notes)
-    for origin in dict.fromkeys(parts.origin[name] for name in parts.marked):
+    for name, part in parts.items():
+        samples[name] = _samples(sources[part.origin], part, options.memory_gb, name, notes)
+    for origin in dict.fromkeys(part.origin for part in parts.values()):
         notes += sources[origin].remarks()
     samples = _alike(samples, notes)
     channels, height, width = _pixels(samples["train"]).shape[1:]
-    sums = sources[parts.origin["train"]].sums(parts.marked["train"].rows)
+    sums = sources["train"].sums(parts["train"].rows)
     if sums is None or sums.shape[2] != channels:
         sums = pixel_sums(_pixels(samples["train"]).numpy())
     mean, std = statistics(sums, height * width)
     notes.append(f"Images: {channels}x{height}x{width} bytes each, normalised by the mean and deviation of train.")
     form = Form(height, width, options.crop, channels)
-    return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None), notes
+    return samples, ImagePreprocessing(form, mean, std, meaning, options.size is not None)
 
 
 def _samples(source: HeldPixels, part: Marked, memory_gb: float, name: str, notes: list[str]) -> Batch | Streamed:

@@ -15,7 +15,7 @@ from fairweight.data.image.parquet import named, parquet_rows, shards
 from fairweight.data.options import ImageOptions
 from fairweight.data.rows import Rows
 from fairweight.data.source import Found, Request
-from fairweight.errors import DownloadFailed, MissingData, MissingDependency, option
+from fairweight.errors import DownloadFailed, MissingData, MissingDependency, UnreadableFile, option
 
 RECORD = "checksums.json"
 
@@ -152,6 +152,8 @@ def parquet_parts(
     parts = {}
     for part, files in found.items():
         rows = parquet_rows(files, options)
+        if rows is None:
+            raise UnreadableFile(f"{files[0].name} has no column of encoded images (a struct of bytes and path).")
         columns = {column: named(rows.frame[column], names[column]) for column in names if column in rows.names()}
         parts[part] = replace(rows, frame=rows.frame.assign(**columns))
     return parts

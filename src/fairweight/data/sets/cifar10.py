@@ -59,11 +59,8 @@ def _rows(paths: Sequence[Path], columns: Sequence[str], names: Mapping[str, Seq
             )
         records.append(content.reshape(-1, length))
     found = np.concatenate(records)
-    for place, column in enumerate(columns):
-        if column in names and (most := int(found[:, place].max())) >= len(names[column]):
-            raise UnreadableFile(f"a CIFAR file holds the {column} {most}, and there are {len(names[column])} classes.")
     pixels = np.ascontiguousarray(found[:, len(columns) :]).reshape(-1, 3, 32, 32)
-    return ClassRows(HeldPixels(pixels), {name: found[:, k].tolist() for k, name in enumerate(columns)}, names)
+    return ClassRows(HeldPixels(pixels), {name: found[:, k] for k, name in enumerate(columns)}, names, "a CIFAR file")
 
 
 def _names_beside(folder: Path) -> dict[str, list[str]]:

@@ -45,10 +45,7 @@ class Mnist(ImageSet):
             raise UnreadableFile(
                 f"{images.name} holds {len(pixels):,} images and {labels.name} {len(classes):,} labels; give a pair."
             )
-        names = self.class_names
-        if len(classes) and int(classes.max()) >= len(names):
-            raise UnreadableFile(f"{labels} holds the label {classes.max()}, and there are {len(names)} classes.")
-        return ClassRows(HeldPixels(pixels[:, None]), {"label": classes.tolist()}, {"label": names})
+        return ClassRows(HeldPixels(pixels[:, None]), {"label": classes}, {"label": self.class_names}, str(labels))
 
 
 def _either(path: Path) -> Path:

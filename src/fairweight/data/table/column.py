@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _ID_NAME = re.compile(
     r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I
 )
-_ONE = {"rows": "row", "entries": "entry", "are": "is", "hold": "holds"}
 _LEAST_ROWS = 20  # below this, "all different" says nothing
 
 
@@ -58,23 +57,16 @@ class Column:
         found = self.raw(values)
         lost = np.isnan(found)
         strange = lost & values.notna().to_numpy(dtype=bool) if lost.any() else lost
-        self._remark(":", "entries", f"are no {self.kind}: read as missing", strange, notes, parts)
+        self._remark(f"is no {self.kind}", strange, "read as missing", notes, parts)
         if not self.missing:
-            said = "and never in train: the median of train stands in"
-            self._remark(" is missing in", "rows", said, lost, notes, parts)
+            done = "it never is in train, so the median of train stands in"
+            self._remark("is missing", lost, done, notes, parts)
         scaled = (np.where(lost, self.fill, found) - self.mean) / self.std
         return np.stack([scaled, lost.astype(np.float64)], axis=1) if self.missing else scaled[:, None]
 
     def raw(self, values: pd.Series[Any]) -> Numbers:
         """Read the numbers or days before scaling, NaN where there are none."""  # [N]
         return numbers(values, self.form) if self.kind == "number" else days(values, self.form)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Column:
-        return cls(**{**values, "categories": tuple(values["categories"])})
 
     def _one_hot(self, values: pd.Series[Any], notes: list[str], parts: Mapping[str, Any]) -> Numbers:
         codes, texts = coded(values, canonical)
@@ -87,21 +79,20 @@ class Column:
         new = (index == width) & (codes >= 0)
         for where, rows in parts.items() if new.any() else ():
             named = listing(sorted(texts[code] for code in np.unique(codes[rows][new[rows]])), 4)
-            said = f"hold values that train never had ({named}); all its inputs are 0 there"
-            self._remark(":", "rows", said, new, notes, {where: rows})
+            has = f"has values that train never had ({named})"
+            self._remark(has, new, "all its inputs are 0 there", notes, {where: rows})
         if not self.missing:
-            self._remark(" is missing in", "rows", "and never in train: all its inputs are 0", codes < 0, notes, parts)
+            done = "it never is in train, so all its inputs are 0 there"
+            self._remark("is missing", codes < 0, done, notes, parts)
         return np.concatenate([np.eye(width), np.zeros((1, width))])[index]
 
     def _remark(
-        self, begin: str, what: str, said: str, chosen: NDArray[np.bool_], notes: list[str], parts: Mapping[str, Any]
+        self, what: str, chosen: NDArray[np.bool_], done: str, notes: list[str], parts: Mapping[str, Any]
     ) -> None:
-        """Note how many of the chosen rows or entries each part has, where it has some."""
+        """Note in how many rows of each part the column is so, where it is in some, and what is done there."""
         for where, rows in parts.items():
             if count := int(chosen[rows].sum()):
-                verb, _, rest = said.partition(" ")
-                one, does = (_ONE[what], _ONE.get(verb, verb)) if count == 1 else (what, verb)
-                notes.append(f"Column {self.name!r}{begin} {count:,} {one} of {where} {does} {rest}.")
+                notes.append(f"Column {self.name!r} {what} in {count:,} of the {where}: {done}.")
 
 
 def fit_columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairweight.data.meaning import Meaning, New
+from fairweight.data.meaning import Meaning, New, with_tuples
 from fairweight.data.options import TableOptions
-from fairweight.data.parts import Parts
+from fairweight.data.parts import Marked
 from fairweight.data.rows import Rows
 from fairweight.data.table.column import Column, fit_columns
 from fairweight.data.table.leaks import find_leaks
@@ -46,12 +46,12 @@ class TablePreprocessing:
 
     def transform(self, frame: pd.DataFrame, notes: list[str], where: str | Mapping[str, Any] = "the table") -> Tensor:
         """Make the inputs of these rows; where: what notes call them, or positions by such names."""  # [N, features]
-        parts = {where: slice(None)} if isinstance(where, str) else where
+        parts = {f"rows of {where}": slice(None)} if isinstance(where, str) else where
         if lost := [column.name for column in self.columns if column.name not in frame.columns]:
-            many, called = len(lost) > 1, next(iter(parts))
+            many = len(lost) > 1
             raise MissingColumn(
-                f"{called} lack{'s' * (not called.endswith('rows'))} the column{'s' * many} {listing(lost)} that the "
-                f"model was trained on; add {'them' if many else 'it'}, empty if the values are not known."
+                f"the {next(iter(parts))} lack the column{'s' * many} {listing(lost)} that the model was trained on; "
+                f"add {'them' if many else 'it'}, empty if the values are not known."
             )
         blocks = [column.apply(frame[column.name], notes, parts).astype(np.float32) for column in self.columns]
         return torch.from_numpy(np.concatenate(blocks, axis=1))
@@ -62,7 +62,7 @@ class TablePreprocessing:
         where = "the table"
         if isinstance(source, str | Path):
             where = Path(source).name
-            frame, notes = read_frame(table_files(str(source)), self.options)
+            frame = read_frame(table_files(str(source)), self.options, notes)
         else:
             frame = check_frame(source, where, notes)
         rows = Rows(frame)
@@ -78,31 +78,29 @@ class TablePreprocessing:
         return nn.Identity()
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "columns": [column.to_dict() for column in self.columns],
-            "meaning": self.meaning.to_dict(),
-            "delimiter": self.options.delimiter,
-            "encoding": self.options.encoding,
-        }
+        text = {name: getattr(self.options, name) for name in ("delimiter", "encoding")}
+        columns = [asdict(column) for column in self.columns]
+        return {"kind": self.kind, "columns": columns, "meaning": asdict(self.meaning), **text}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TablePreprocessing:
-        return cls(
-            tuple(Column.from_dict(column) for column in values["columns"]),
-            Meaning.from_dict(values["meaning"]),
-            TableOptions(delimiter=values["delimiter"], encoding=values["encoding"]),
-        )
+        columns = tuple(Column(**with_tuples(column)) for column in values["columns"])
+        options = TableOptions(delimiter=values["delimiter"], encoding=values["encoding"])
+        return cls(columns, Meaning(**with_tuples(values["meaning"])), options)
 
 
 def table_samples(
-    rows: Mapping[str, Rows], parts: Parts, meaning: Meaning, options: TableOptions, exclude: Sequence[str]
-) -> tuple[dict[str, Batch], TablePreprocessing, list[str]]:
-    """Make the samples of every part, with what was fixed on train; also gives notes."""
-    notes: list[str] = []
-    frames = {name: rows[parts.origin[name]].frame.iloc[parts.marked[name].rows.numpy()] for name in ("train", "test")}
+    rows: Mapping[str, Rows],
+    parts: Mapping[str, Marked],
+    meaning: Meaning,
+    options: TableOptions,
+    exclude: Sequence[str],
+    notes: list[str],
+) -> tuple[dict[str, Batch], TablePreprocessing]:
+    """Make the samples of every part, with what was fixed on train."""
+    frames = {name: rows[parts[name].origin].frame.iloc[parts[name].rows.numpy()] for name in ("train", "test")}
     seen = {str(name): Seen(frames["train"][name], name in options.numeric) for name in frames["train"].columns}
-    train = parts.marked["train"]
+    train = parts["train"]
     never = list(exclude)
     settle_ways(seen, options, never, frames["train"].attrs.get("delimiter"))
     if leaks := find_leaks(seen, train.labels, meaning.label_names, never):
@@ -122,15 +120,15 @@ def table_samples(
     notes.append(f"Inputs: {columns} column{'s' * (columns > 1)} became {numbers} number{'s' * (numbers > 1)} per row.")
     notes += _copies(frames["train"], frames["test"])
     samples: dict[str, Batch] = {}
-    for origin in dict.fromkeys(parts.origin[name] for name in parts.marked):
-        here = {name: part for name, part in parts.marked.items() if parts.origin[name] == origin}
+    for origin in dict.fromkeys(part.origin for part in parts.values()):
+        here = {name: part for name, part in parts.items() if part.origin == origin}
         # What there is to say of train was said when it was fitted.
         said = {f"{name} rows": part.rows.numpy() for name, part in here.items() if name != "train"}
         inputs = plan.transform(rows[origin].frame, notes, said)
         samples |= {
             name: Batch(inputs[part.rows], part.labels, part.groups, shares=part.shares) for name, part in here.items()
         }
-    return samples, plan, notes
+    return samples, plan
 
 
 def _copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:

@@ -39,11 +39,6 @@ def kind_of(path: Path) -> str:
     return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
 
 
-def is_table(path: Path) -> bool:
-    """True if a file's name says that it holds a table."""
-    return kind_of(path) in (*DELIMITERS, *PARQUET)
-
-
 def table_files(pattern: str) -> list[Path]:
     """List the files that a path or a glob names, in order."""
     if is_there(Path(pattern)):
@@ -54,11 +49,10 @@ def table_files(pattern: str) -> list[Path]:
     return found
 
 
-def read_frame(paths: Sequence[Path], options: TableOptions) -> tuple[pd.DataFrame, list[str]]:
-    """Read the rows of all files under one header, columns of text for CSV and TSV; also gives notes."""
+def read_frame(paths: Sequence[Path], options: TableOptions, notes: list[str]) -> pd.DataFrame:
+    """Read the rows of all files under one header, columns of text for CSV and TSV."""
     import pandas as pd
 
-    notes: list[str] = []
     frames = [_read_one(path, options, notes) for path in paths]
     first = frames[0]
     for path, frame in zip(paths[1:], frames[1:], strict=True):
@@ -69,9 +63,9 @@ def read_frame(paths: Sequence[Path], options: TableOptions) -> tuple[pd.DataFra
                 "give files of one form."
             )
     if len(frames) == 1:
-        return first, notes
+        return first
     notes.append(f"{len(frames)} files were read as one table, in the order of their names.")
-    return pd.concat([frame[first.columns] for frame in frames], ignore_index=True), notes
+    return pd.concat([frame[first.columns] for frame in frames], ignore_index=True)
 
 
 def check_frame(frame: pd.DataFrame, where: str, notes: list[str]) -> pd.DataFrame:
