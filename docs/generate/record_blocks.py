@@ -70,6 +70,33 @@ def label_bias(record: Record) -> str:
     return "\n\n".join(parts)
 
 
+def label_flips(record: Record) -> str:
+    """What scores of samples and of cells do where one group's labels are wrong, beside plain training."""
+
+    def span(entry: Mapping[str, Any]) -> str:
+        return f"{entry['mean']:+.2f} [{entry['low']:+.2f}, {entry['high']:+.2f}]"
+
+    titles = ["beside plain training, in points", "accuracy", "equal-opportunity gap"]
+    rows = ([name, span(one["accuracy"]), span(one["gap"])] for name, one in record["beside_plain"].items())
+    told = "\n".join(f"- {answer['sentence']}" for answer in record["answers"])
+    sets = []
+    for name, one in record["sets"].items():
+        means = one["means"]
+        sets.append([name, *(mean_text(means[row]["gap"]) for row in LABEL_FLIPS), len(one["runs"])])
+    by_set = markdown(["gap, %", *LABEL_FLIPS.values(), "seeds"], sets)
+    about = f"Means over sets and shares, seed by seed; 95 % intervals; {record['device']}; `{record['command']}`"
+    return f"{markdown(titles, rows)}\n\n{told}\n\n{by_set}\n\n{about}; run at {record['commit']}."
+
+
+LABEL_FLIPS = {  # rows of the record that stand set by set
+    "plain": "plain",
+    "plain, true labels": "plain, true labels",
+    "FORML, scores of cells alone": "FORML, cells",
+    "FORML, scores of samples and cells": "FORML, both (the default)",
+    "FORML, scores of samples alone": "FORML, samples",
+}
+
+
 def scaling(record: Record) -> str:
     """Bytes and predicted time of a step, by the number of GPUs."""
     links, parts = record["links"], []
@@ -144,4 +171,5 @@ BLOCKS = {
     "judgement-fresh": ("judgement fresh", judgement_fresh),
     "history-cost": ("dynamics_cost", history_cost),
     "label-bias-notebook": ("label bias", label_bias),
+    "label-flips": ("label flips", label_flips),
 }
