@@ -59,36 +59,37 @@ class CodedSamples:
 
 def coded_samples(
     labels: object,
-    predictions: object,
+    predictions: Sequence[object],
     groups: object,
     positive: Hashable | None,
     missing: str,
     label_names: Names | None,
     group_names: Names | Mapping[str, Names] | None,
-) -> CodedSamples:
-    """Check the columns against each other and code them."""
+) -> list[CodedSamples]:
+    """Check the columns against each other and code them, with the predictions of each model."""
     if missing not in ("error", "ignore", "group"):
         raise BadInput(f"missing is {missing!r}; choose 'error', 'ignore' or 'group'.")
-    truth, said, axis = _label_columns(labels, predictions, label_names)
+    (truth, *models), axis = _label_columns(labels, predictions, label_names)
     if groups is None:
         if positive is not None or group_names is not None:
             raise BadInput("positive and group_names speak of groups; give groups, or leave them out.")
-        return CodedSamples(truth, said, None, axis, axis, ("label",), 0, None)
+        return [CodedSamples(truth, said, None, axis, axis, ("label",), 0, None) for said in models]
     axis, target = _positive(axis, positive, declared=label_names is not None)
     columns = _attribute_columns(groups)
-    coded = [
+    codes, group_axis = _crossed([
         _attribute(name, column, len(truth), missing, _names_of(name, group_names, several=len(columns) > 1))
         for name, column in columns.items()
-    ]
-    codes, group_axis = coded[0] if len(coded) == 1 else _crossed(coded)
+    ])  # fmt: skip
     known = codes >= 0
     if not known.any():
         raise MissingGroups("the group of every sample is missing; give groups, or groups=None to compare the labels.")
-    truth, said, codes = (column[known] for column in (truth, said, codes))
-    return CodedSamples(truth, said, codes, axis, group_axis, tuple(columns), int((~known).sum()), target)
+    truth, codes, absent = truth[known], codes[known], int((~known).sum())
+    return [
+        CodedSamples(truth, said[known], codes, axis, group_axis, tuple(columns), absent, target) for said in models
+    ]
 
 
-def array_of(values: object, what: str) -> npt.NDArray[Any]:
+def _array(values: object, what: str) -> npt.NDArray[Any]:
     """The values as an array of numbers, bools or objects; numbers and missing values never become text."""
     if hasattr(values, "detach"):  # a torch tensor, without importing torch
         tensor = cast(Any, values).detach().cpu()
@@ -104,18 +105,18 @@ def array_of(values: object, what: str) -> npt.NDArray[Any]:
     return array
 
 
-def vector_of(values: object, what: str) -> npt.NDArray[Any]:
+def _vector(values: object, what: str) -> npt.NDArray[Any]:
     """The values as one array [N]; a single column [N, 1] counts as one."""
-    array = array_of(values, what)
+    array = _array(values, what)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        hint = " (of logits, take .argmax(1))" if what.startswith("predictions") and array.ndim == 2 else ""
+        hint = " (of logits, take .argmax(1))" if what == "predictions" and array.ndim == 2 else ""
         raise BadInput(f"{what} has shape {array.shape}; give one entry per sample{hint}.")
     return array
 
 
-def factorise(array: npt.NDArray[Any], what: str) -> tuple[Ints, list[Hashable]]:
+def _factorise(array: npt.NDArray[Any], what: str) -> tuple[Ints, list[Hashable]]:
     """Codes [N] into the sorted distinct values; -1 where a value is missing (None, NaN, NA)."""
     import pandas as pd
 
@@ -165,30 +166,33 @@ def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> A
     return Axis(declared, keys)
 
 
-def _label_columns(labels: object, predictions: object, names: Names | None) -> tuple[Ints, Ints, Axis]:
+def _label_columns(labels: object, predictions: Sequence[object], names: Names | None) -> tuple[list[Ints], Axis]:
+    """Codes of the labels, then of each model's predictions, into one axis."""
     columns = []
-    for what, given in (("labels", labels), ("predictions", predictions)):
-        array = vector_of(given, what)
+    for what, given in (("labels", labels), *(("predictions", said) for said in predictions)):
+        array = _vector(given, what)
         if len(array) == 0:
             raise BadInput(f"{what} is empty; give at least one sample.")
         if array.dtype.kind == "f" and bool(np.any(np.floor(array) != array) and not np.isnan(array).any()):
             raise BadInput(f"{what} holds fractions; give classes (of probabilities, take a threshold or the argmax).")
-        codes, values = factorise(array, what)
+        codes, values = _factorise(array, what)
         if absent := int((codes < 0).sum()):
             raise BadInput(f"{absent} of {len(codes)} {what} are missing; drop or fill them first.")
         if bad := [value for value in values if isinstance(value, int) and value < 0 and set(values) - {-1, 1}]:
             raise BadInput(f"{what} holds {bad[0]}, which is no class; drop those samples, or number classes from 0.")
         columns.append((codes, values))
-    (truth, known), (said, claimed) = columns
-    if len(truth) != len(said):
-        raise BadInput(f"{len(truth)} labels but {len(said)} predictions; give one of each per sample.")
-    if isinstance(known[0], str) != isinstance(claimed[0], str):
-        raise BadInput(
-            f"labels such as {known[0]!r} and predictions such as {claimed[0]!r} are not of one type; "
-            "give both as text or both as numbers."
-        )
-    axis = _named_axis(sorted(cast(Any, {*known, *claimed})), names, "label")
-    return _recode(truth, known, axis.values), _recode(said, claimed, axis.values), axis
+    truth, known = columns[0]
+    for said, claimed in columns[1:]:
+        if len(truth) != len(said):
+            raise BadInput(f"{len(truth)} labels but {len(said)} predictions; give one of each per sample.")
+        if isinstance(known[0], str) != isinstance(claimed[0], str):
+            raise BadInput(
+                f"labels such as {known[0]!r} and predictions such as {claimed[0]!r} are not of one type; "
+                "give both as text or both as numbers."
+            )
+    occurring = {value for _, values in columns for value in values}
+    axis = _named_axis(sorted(cast(Any, occurring)), names, "label")
+    return [_recode(codes, values, axis.values) for codes, values in columns], axis
 
 
 def _positive(axis: Axis, wanted: Hashable | None, *, declared: bool) -> tuple[Axis, int | None]:
@@ -220,19 +224,15 @@ def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, seve
 
 def _attribute_columns(groups: object) -> dict[str, object]:
     """Columns by attribute: one for a vector, several for a mapping, a data frame or an array [N, A]."""
-    if isinstance(groups, Mapping):
-        columns = {str(name): column for name, column in groups.items()}
-    elif hasattr(groups, "columns"):  # a data frame
-        frame = cast(Any, groups)
-        columns = {str(name): frame[name] for name in frame.columns}
-        if len(columns) != len(frame.columns):
+    if isinstance(groups, Mapping) or hasattr(groups, "columns"):
+        names = list(getattr(groups, "columns", cast(Any, groups)))
+        columns = {str(name): cast(Any, groups)[name] for name in names}
+        if len(columns) != len(names):
             raise BadInput("two columns of groups share one name; rename one of them.")
     else:
-        array = array_of(groups, "groups")
-        if array.ndim != 2:
+        array = _array(groups, "groups")
+        if array.ndim != 2 or array.shape[1] == 1:
             return {str(getattr(groups, "name", None) or "group"): groups}
-        if array.shape[1] == 1:
-            return {"group": array[:, 0]}
         columns = {f"attribute {place + 1}": array[:, place] for place in range(array.shape[1])}
     if not columns:
         raise BadInput("groups holds no attribute; give one vector per attribute, or groups=None.")
@@ -241,10 +241,10 @@ def _attribute_columns(groups: object) -> dict[str, object]:
 
 def _attribute(name: str, column: object, length: int, missing: str, names: Names | None) -> tuple[Ints, Axis]:
     what = f"groups ({name})"
-    array = vector_of(column, what)
+    array = _vector(column, what)
     if len(array) != length:
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
-    codes, found = factorise(array, what)
+    codes, found = _factorise(array, what)
     values = [value for value in found if value != -1]  # -1: not known, as in Batch
     if bad := [value for value in values if isinstance(value, int) and value < -1]:
         raise BadInput(
@@ -268,11 +268,13 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
 
 def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
     """Every combination of the attributes' values; those that nobody has keep their row."""
+    crossed, only = attributes[0]
+    if len(attributes) == 1:
+        return crossed, only
     size = math.prod(len(axis) for _, axis in attributes)
     if size > MOST_GROUPS:
         raise BadInput(f"the attributes cross to {size} groups; merge values or cross fewer attributes.")
-    crossed = np.zeros(len(attributes[0][0]), dtype=np.int64)
-    for codes, axis in attributes:
+    for codes, axis in attributes[1:]:
         crossed = np.where((crossed < 0) | (codes < 0), -1, crossed * len(axis) + codes)
-    values, keys = (tuple(product(*parts)) for parts in zip(*((a.values, a.keys) for _, a in attributes), strict=True))
-    return crossed, Axis(values, keys)
+    axes = [axis for _, axis in attributes]
+    return crossed, Axis(tuple(product(*(a.values for a in axes))), tuple(product(*(a.keys for a in axes))))

@@ -48,7 +48,7 @@ def group_table(
         >>> round(table.estimate("tpr", group="b").value, 2)
         0.5
     """
-    samples = coded_samples(labels, predictions, groups, positive, missing, label_names, group_names)
+    [samples] = coded_samples(labels, [predictions], groups, positive, missing, label_names, group_names)
     return GroupTable(samples, metrics or {}, intervals or Intervals())
 
 
@@ -213,11 +213,11 @@ class GroupTable:
             return Estimate(metric.value(statistic), *metric.limits(statistic), n)
         row = self.samples.group_axis.position(group, "group")
         if label is None:
-            return self.numbers[name].rows().at(row)
+            return self.numbers[name].rows()[row]
         wanted = self.labels[self.samples.label_axis.position(label, "label")]
         if name not in BY_CELL or self.by_label or wanted not in self.targets:
             raise BadInput(f"{name!r} has no value for label {label!r} in group {group!r}; leave label out.")
-        return self.numbers[name].cells().at((row, self.targets.index(wanted)))
+        return self.numbers[name].cells()[self.targets.index(wanted) * len(self.groups) + row]
 
     def noise_floor(self) -> NoiseFloor:
         """TPRD, maxFNR and standard deviation of the TPRs that sampling alone would show if all groups were equal."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fairweight.errors import BadInput
 from fairweight.metrics import flip_rates as flip
+from fairweight.metrics._tally import StratifiedDraw
 from fairweight.metrics.flip_grid import SAMPLES, Grid, flip_grid
 from fairweight.metrics.flip_rates import Floats, Ints
 from fairweight.metrics.intervals import Estimate
@@ -95,10 +96,11 @@ def label_noise(
     flips = flip.flip_rates(clear[part], y[part], g[part], anchor)
     flips = flip.flip_rates(clear, y, g, anchor, start=flips, rounds=30)
     plain = clear + np.log(flips.shares)[g]  # what the inputs say, without regard to the given label
-    strata = np.zeros_like(ty) if at_random else tg * k + ty
+    trusted_again = StratifiedDraw(np.zeros_like(ty) if at_random else tg * k + ty)
     tried: list[tuple[Floats, Ints, Ints, flip.Flips]] = []  # of each draw: as given, and with no label wrong
     for _ in range(draws):
-        again, rows = _resampled(strata, random), random.integers(0, len(y), min(len(y), ROWS_AT_A_DRAW))
+        again = trusted_again.order[trusted_again.drawn(random)]
+        rows = random.integers(0, len(y), min(len(y), ROWS_AT_A_DRAW))
         near = flip.calibrate(said[rows], g[rows], trusted[again], ty[again], tg[again], len(cells), rounds=8)
         held = flip.anchor_of(given, _counts(ty[again], tg[again], cells), random=at_random)
         below = flip.softmax(plain[rows]).cumsum(axis=1) < random.random((len(rows), 1))
@@ -136,14 +138,6 @@ def _counts(labels: Ints, groups: Ints, cells: Floats) -> Floats:
     """How many rows each cell has."""  # [G, K]
     place = groups * cells.shape[1] + labels
     return np.bincount(place, minlength=cells.size).reshape(cells.shape).astype(np.float64)
-
-
-def _resampled(strata: Ints, random: np.random.Generator) -> Ints:
-    """Places drawn with replacement, as many of each stratum as there are."""  # [M]
-    order = np.argsort(strata, kind="stable")
-    _, first, sizes = np.unique(strata[order], return_index=True, return_counts=True)
-    begin, size = np.repeat(first, sizes), np.repeat(sizes, sizes)
-    return np.asarray(order[begin + (random.random(len(strata)) * size).astype(np.int64)])
 
 
 def _checked(logits: Any, labels: Any, groups: Any) -> tuple[Floats, Ints, Ints]:
