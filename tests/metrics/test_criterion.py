@@ -101,7 +101,7 @@ def test_defaults_and_refusals():
     with pytest.raises(UnknownName):
         criterion("fairness")
     with pytest.raises(BadInput):
-        criterion("demographic-parity").check(2, groups=False)
+        criterion("demographic-parity").check(groups=False)
     for one in CRITERIA.values():
         assert one.sentence.endswith(".")
         assert one.wanted_by.startswith("whoever")

@@ -75,10 +75,13 @@ class Criterion:
 
     def by_column(self, table: GroupTable) -> dict[str, float]:
         """The gap of each column that stands side by side with others."""
-        alone, counts = replace(self, views=()), _confusion_of(table)
-        return {name: float(alone.gap_of(_merged(counts, codes))) for name, codes in self.views}
+        return {name: float(gap) for name, gap in self._by_view(_confusion_of(table)).items()}
 
-    def check(self, classes: int, groups: bool) -> Criterion:
+    def _by_view(self, counts: Ints) -> dict[str, Floats]:
+        alone = replace(self, views=())
+        return {name: alone.gap_of(_merged(counts, codes)) for name, codes in self.views}
+
+    def check(self, *, groups: bool) -> Criterion:
         """Refuse data that it says nothing about."""
         if not groups and not (self.every_label or self.worst):
             raise BadInput(
@@ -126,8 +129,7 @@ class Criterion:
     def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
         """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]
         if self.views and not by_label:
-            alone = replace(self, views=())
-            return np.asarray(np.fmax.reduce([alone.gap_of(_merged(counts, codes)) for _, codes in self.views]))
+            return np.asarray(np.fmax.reduce(list(self._by_view(counts).values())))
         values = [self.by_group(counts, rate, by_label=by_label) for rate in self.rates]  # [..., R, T] each
         return np.asarray(np.max([1 - worst(each) if self.worst else gap(each) for each in values], axis=0))
 

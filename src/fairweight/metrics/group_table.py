@@ -13,7 +13,7 @@ from fairweight.metrics._metric import CustomMetric, Metric, RateMetric
 from fairweight.metrics._samples import CodedSamples, Names, coded_samples
 from fairweight.metrics._tally import Tally
 from fairweight.metrics.intervals import Estimate, Intervals, NoiseFloor, noise_floor
-from fairweight.metrics.rates import BY_CELL, HIGH_IS_WORSE, METRICS, PROPORTIONS, Statistic, divide
+from fairweight.metrics.rates import BY_CELL, HIGH_IS_WORSE, METRICS, PROPORTIONS, Statistic, divide, statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ class GroupTable:
         counts = self.tally.counts()
         self.numbers = _Numbers({name: RateMetric(name, self.tally, counts, intervals) for name in METRICS})
         for name, function in metrics.items():
-            if Statistic.find(name) is not None:
+            if name in statistics():
                 raise BadInput(f"{name!r} is a number of every table; give your metric another name.")
             self.numbers[name] = CustomMetric(name, function, samples, intervals)
 
