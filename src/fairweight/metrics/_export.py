@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairweight.errors import BadInput, MissingDependency
+from fairweight.constraints import check, one_of
+from fairweight.errors import MissingDependency
 from fairweight.metrics.intervals import Estimate
 from fairweight.metrics.rates import BY_CELL, PROPORTIONS, SCALARS
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from fairweight.metrics.group_table import GroupTable
 
+TAKEN = {  # what to_dict and to_pandas hold beside metrics
+    "n", "n_missing", "n_positive", "group", "groups", "attributes", "label", "labels", "by", "cells", "interval",
+    "intervals", "noise_floor", "positive",
+}  # fmt: skip
 MOST_ROWS = 30  # of more, the worst are shown
 _WIDEST = 32  # characters of a name
 _TITLES = {"n_positive": "positives", "tpr": "TPR", "fnr": "FNR", "fpr": "FPR", "selection_rate": "selected"}
@@ -74,8 +79,7 @@ def to_pandas(table: GroupTable, rows: Literal["group", "cell"]) -> pd.DataFrame
     """One row per group, or per label and group."""
     import pandas as pd
 
-    if rows not in ("group", "cell"):
-        raise BadInput(f"rows is {rows!r}; choose 'group' or 'cell'.")
+    check("to_pandas", {"rows": rows}, {"rows": one_of("group", "cell")})
     names, keys = table.attributes, [_parts(group) for group in table.groups]
     if rows == "cell" and not table.by_label:
         names, keys = ("label", *names), _cell_rows(table)
@@ -166,25 +170,21 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
 
     width: of a terminal; the last columns of rates that would not fit are left out, down to one, and named.
     """
-    title, notes = ", ".join(table.attributes), _notes(table)
+    title = ", ".join(table.attributes)
     fixed = ["n"] if table.by_label or table.has_cells else ["n", "n_positive"]
     shown = [*fixed, *(metric for metric in table.metrics if metric not in _hidden(table))]
     titles = _TITLES | ({"tpr": "mean TPR"} if table.has_cells else {})
-    lines = _lines(title, table.groups, _columns(table, "group"), shown, titles, worst_by="accuracy")
-    lost: list[str] = []
-    while width is not None and len(lines[0]) > len(fixed) + 2 and _width(_aligned(lines).split("\n")[0]) > width:
-        lost.insert(0, lines[0][-1])
-        lines = [line[:-1] for line in lines]
-    if lost:
-        notes.append(f"Left out, as the terminal is too narrow: {', '.join(lost)}.")
-    parts = [_aligned(lines) + _worst_of(table.groups)]
+    text, lost = _block(title, table.groups, _columns(table, "group"), shown, titles, "accuracy", width)
+    parts = [text]
     if table.has_cells:
-        keys, shown = _cell_rows(table), ["n", "tpr", "fpr", "selection_rate"]
-        lines = _lines(f"label, {title}", keys, _columns(table, "cell"), shown, _TITLES, worst_by="tpr")
-        parts.append(_aligned(lines) + _worst_of(keys))
+        columns, shown = _columns(table, "cell"), ["n", "tpr", "fpr", "selection_rate"]
+        text, more = _block(f"label, {title}", _cell_rows(table), columns, shown, _TITLES, "tpr", width)
+        parts.append(text)
+        lost += more
     summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
     parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
-    return "\n\n".join([*parts, "\n".join(notes)])
+    narrow = [f"Left out, as the terminal is too narrow: {', '.join(lost)}."] if lost else []
+    return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow])])
 
 
 def _hidden(table: GroupTable) -> tuple[str, ...]:
@@ -194,28 +194,30 @@ def _hidden(table: GroupTable) -> tuple[str, ...]:
     return ("fnr", "fpr", "selection_rate") if table.has_cells else ("fnr",)
 
 
-def _lines(
+def _block(
     title: str,
     keys: Sequence[Hashable],
     columns: dict[str, list[Any]],
     shown: list[str],
     titles: dict[str, str],
     worst_by: str,
-) -> list[list[str]]:
-    """Titles, and the entries of every row, or of the worst ones where there are many."""
-    order = list(range(len(keys)))
+    width: int | None,
+) -> tuple[str, list[str]]:
+    """Rows, or the worst of many; and the titles of the last columns, where the width has no room for them."""
+    order, rest = list(range(len(keys))), ""
     if len(keys) > MOST_ROWS:
         order = np.argsort([found.value for found in columns[worst_by]], kind="stable")[
             :MOST_ROWS
         ].tolist()  # NaNs last
-    rows = [[_shortened(_name(keys[place])), *(str(columns[name][place]) for name in shown)] for place in order]
-    return [[_shortened(title), *(titles.get(name, _shortened(name)) for name in shown)], *rows]
-
-
-def _worst_of(keys: Sequence[Hashable]) -> str:
-    if len(keys) <= MOST_ROWS:
-        return ""
-    return f"\nThe {MOST_ROWS} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
+        rest = f"\nThe {MOST_ROWS} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
+    lines = [[_shortened(title), *(titles.get(name, _shortened(name)) for name in shown)]]
+    lines += [[_shortened(_name(keys[place])), *(str(columns[name][place]) for name in shown)] for place in order]
+    kept, least = len(lines[0]), 2 + len({"n", "n_positive"} & set(shown))  # a name, numbers of samples, and one rate
+    text = _aligned(lines)
+    while width is not None and kept > least and _width(text.split("\n")[0]) > width:
+        kept -= 1
+        text = _aligned([line[:kept] for line in lines])
+    return text + rest, lines[0][kept:]
 
 
 def _notes(table: GroupTable) -> list[str]:

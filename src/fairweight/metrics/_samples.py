@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from fairweight.constraints import check, one_of
 from fairweight.errors import BadInput, MissingGroups
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -67,8 +68,7 @@ def coded_samples(
     group_names: Names | Mapping[str, Names] | None,
 ) -> list[CodedSamples]:
     """Check the columns against each other and code them, with the predictions of each model."""
-    if missing not in ("error", "ignore", "group"):
-        raise BadInput(f"missing is {missing!r}; choose 'error', 'ignore' or 'group'.")
+    check("group_table", {"missing": missing}, {"missing": one_of("error", "ignore", "group")})
     (truth, *models), axis = _label_columns(labels, predictions, label_names)
     if groups is None:
         if positive is not None or group_names is not None:

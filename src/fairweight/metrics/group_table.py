@@ -68,7 +68,7 @@ class GroupTable:
         counts = self.tally.counts()
         self.numbers = _Numbers({name: RateMetric(name, self.tally, counts, intervals) for name in METRICS})
         for name, function in metrics.items():
-            if name in statistics():
+            if name in statistics() or name in _export.TAKEN:
                 raise BadInput(f"{name!r} is a number of every table; give your metric another name.")
             self.numbers[name] = CustomMetric(name, function, samples, intervals)
 
