@@ -37,8 +37,11 @@ class RateMetric:
         self._disjoint = not (counts.by_label and name in ("fpr", "selection_rate"))
         self._proportion = counts.proportion(name)
         self.values = counts.cells(name)  # [R, T]; T is 1 for what is not taken label by label
-        self.row_values = counts.rows(name)  # [R]
         self.trials = self._everyone if self._balanced else self._proportion[1].astype(np.int64)  # [R, T]
+
+    @property
+    def row_values(self) -> Floats:
+        return self._counts.rows(self.name)  # [R]
 
     @property
     def _everyone(self) -> Ints:
@@ -49,11 +52,12 @@ class RateMetric:
         return _estimates(self.values, *self._near(self._settings.z), self.trials)
 
     def rows(self) -> list[Estimate]:
-        several, low, high = self.values.shape[1] > 1, self.row_values, self.row_values
+        several = self.values.shape[1] > 1
+        value = low = high = self.row_values
         if not (several and self.name == "selection_rate"):  # no such number: see Counts.rows
             limits = self._near(self._settings.z)
             low, high = intervals.mean_limits(self.values, *limits, disjoint=self.name != "fpr")
-        return _estimates(self.row_values, low, high, (self._everyone if several else self.trials)[:, 0])
+        return _estimates(value, low, high, (self._everyone if several else self.trials)[:, 0])
 
     def value(self, statistic: Statistic) -> float:
         return float(statistic(self._counts))

@@ -54,12 +54,12 @@ class Tally:
     def counts(self, frequency: Amounts | None = None, model: int = 0) -> Counts:
         """Counts of one model's predictions, under the frequencies [..., M] given or its own."""
         frequency = self.frequency if frequency is None else frequency
-        groups, labels, predictions = self.members[[0, 1, 2 + model]]
-        right = predictions == labels
+        cells, predictions = self.cells, self.members[2 + model]
+        right = predictions == self.members[1]
         return Counts(
-            self._sum(self.cells, frequency),
-            self._sum(self.cells[right], frequency[..., right]),
-            self._sum(groups * self.shape[1] + predictions, frequency),
+            self._sum(cells, frequency),
+            self._sum(cells[right], frequency[..., right]),
+            self._sum(self.members[0] * self.shape[1] + predictions, frequency),
             self.targets,
             self.by_label,
         )
