@@ -140,7 +140,7 @@ def to_metric_frame(table: GroupTable) -> Any:
     import pandas as pd
 
     samples = table.samples
-    values = np.asarray(samples.label_axis.values)
+    values = np.asarray(list(samples.label_axis))
     built_in = ("accuracy",) if samples.positive is None else PROPORTIONS
     keys = [_parts(key) for key in table.groups]
     return MetricFrame(
@@ -155,7 +155,7 @@ def _as_function(table: GroupTable, metric: str) -> Callable[[object, object], f
     """A built-in metric as f(labels, predictions); NaN, where fairlearn's own say 0, if no sample counts."""
     from fairweight.metrics.group_table import group_table
 
-    values, positive = table.samples.label_axis.values, table.samples.positive
+    values, positive = list(table.samples.label_axis), table.samples.positive
 
     def value(labels: object, predictions: object) -> float:
         one_group = [0] * len(np.asarray(labels))

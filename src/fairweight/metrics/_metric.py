@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from fairweight.metrics.intervals import Estimate, Intervals, equal_rows
 from fairweight.metrics.rates import Counts, Floats, Statistic, divide
 
 Metric: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
+Score: TypeAlias = Callable[..., tuple[Floats, Floats]]  # limits of a proportion: of hits, trials and z
 _UNKNOWN = (math.nan, math.nan)
 
 
@@ -76,9 +77,8 @@ class RateMetric:
             (low, high), (other_low, other_high) = (rate._gap_limits(families=2) for rate in both)
             return max(low, other_low), max(high, other_high)
         if statistic.kind == "worst":
-            return intervals.worst_limits(
-                self.values, self._near, self._far, level, high_is_worse=statistic.high_is_worse
-            )
+            far = partial(self._near, interval=intervals.wilson_corrected)
+            return intervals.worst_limits(self.values, self._near, far, level, high_is_worse=statistic.high_is_worse)
         strata = statistic.strata(self._tally.by_label)
         draws, centre = bootstrap(self._tally, lambda counts: statistic(counts[0]), self._settings, strata)
         low, high = np.clip(intervals.debiased_percentiles(draws, float(centre), value, level), 0.0, 1.0).tolist()
@@ -110,13 +110,9 @@ class RateMetric:
             return value >= float(np.quantile(drawn, 1.0 - self._settings.level))
         return value <= float(np.quantile(drawn, self._settings.level))
 
-    def _near(self, z: float) -> tuple[Floats, Floats]:
-        return self._balanced_limits(z) if self._balanced else intervals.wilson(*self._proportion, z)
-
-    def _far(self, z: float) -> tuple[Floats, Floats]:
-        return self._balanced_limits(z) if self._balanced else intervals.wilson_corrected(*self._proportion, z)
-
-    def _balanced_limits(self, z: float) -> tuple[Floats, Floats]:
+    def _near(self, z: float, interval: Score = intervals.wilson) -> tuple[Floats, Floats]:
+        if not self._balanced:
+            return interval(*self._proportion, z)
         hits, trials = self._counts.correct, self._counts.samples
         low, high = intervals.mean_limits(divide(hits, trials), *intervals.wilson(hits, trials, z), disjoint=True)
         return low[:, None], high[:, None]
@@ -130,7 +126,7 @@ class CustomMetric:
         self._function, self._settings = function, settings
         # Members of a row lie side by side, and in it those of a label, which keeps its number when drawn again.
         self._cells = StratifiedDraw(samples.rows * len(samples.label_axis) + samples.labels)
-        order, values = self._cells.order, np.asarray(samples.label_axis.values)
+        order, values = self._cells.order, np.asarray(list(samples.label_axis))
         self._labels, self._predictions = values[samples.labels[order]], values[samples.predictions[order]]
         self._edges = np.searchsorted(samples.rows[order], np.arange(len(samples.group_axis) + 1))  # [R + 1]
         self._all = self._of(self._labels, self._predictions)  # [R + 1], all samples last

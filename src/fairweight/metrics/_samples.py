@@ -16,27 +16,9 @@ from fairweight.errors import BadInput, MissingGroups
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Names: TypeAlias = "Sequence[str] | Mapping[Any, str]"
+Axis: TypeAlias = "dict[Hashable, Hashable]"  # the distinct values of a column, in order of their codes, by name
 MISSING = "(missing)"  # name of the group of samples whose group is missing
 MOST_GROUPS = 10_000  # beyond it, crossed attributes tell samples apart rather than groups
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The distinct values of a column, in order, and what callers see in their place."""
-
-    values: tuple[Hashable, ...]  # as in the data
-    keys: tuple[Hashable, ...]  # names where given, values otherwise
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def position(self, wanted: Hashable, what: str) -> int:
-        """The code of a key, or else of a value."""
-        for known in (self.keys, self.values):
-            if wanted in known:
-                return known.index(wanted)
-        shown = ", ".join(repr(key) for key in self.keys[:20])
-        raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {shown}.")
 
 
 @dataclass(frozen=True)
@@ -140,30 +122,39 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _recode(codes: Ints, values: Sequence[Hashable], onto: Sequence[Hashable]) -> Ints:
-    """Codes into `values`, as codes into `onto`; -1 for values that are not there."""
-    place = {value: code for code, value in enumerate(onto)}
+def _recode(codes: Ints, values: Sequence[Hashable], axis: Axis) -> Ints:
+    """Codes into `values`, as codes into the axis; -1 for values that are not there."""
+    place = {value: code for code, value in enumerate(axis)}
     return np.array([*(place.get(value, -1) for value in values), -1], dtype=np.int64)[codes]
 
 
 def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> Axis:
     """The axis of these values; names declare all possible values, so that absent ones keep their row."""
-    if names is None:
-        return Axis(tuple(values), tuple(values))
     if isinstance(names, str):
         raise BadInput(f"names of the {what}s are one string; give a list of names.")
-    keys = tuple(names.values()) if isinstance(names, Mapping) else tuple(names)
-    declared: tuple[Hashable, ...] = tuple(names)
-    if not isinstance(names, Mapping) and all(isinstance(value, int) for value in values):
-        declared = tuple(range(len(names)))
-    if unknown := [value for value in values if value not in declared]:
+    if isinstance(names, Mapping):
+        axis: Axis = dict(names)
+    elif names is not None and all(isinstance(value, int) for value in values):
+        axis = dict(enumerate(names))
+    else:
+        axis = {value: value for value in (values if names is None else names)}
+    if unknown := [value for value in values if value not in axis]:
         raise BadInput(
-            f"{what} {unknown[0]!r} has no name among the {len(declared)} given; name every {what}, in the order of "
+            f"{what} {unknown[0]!r} has no name among the {len(axis)} given; name every {what}, in the order of "
             "their codes or as a mapping from value to name."
         )
-    if len(set(keys)) != len(keys):
+    if names is not None and len(set(axis.values())) != len(names):
         raise BadInput(f"two {what}s share one name; give every {what} a name of its own.")
-    return Axis(declared, keys)
+    return axis
+
+
+def position(axis: Axis, wanted: Hashable, what: str) -> int:
+    """The code of a name, or else of a value."""
+    for known in (list(axis.values()), list(axis)):
+        if wanted in known:
+            return known.index(wanted)
+    shown = ", ".join(repr(name) for name in list(axis.values())[:20])
+    raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {shown}.")
 
 
 def _label_columns(labels: object, predictions: Sequence[object], names: Names | None) -> tuple[list[Ints], Axis]:
@@ -192,22 +183,21 @@ def _label_columns(labels: object, predictions: Sequence[object], names: Names |
             )
     occurring = {value for _, values in columns for value in values}
     axis = _named_axis(sorted(cast(Any, occurring)), names, "label")
-    return [_recode(codes, values, axis.values) for codes, values in columns], axis
+    return [_recode(codes, values, axis) for codes, values in columns], axis
 
 
 def _positive(axis: Axis, wanted: Hashable | None, *, declared: bool) -> tuple[Axis, int | None]:
     """The axis and the code of the positive label; None where more than two labels are compared one by one."""
     if len(axis) == 1 and not declared:  # the label that did not occur is still the other one
-        only = cast(Any, axis.values[0])
+        [only] = cast(Any, axis)
         other = wanted if wanted is not None else {0: 1, -1: 1}.get(only, only)
         if other != only:
-            pair = tuple(sorted((only, type(only)(other))))
-            axis = Axis(pair, pair)
+            axis = {value: value for value in sorted((only, type(only)(other)))}
     if wanted is not None:
-        return axis, axis.position(wanted, "label")
+        return axis, position(axis, wanted, "label")
     if len(axis) > 2:
         return axis, None
-    return axis, axis.values.index(1) if 1 in axis.values else len(axis) - 1
+    return axis, list(axis).index(1) if 1 in axis else len(axis) - 1
 
 
 def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, several: bool) -> Names | None:
@@ -251,7 +241,7 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
             f"{what} holds {bad[0]}, which is no group; number groups from 0, with -1 where it is not known."
         )
     axis = _named_axis(values, names, "group")
-    codes = _recode(codes, [None if value == -1 else value for value in found], axis.values)
+    codes = _recode(codes, [None if value == -1 else value for value in found], axis)
     absent = int((codes < 0).sum())
     if absent and missing == "error":
         raise MissingGroups(
@@ -259,10 +249,10 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
             "or missing='group' to count them as a group of their own."
         )
     if absent and missing == "group":
-        if MISSING in axis.keys:
+        if MISSING in {*axis, *axis.values()}:
             raise BadInput(f"a group is called {MISSING!r} already; rename it, or leave out missing='group'.")
         codes = np.where(codes < 0, len(axis), codes)
-        axis = Axis((*axis.values, MISSING), (*axis.keys, MISSING))
+        axis = axis | {MISSING: MISSING}
     return codes, axis
 
 
@@ -277,4 +267,4 @@ def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
     for codes, axis in attributes[1:]:
         crossed = np.where((crossed < 0) | (codes < 0), -1, crossed * len(axis) + codes)
     axes = [axis for _, axis in attributes]
-    return crossed, Axis(tuple(product(*(a.values for a in axes))), tuple(product(*(a.keys for a in axes))))
+    return crossed, dict(zip(product(*axes), product(*(axis.values() for axis in axes)), strict=True))

@@ -97,7 +97,8 @@ def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> D
 
 def _check_same_samples(a: CodedSamples, b: CodedSamples) -> None:
     def axes(samples: CodedSamples) -> tuple[object, ...]:
-        return samples.label_axis, samples.group_axis, samples.positive, samples.groups is None
+        named = list(samples.label_axis.items()), list(samples.group_axis.items())
+        return *named, samples.positive, samples.groups is None
 
     if axes(a) != axes(b) or not np.array_equal(a.labels, b.labels) or not np.array_equal(a.rows, b.rows):
         raise BadInput(

@@ -241,4 +241,4 @@ def _confusion_of(table: GroupTable) -> Ints:
     classes = len(samples.label_axis)
     if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
         labels, said = 1 - labels, 1 - said  # the positive one's code is another here
-    return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis.keys))
+    return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis))
