@@ -53,9 +53,10 @@ class RateMetric:
         return _estimates(self.values, *self._near(self._settings.z), self.trials)
 
     def rows(self) -> list[Estimate]:
-        several = self.values.shape[1] > 1
-        value = low = high = self.row_values
-        if not (several and self.name == "selection_rate"):  # no such number: see Counts.rows
+        several, value = self.values.shape[1] > 1, self.row_values
+        if several and self.name == "selection_rate":  # no such number: see Counts.rows
+            low = high = value
+        else:
             limits = self._near(self._settings.z)
             low, high = intervals.mean_limits(self.values, *limits, disjoint=self.name != "fpr")
         return _estimates(value, low, high, (self._everyone if several else self.trials)[:, 0])

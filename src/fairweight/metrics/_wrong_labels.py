@@ -48,8 +48,6 @@ class LabelNoise:
         chosen[slice(None) if group is None else group, slice(None) if label is None else label] = True
         inside = chosen[self.groups, self.labels]
         value, n = float(self.wrong[inside].sum()), int(inside.sum())
-        if not len(self.drawn):
-            return Estimate(value, float("nan"), float("nan"), n)
         drawn, chance = (part[:, chosen].sum(axis=1) for part in (self.drawn, self.by_chance))
         raw, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
         low, high = (value + WIDER * (limit - value) for limit in (min(raw, value), max(high, value)))

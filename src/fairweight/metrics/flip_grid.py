@@ -52,7 +52,7 @@ class Binned(NamedTuple):
 
 
 def flip_grid(
-    said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: Ints, at: Ints, draws: int
+    said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: Ints, at: Ints, draws: int = SAMPLES
 ) -> LabelNoise:
     """Rates, and the chance that each label is wrong: log odds of label 1 for rows [N] and for trusted rows [M]."""
     said, trusted = said.clip(-WIDEST, WIDEST), trusted.clip(-WIDEST, WIDEST)

@@ -19,17 +19,17 @@ from fairweight.metrics import flip_rates as flip
 from fairweight.metrics._samples import Ints
 from fairweight.metrics._tally import StratifiedDraw
 from fairweight.metrics._wrong_labels import LabelNoise, drawn_labels
-from fairweight.metrics.flip_grid import SAMPLES, flip_grid
+from fairweight.metrics.flip_grid import flip_grid
 from fairweight.metrics.rates import Floats
 
-DRAWS = 30  # resamplings behind intervals, and behind drawing rates together; fewer where there are many cells
+DRAWS = 30  # resamplings behind intervals, and behind drawing rates together
 ROWS_AT_A_DRAW = 1_500
 __all__ = ["LabelNoise", "label_noise"]
 
 
 def label_noise(
     logits: Any, labels: Any, trusted_logits: Any, trusted_labels: Any, *, groups: Any = None,
-    trusted_groups: Any = None, draws: int = DRAWS,
+    trusted_groups: Any = None,
 ) -> LabelNoise:  # fmt: skip
     """Estimate flip rates on rows [N, K] beside trusted ones [M, K]; groups are numbers from 0, None for one group."""
     said, y, g = _checked(logits, labels, groups)
@@ -39,10 +39,9 @@ def label_noise(
         raise BadInput(f"{len(ty)} trusted rows for {k} labels; give some of each, with the same labels.")
     if k == 2:
         odds, beside = said[:, 1] - said[:, 0], trusted[:, 1] - trusted[:, 0]
-        return flip_grid(odds, y, g, beside, ty, tg, SAMPLES if draws else 0)
+        return flip_grid(odds, y, g, beside, ty, tg)
     shape = (int(max(g.max(), tg.max())) + 1, k)  # groups, labels
-    cells = shape[0] * k
-    draws = draws if cells <= flip.MANY_CELLS else min(draws, 8)
+    draws = DRAWS if shape[0] * k <= flip.MANY_CELLS else 8
     given = flip.counts_by_cell(y, g, shape)
     usual = np.log(flip.shares_of(given))  # what a model says of an input that tells nothing
     said, trusted = said - usual[g], trusted - usual[tg]
@@ -65,9 +64,7 @@ def label_noise(
         for labelled in (y[rows], drawn_labels(flip.softmax(plain[rows]), random)):
             found = flip.flip_rates(near, labelled, g[rows], held, start=flips, rounds=20)
             tried.append((np.exp(near), labelled, g[rows], found))
-    together = np.eye(cells)
-    if draws > 1:
-        together = flip.drawn_together(flips.rates, [found.rates for *_, found in tried[::2]])
+    together = flip.drawn_together(flips.rates, [found.rates for *_, found in tried[::2]])
     counts = np.zeros((2 * draws, *shape))
     for count, (likelihood, labelled, grouped, found) in zip(counts, tried, strict=True):
         chances = flip.posterior_of(likelihood, labelled, grouped, found.shares, flip.moved(found.rates, together))
