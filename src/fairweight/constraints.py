@@ -90,9 +90,9 @@ class Kind:
 Constraint = Number | Choice | Kind
 
 
-def above(low: float, high: float = math.inf) -> Number:
-    """Numbers of more than low, up to high."""
-    return Number(low, high, above=True)
+def above(low: float, high: float = math.inf, *, below: bool = False) -> Number:
+    """Numbers of more than low, up to high, or to below it."""
+    return Number(low, high, above=True, below=below)
 
 
 def between(low: float, high: float = math.inf, *, below: bool = False) -> Number:

@@ -88,6 +88,11 @@ def test_pressure_points_to_the_cells_whose_weight_closes_the_gap(name):
         np.testing.assert_allclose(push, 0)
 
 
+@pytest.mark.parametrize("name", CRITERIA)
+def test_one_class_alone_asks_for_nothing(name):
+    assert criterion(name).pressure(np.array([[[5]], [[3]]])).tolist() == [[0.0], [0.0]]
+
+
 def test_false_alarms_ask_for_more_weight_on_negatives():
     alarms = np.array([[[30, 20], [0, 50]], [[50, 0], [0, 50]]])
     for name in ("equalized-odds", "predictive-parity"):
@@ -101,7 +106,7 @@ def test_defaults_and_refusals():
     with pytest.raises(UnknownName):
         criterion("fairness")
     with pytest.raises(BadInput):
-        criterion("demographic-parity").check(2, groups=False)
+        criterion("demographic-parity").check(groups=False)
     for one in CRITERIA.values():
         assert one.sentence.endswith(".")
         assert one.wanted_by.startswith("whoever")

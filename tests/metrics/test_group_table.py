@@ -192,6 +192,9 @@ def test_unknown_names_are_refused_with_the_known_ones():
         table.estimate("accuracy", group="a", label=1)
     with pytest.raises(BadInput, match="another name"):
         fm.group_table([0, 1], [0, 1], ["a", "b"], metrics={"tpr_gap": lambda y, p: 0.0})
+    for taken in ("n", "groups", "positive"):  # its place in to_dict and to_pandas is another's
+        with pytest.raises(BadInput, match="another name"):
+            fm.group_table([0, 1], [0, 1], ["a", "b"], metrics={taken: lambda y, p: 0.5})
     with pytest.raises(BadInput, match="returned list"):
         fm.group_table([0, 1], [0, 1], ["a", "b"], metrics={"mine": lambda y, p: [1, 2]})
     with pytest.raises(BadInput, match="'group' or 'cell'"):

@@ -75,7 +75,7 @@ def test_the_posterior_is_a_chance_and_the_suggestion_the_true_label():
         logits, true, groups = drawn(20_000, 0.5, 10 * k, apart=4.0)
         given = flipped(true, groups, [[0.2, 0.2]], 10 * k + 1)
         trusted, ty, _ = drawn(2_000, 0.5, 10 * k + 2, apart=4.0)
-        noise = label_noise(logits, given, trusted, ty, draws=5)
+        noise = label_noise(logits, given, trusted, ty)
         wrong[k], chance[k] = given != true, noise.wrong
         assert (noise.suggested[noise.looks_wrong] == true[noise.looks_wrong]).mean() > 0.9
     for low, high in ((0.1, 0.5), (0.5, 0.9), (0.9, 1.0)):
@@ -87,7 +87,7 @@ def test_hard_labels_are_told_from_wrong_ones():
     """Classes that overlap and no flips: many inputs speak for the other label, and none of their labels is wrong."""
     logits, true, _ = drawn(5_000, 0.5, 0, apart=1.0)
     trusted, ty, _ = drawn(1_000, 0.5, 1, apart=1.0)
-    noise = label_noise(logits, true, trusted, ty, draws=5)
+    noise = label_noise(logits, true, trusted, ty)
     assert noise.is_hard.mean() > 0.2
     assert noise.looks_wrong.mean() < 0.02
     assert not (noise.is_hard & noise.looks_wrong).any()
@@ -125,8 +125,8 @@ def test_few_trusted_rows_leave_logits_almost_as_they_are():
 def test_one_logit_is_that_of_the_positive_label():
     logits, true, _ = drawn(500, 0.5, 0)
     one = (logits[:, 1] - logits[:, 0])[:, None]
-    both = label_noise(np.concatenate([0 * one, one], axis=1), true, logits[:100], true[:100], draws=0)
-    assert label_noise(one, true, logits[:100], true[:100], draws=0).wrong == pytest.approx(both.wrong)
+    both = label_noise(np.concatenate([0 * one, one], axis=1), true, logits[:100], true[:100])
+    assert label_noise(one, true, logits[:100], true[:100]).wrong == pytest.approx(both.wrong)
 
 
 @pytest.mark.parametrize(

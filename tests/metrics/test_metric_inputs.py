@@ -162,6 +162,7 @@ def test_a_caller_s_arrays_stay_as_they_are():
         (([0, 1], [0, 1], ["a", 1]), "mixes types"),
         (([0, 1], [0, 1], [[0], [1, 2]]), "ragged"),
         (([0, 1], [0, 1], {}), "holds no attribute"),
+        (([0, 1], [0, 1], {1: [0, 1], "1": [1, 0]}), "share one name"),
         (([0, 1], [0, 1], np.zeros((2, 0))), "holds no attribute"),
         (([0, 1], [0, 1], np.zeros((2, 2, 2))), "has shape"),
         (([0, 1], [0, 1], np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")), "convert it"),
@@ -179,7 +180,7 @@ def test_bad_options_are_refused_in_a_sentence():
         fm.group_table(LABELS, PREDICTIONS, GROUPS, missing="drop")
     with pytest.raises(BadInput, match="give groups"):
         fm.group_table(LABELS, PREDICTIONS, positive=1)
-    for options in ({"level": 95}, {"level": 0.0}, {"draws": -1}):
+    for options in ({"level": 95}, {"level": 0.0}, {"draws": -1}, {"draws": 1.5}, {"seed": -1}):
         with pytest.raises(BadInput, match=next(iter(options))):
             fm.Intervals(**options)
 

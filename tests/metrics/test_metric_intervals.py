@@ -143,7 +143,7 @@ def test_counts_of_drawn_frequencies_equal_counts_of_the_drawn_samples():
     groups, labels, predictions = rng.integers(0, 3, 200), rng.integers(0, 4, 200), rng.integers(0, 4, 200)
     tally = fm.group_table(labels, predictions, groups).tally
     rows = rng.integers(0, 200, (5, 200))
-    cells = np.stack([tally.groups, tally.labels, tally.predictions[0]], axis=1).tolist()
+    cells = tally.members.T.tolist()
     frequency = np.zeros((5, len(cells)), dtype=np.int64)
     for draw in range(5):
         for row in rows[draw]:

@@ -97,6 +97,8 @@ def test_labels_that_only_one_model_predicts():
     assert by_label.a == pytest.approx(1 / 3)
     with pytest.raises(BadInput, match="label_names"):
         fm.compare(fm.group_table(labels, [0, 1, 0, 1, 0, 2]), fm.group_table(labels, labels))
+    with pytest.raises(BadInput, match=r"^predictions has shape .*argmax"):
+        fm.paired_difference(labels, labels, np.eye(6), [0, 0, 0, 1, 1, 1])
     with pytest.raises(BadInput, match="same samples"):
         fm.compare(fm.group_table([0, 1], [0, 1], [0, 1]), fm.group_table([0, 1], [0, 1], [1, 0]))
 

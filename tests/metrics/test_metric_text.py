@@ -92,3 +92,21 @@ def test_columns_that_a_narrow_terminal_has_no_room_for_are_named():
     narrow = table.text(40)
     assert "FPR" not in narrow.split("\n")[0]
     assert "Left out, as the terminal is too narrow: TPR, FPR, selected." in narrow
+
+
+def test_the_sentence_below_many_rows_costs_no_column():
+    rng = np.random.default_rng(0)
+    labels, predictions, groups = rng.integers(0, 2, 400), rng.integers(0, 2, 400), np.arange(400) % 100
+    rows = fm.group_table(labels, predictions, groups).text(80).split("\n\n")[0].splitlines()
+    assert rows[0].split() == ["group", "n", "positives", "accuracy", "TPR"]
+    assert max(map(len, rows[:-1])) <= 80 < len(rows[-1])
+
+
+def test_cells_fit_a_narrow_terminal_too():
+    labels, groups = np.arange(60) % 3, np.repeat(["first group", "second group"], 30)
+    table = fm.group_table(labels, np.roll(labels, 1) % 3, groups)
+    _, cells, _, notes = table.text(80).split("\n\n")
+    assert cells.split("\n")[0].split() == ["label,", "group", "n", "TPR", "FPR"]
+    assert max(map(len, cells.split("\n"))) <= 80
+    assert "Left out, as the terminal is too narrow: selected." in notes
+    assert "selected" in str(table)

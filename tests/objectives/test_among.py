@@ -32,6 +32,14 @@ def test_cells_of_many_groups_are_told_apart():
     assert len(cells.unique()) == 4
 
 
+def test_an_objective_that_only_says_whom_it_compares_is_taken_there():
+    class Negatives(MaxLossDiscrepancy):
+        def compared(self, exemplar):
+            return exemplar.groups.masked_fill(exemplar.labels != 0, -1)
+
+    assert float(Negatives().on(LOSSES, EXEMPLAR)) == 93.0  # 100 - 7
+
+
 def test_it_can_be_said_in_plain_values():
     options = {"objective": {"name": "mean-discrepancy", "of": "pairs", "among": "positives"}}
     made = method_from("forml", options, torch.nn.Linear(1, 2), 6).objective

@@ -95,7 +95,7 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     for turn in range(seed, seed + asked.seeds):
         learners = {name: Learner(name, whole, turn, device, asked.training) for name in names}
         made = Candidates(whole, folds_for(whole.train, turn), learners, asked, clock, tell, labels)
-        wish.criterion.check(made.rows.classes, not made.rows.by_label)
+        wish.criterion.check(groups=not made.rows.by_label)
         made.run()
         if not runs or not made.notes:  # a further seed that came to its end
             runs.append(made)

@@ -168,7 +168,7 @@ def wish_for(
     fair = default_criterion(classes, groups=groups) if name is None else criterion(name)
     if each:
         fair = fair.each(*_side_by_side(dataset))
-    return Wish(fair.check(classes, groups), bound, budget)
+    return Wish(fair.check(groups=groups), bound, budget)
 
 
 def _side_by_side(dataset: Dataset) -> tuple[tuple[str, ...], list[list[str]]]:

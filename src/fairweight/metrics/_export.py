@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairweight.errors import BadInput, MissingDependency
+from fairweight.constraints import check, one_of
+from fairweight.errors import MissingDependency
 from fairweight.metrics.intervals import Estimate
 from fairweight.metrics.rates import BY_CELL, PROPORTIONS, SCALARS
 
@@ -17,33 +18,40 @@ if TYPE_CHECKING:
 
     from fairweight.metrics.group_table import GroupTable
 
+TAKEN = {  # what to_dict and to_pandas hold beside metrics
+    "n", "n_missing", "n_positive", "group", "groups", "attributes", "label", "labels", "by", "cells", "interval",
+    "intervals", "noise_floor", "positive",
+}  # fmt: skip
 MOST_ROWS = 30  # of more, the worst are shown
 _WIDEST = 32  # characters of a name
 _TITLES = {"n_positive": "positives", "tpr": "TPR", "fnr": "FNR", "fpr": "FPR", "selection_rate": "selected"}
 
 
-def group_records(table: GroupTable) -> list[dict[str, float]]:
-    """For every group: n, n_positive, and every metric with its limits."""
-    n = table.numbers["accuracy"].trials[:, 0]
-    columns = {"n": n, "n_positive": n if table.has_cells else table.numbers["tpr"].trials[:, 0]}
-    for metric in table.metrics:
-        rows = table.numbers[metric].rows()
-        columns |= {metric: rows.value, f"{metric}_low": rows.low, f"{metric}_high": rows.high}
-    return _records(columns)
+def _columns(table: GroupTable, rows: str) -> dict[str, list[Any]]:
+    """By row of groups, or of cells label by label: numbers of samples, and the Estimates of every metric."""
+    numbers = table.numbers
+    if rows == "cell":
+        n = numbers["tpr"].trials.T.ravel().tolist()
+        return {"n": n} | {metric: numbers[metric].cells() for metric in BY_CELL}
+    n, positives = (numbers[metric].trials[:, 0].tolist() for metric in ("accuracy", "tpr"))
+    columns = {"n": n, "n_positive": n if table.has_cells else positives}
+    return columns | {metric: numbers[metric].rows() for metric in table.metrics}
 
 
-def cell_records(table: GroupTable) -> list[dict[str, float]]:
-    """For every label in every group, label by label: n, and every rate with its limits."""
-    columns = {"n": table.numbers["tpr"].trials}  # [R, T] each
-    for metric in BY_CELL:
-        cells = table.numbers[metric].cells()
-        columns |= {metric: cells.value, f"{metric}_low": cells.low, f"{metric}_high": cells.high}
-    return _records({name: values.T.ravel() for name, values in columns.items()})
+def _flat(columns: dict[str, list[Any]]) -> dict[str, list[float]]:
+    """The same in plain numbers: every metric with its limits beside it."""
+    flat: dict[str, list[float]] = {}
+    for name, column in columns.items():
+        if isinstance(column[0], Estimate):
+            flat |= {f"{name}{end}": [found[k] for found in column] for k, end in enumerate(("", "_low", "_high"))}
+        else:
+            flat[name] = column
+    return flat
 
 
-def _records(columns: dict[str, Any]) -> list[dict[str, float]]:
-    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+def _records(table: GroupTable, rows: str) -> list[dict[str, float]]:
+    flat = _flat(_columns(table, rows))
+    return [dict(zip(flat, row, strict=True)) for row in zip(*flat.values(), strict=True)]
 
 
 def cell_keys(table: GroupTable) -> list[tuple[Hashable, Hashable]]:
@@ -53,70 +61,74 @@ def cell_keys(table: GroupTable) -> list[tuple[Hashable, Hashable]]:
     return [(label, group) for label in table.targets for group in table.groups]
 
 
-def name_of(key: Hashable) -> str:
-    """The name of a group or label; crossed attributes side by side."""
-    return ", ".join(map(str, key)) if isinstance(key, tuple) else str(key)
-
-
 def _parts(group: Hashable) -> tuple[Hashable, ...]:
     return group if isinstance(group, tuple) else (group,)
+
+
+def _cell_rows(table: GroupTable) -> list[tuple[Hashable, ...]]:
+    """Label and attributes of every cell, label by label."""
+    return [(label, *_parts(group)) for label, group in cell_keys(table)]
+
+
+def _name(key: Hashable) -> str:
+    """The name of a group or label; crossed attributes side by side."""
+    return ", ".join(map(str, _parts(key)))
 
 
 def to_pandas(table: GroupTable, rows: Literal["group", "cell"]) -> pd.DataFrame:
     """One row per group, or per label and group."""
     import pandas as pd
 
-    if rows not in ("group", "cell"):
-        raise BadInput(f"rows is {rows!r}; choose 'group' or 'cell'.")
-    names: list[Hashable] = list(table.attributes)
-    keys = [_parts(group) for group in table.groups]
+    check("to_pandas", {"rows": rows}, {"rows": one_of("group", "cell")})
+    names, keys = table.attributes, [_parts(group) for group in table.groups]
     if rows == "cell" and not table.by_label:
-        names = ["label", *names]
-        keys = [(label, *_parts(group)) for label, group in cell_keys(table)]
+        names, keys = ("label", *names), _cell_rows(table)
     index: pd.Index[Any] = pd.MultiIndex.from_tuples(keys, names=names)
     if len(names) == 1:
         index = pd.Index(list(table.groups), name=names[0])
-    return pd.DataFrame(group_records(table) if rows == "group" else cell_records(table), index=index)
+    return pd.DataFrame(_flat(_columns(table, rows)), index=index)
 
 
 def _plain(value: Any) -> Any:
     """A value that JSON can hold."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int | bool | None) else str(value)
+    return value if isinstance(value, str | int | None) else str(value)
 
 
 def to_dict(table: GroupTable) -> dict[str, Any]:
     """Everything the table says, as plain values."""
-    level, draws, seed = vars(table.intervals).values()
+    settings = table.intervals
     estimates = {name: table.estimate(name) for name in (*SCALARS, *table.own_metrics)}
-    groups = [
-        {"group": name_of(key), "attributes": dict(zip(table.attributes, _parts(key), strict=True)), **record}
-        for key, record in zip(table.groups, group_records(table), strict=True)
-    ]
-    content: dict[str, Any] = {
+    content = {
         "n": table.n,
         "n_missing": table.n_missing,
-        **{name: _plain(estimate.value) for name, estimate in estimates.items()},
-        "intervals": {name: [_plain(estimate.low), _plain(estimate.high)] for name, estimate in estimates.items()},
-        "interval": {"level": level, "method": "score", "draws": draws, "seed": seed},
+        **{name: found.value for name, found in estimates.items()},
+        "intervals": {name: [found.low, found.high] for name, found in estimates.items()},
+        "interval": {"level": settings.level, "method": "score", "draws": settings.draws, "seed": settings.seed},
         "by": "label" if table.by_label else list(table.attributes),
-        "labels": [_plain(label) for label in table.labels],
-        "positive": None if table.samples.positive is None else _plain(table.targets[0]),
-        "groups": [_plain(group) for group in groups],
+        "labels": list(table.labels),
+        "positive": None if table.samples.positive is None else table.targets[0],
+        "groups": [
+            {"group": _name(key), "attributes": dict(zip(table.attributes, _parts(key), strict=True)), **record}
+            for key, record in zip(table.groups, _records(table, "group"), strict=True)
+        ],
         "noise_floor": {
-            name: _plain({"mean": estimate.value, "low": estimate.low, "high": estimate.high})
-            for name, estimate in table.noise_floor()._asdict().items()
+            name: {"mean": found.value, "low": found.low, "high": found.high}
+            for name, found in table.noise_floor()._asdict().items()
         },
     }
     if table.has_cells:
         content["cells"] = [
-            _plain({"label": name_of(label), "group": name_of(group), **record})
-            for (label, group), record in zip(cell_keys(table), cell_records(table), strict=True)
+            {"label": _name(label), "group": _name(group), **record}
+            for (label, group), record in zip(cell_keys(table), _records(table, "cell"), strict=True)
         ]
-    return content
+    plain: dict[str, Any] = _plain(content)
+    return plain
 
 
 def to_metric_frame(table: GroupTable) -> Any:
@@ -128,7 +140,7 @@ def to_metric_frame(table: GroupTable) -> Any:
     import pandas as pd
 
     samples = table.samples
-    values = np.asarray(samples.label_axis.values)
+    values = np.asarray(list(samples.label_axis))
     built_in = ("accuracy",) if samples.positive is None else PROPORTIONS
     keys = [_parts(key) for key in table.groups]
     return MetricFrame(
@@ -143,7 +155,7 @@ def _as_function(table: GroupTable, metric: str) -> Callable[[object, object], f
     """A built-in metric as f(labels, predictions); NaN, where fairlearn's own say 0, if no sample counts."""
     from fairweight.metrics.group_table import group_table
 
-    values, positive = table.samples.label_axis.values, table.samples.positive
+    values, positive = list(table.samples.label_axis), table.samples.positive
 
     def value(labels: object, predictions: object) -> float:
         one_group = [0] * len(np.asarray(labels))
@@ -159,28 +171,19 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
     width: of a terminal; the last columns of rates that would not fit are left out, down to one, and named.
     """
     title = ", ".join(table.attributes)
-    shown = [metric for metric in table.metrics if metric not in _hidden(table)]
     fixed = ["n"] if table.by_label or table.has_cells else ["n", "n_positive"]
+    shown = [*fixed, *(metric for metric in table.metrics if metric not in _hidden(table))]
     titles = _TITLES | ({"tpr": "mean TPR"} if table.has_cells else {})
-    records = group_records(table)
-    lost: list[str] = []
-    while True:
-        text = _rows(title, list(table.groups), records, [*fixed, *shown], titles, worst_by="accuracy")
-        if width is None or len(shown) < 2 or max(map(_width, text.split("\n"))) <= width:
-            break
-        lost.insert(0, shown.pop())
+    text, lost = _block(title, table.groups, _columns(table, "group"), shown, titles, "accuracy", width)
     parts = [text]
     if table.has_cells:
-        keys: list[Hashable] = [(name_of(label), name_of(group)) for label, group in cell_keys(table)]
-        columns = ["n", "tpr", "fpr", "selection_rate"]
-        parts.append(_rows(f"label, {title}", keys, cell_records(table), columns, _TITLES, worst_by="tpr"))
+        columns, shown = _columns(table, "cell"), ["n", "tpr", "fpr", "selection_rate"]
+        text, more = _block(f"label, {title}", _cell_rows(table), columns, shown, _TITLES, "tpr", width)
+        parts.append(text)
+        lost += more
     summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
     parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
-    narrow = (
-        [f"Left out, as the terminal is too narrow: {', '.join(titles.get(name, name) for name in lost)}."]
-        if lost
-        else []
-    )
+    narrow = [f"Left out, as the terminal is too narrow: {', '.join(lost)}."] if lost else []
     return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow])])
 
 
@@ -191,28 +194,30 @@ def _hidden(table: GroupTable) -> tuple[str, ...]:
     return ("fnr", "fpr", "selection_rate") if table.has_cells else ("fnr",)
 
 
-def _rows(
+def _block(
     title: str,
-    keys: list[Hashable],
-    records: list[dict[str, float]],
-    columns: list[str],
+    keys: Sequence[Hashable],
+    columns: dict[str, list[Any]],
+    shown: list[str],
     titles: dict[str, str],
     worst_by: str,
-) -> str:
-    order = list(range(len(keys)))
+    width: int | None,
+) -> tuple[str, list[str]]:
+    """Rows, or the worst of many; and the titles of the last columns, where the width has no room for them."""
+    order, rest = list(range(len(keys))), ""
     if len(keys) > MOST_ROWS:
-        order = np.argsort([record[worst_by] for record in records], kind="stable")[:MOST_ROWS].tolist()  # NaNs last
-    lines = [[_shortened(title), *(titles.get(column, _shortened(column)) for column in columns)]]
-    for place in order:
-        lines.append([_shortened(name_of(keys[place])), *(_cell(records[place], column) for column in columns)])
-    rest = f"\nThe {len(order)} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
-    return _aligned(lines) + (rest if len(order) < len(keys) else "")
-
-
-def _cell(record: dict[str, float], column: str) -> str:
-    if f"{column}_low" not in record:
-        return str(int(record[column]))
-    return str(Estimate(record[column], record[f"{column}_low"], record[f"{column}_high"], int(record["n"])))
+        order = np.argsort([found.value for found in columns[worst_by]], kind="stable")[
+            :MOST_ROWS
+        ].tolist()  # NaNs last
+        rest = f"\nThe {MOST_ROWS} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
+    lines = [[_shortened(title), *(titles.get(name, _shortened(name)) for name in shown)]]
+    lines += [[_shortened(_name(keys[place])), *(str(columns[name][place]) for name in shown)] for place in order]
+    kept, least = len(lines[0]), 2 + len({"n", "n_positive"} & set(shown))  # a name, numbers of samples, and one rate
+    text = _aligned(lines)
+    while width is not None and kept > least and _width(text.split("\n")[0]) > width:
+        kept -= 1
+        text = _aligned([line[:kept] for line in lines])
+    return text + rest, lines[0][kept:]
 
 
 def _notes(table: GroupTable) -> list[str]:
@@ -223,10 +228,10 @@ def _notes(table: GroupTable) -> list[str]:
     if table.n_missing:
         notes.append(f"{table.n_missing} samples are left out: their group is missing or not known.")
     if not table.by_label and not table.has_cells:
-        notes.append(f"Positive label: {_shortened(name_of(table.targets[0]))}.")
+        notes.append(f"Positive label: {_shortened(_name(table.targets[0]))}.")
     trials = table.numbers["tpr"].trials.T.ravel().tolist()
     names = [
-        _shortened(f"{label}, {name_of(group)}" if table.has_cells else name_of(group))
+        _shortened(f"{label}, {_name(group)}" if table.has_cells else _name(group))
         for (label, group), n in zip(cell_keys(table), trials, strict=True)
         if n == 0
     ]

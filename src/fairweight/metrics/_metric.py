@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +13,18 @@ import numpy.typing as npt
 from fairweight.errors import BadInput
 from fairweight.metrics import intervals
 from fairweight.metrics._samples import CodedSamples, Ints
-from fairweight.metrics._tally import Tally, bootstrap
-from fairweight.metrics.intervals import Estimate, Intervals, Limits, equal_rows
-from fairweight.metrics.rates import PROPORTIONS, Counts, Floats, Statistic, divide
+from fairweight.metrics._tally import StratifiedDraw, Tally, bootstrap
+from fairweight.metrics.intervals import Estimate, Intervals, equal_rows
+from fairweight.metrics.rates import Counts, Floats, Statistic, divide
 
 Metric: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
+Score: TypeAlias = Callable[..., tuple[Floats, Floats]]  # limits of a proportion: of hits, trials and z
+_UNKNOWN = (math.nan, math.nan)
 
 
-class Estimates(NamedTuple):
-    """Values with their limits and the samples behind each, all of one shape."""
-
-    value: Floats
-    low: Floats
-    high: Floats
-    n: Ints
-
-    def at(self, place: int | tuple[int, int]) -> Estimate:
-        return Estimate(float(self.value[place]), float(self.low[place]), float(self.high[place]), int(self.n[place]))
+def _estimates(value: Floats, low: Floats, high: Floats, n: Ints) -> list[Estimate]:
+    columns = (column.T.ravel().tolist() for column in (value, low, high, n))
+    return [Estimate(*row) for row in zip(*columns, strict=True)]
 
 
 class RateMetric:
@@ -38,23 +33,33 @@ class RateMetric:
     def __init__(self, name: str, tally: Tally, counts: Counts, settings: Intervals) -> None:
         self.name = name
         self._tally, self._counts, self._settings = tally, counts, settings
+        self._balanced = name == "balanced_accuracy" and not counts.by_label  # the mean of several rates
+        # Whether the rows' rates come from different samples: not for rates of one label against all others.
+        self._disjoint = not (counts.by_label and name in ("fpr", "selection_rate"))
+        self._proportion = counts.proportion(name)
         self.values = counts.cells(name)  # [R, T]; T is 1 for what is not taken label by label
-        self.row_values = counts.rows(name)  # [R]
-        self.trials = self._trials(name if name in PROPORTIONS else "accuracy")  # [R, T] samples behind each value
+        self.trials = self._everyone if self._balanced else self._proportion[1].astype(np.int64)  # [R, T]
 
-    def cells(self) -> Estimates:
-        return Estimates(self.values, *self._score_limits(self.name)(self._settings.z), self.trials)
+    @property
+    def row_values(self) -> Floats:
+        return self._counts.rows(self.name)  # [R]
 
-    def rows(self) -> Estimates:
-        several = self.values.shape[1] > 1
-        n = (self._trials("accuracy") if several else self.trials)[:, 0]
+    @property
+    def _everyone(self) -> Ints:
+        return self._counts.proportion("accuracy")[1].astype(np.int64)  # [R, 1]
+
+    def cells(self) -> list[Estimate]:
+        """By target, then row."""
+        return _estimates(self.values, *self._near(self._settings.z), self.trials)
+
+    def rows(self) -> list[Estimate]:
+        several, value = self.values.shape[1] > 1, self.row_values
         if several and self.name == "selection_rate":  # no such number: see Counts.rows
-            return Estimates(self.row_values, self.row_values, self.row_values, n)
-        limits = self._score_limits(self.name)(self._settings.z)
-        return Estimates(self.row_values, *intervals.mean_limits(self.values, *limits, disjoint=self.name != "fpr"), n)
-
-    def _trials(self, metric: str) -> Ints:
-        return self._counts.proportion(metric)[1].astype(np.int64)
+            low = high = value
+        else:
+            limits = self._near(self._settings.z)
+            low, high = intervals.mean_limits(self.values, *limits, disjoint=self.name != "fpr")
+        return _estimates(value, low, high, (self._everyone if several else self.trials)[:, 0])
 
     def value(self, statistic: Statistic) -> float:
         return float(statistic(self._counts))
@@ -62,37 +67,41 @@ class RateMetric:
     def limits(self, statistic: Statistic) -> tuple[float, float]:
         level, value = self._settings.level, self.value(statistic)
         if math.isnan(value):
-            return math.nan, math.nan
+            return _UNKNOWN
         if statistic.kind == "overall":
-            pooled = RateMetric(self.name, self._tally, self._counts.pooled(), self._settings)
-            return pooled.rows().at(0)[1:3]
-        if statistic.kind in ("gap", "odds"):
-            low, high = self._gap_limits(("tpr", "fpr") if statistic.kind == "odds" else (self.name,))
-            return low, min(1.0, high)
+            [pooled] = RateMetric(self.name, self._tally, self._counts.pooled(), self._settings).rows()
+            return pooled.low, pooled.high
+        if statistic.kind == "gap":
+            return self._gap_limits()
+        if statistic.kind == "odds":
+            both = [RateMetric(name, self._tally, self._counts, self._settings) for name in ("tpr", "fpr")]
+            (low, high), (other_low, other_high) = (rate._gap_limits(families=2) for rate in both)
+            return max(low, other_low), max(high, other_high)
         if statistic.kind == "worst":
-            near, far = self._score_limits(self.name), self._score_limits(self.name, intervals.wilson_corrected)
-            return intervals.worst_limits(self.values, near, far, level, high_is_worse=statistic.high_is_worse)
+            far = partial(self._near, interval=intervals.wilson_corrected)
+            return intervals.worst_limits(self.values, self._near, far, level, high_is_worse=statistic.high_is_worse)
         strata = statistic.strata(self._tally.by_label)
         draws, centre = bootstrap(self._tally, lambda counts: statistic(counts[0]), self._settings, strata)
-        low, high = np.clip(intervals.debiased_percentiles(draws, float(centre), value, level), 0.0, 1.0)
+        low, high = np.clip(intervals.debiased_percentiles(draws, float(centre), value, level), 0.0, 1.0).tolist()
         if statistic.kind == "std" and low > 0.0 and self._equal_rows_show(statistic, value):
             low = 0.0
         if statistic.kind == "ratio" and high < 1.0 and self._equal_rows_show(statistic, value):
             high = 1.0
-        return float(low), float(high)
+        return low, high
 
-    def _disjoint(self, metric: str) -> bool:
-        """Whether the rows' rates come from different samples: not for rates of one label against all others."""
-        return not (self._counts.by_label and metric in ("fpr", "selection_rate"))
+    def _gap_limits(self, families: int = 1) -> tuple[float, float]:
+        level = self._settings.level
+        low, high = intervals.gap_limits(self.values, self._near, level, disjoint=self._disjoint, families=families)
+        return low, min(1.0, high)
 
     def _equal_rows_show(self, statistic: Statistic, value: float) -> bool:
         """Whether rows of these sizes with one true rate are as far apart as this, more often than 1 - level.
 
         No bootstrap knows: what it draws from is as far apart as the rows that were seen.
         """
-        if not self._disjoint(self.name) or (self.name == "balanced_accuracy" and not self._counts.by_label):
+        if not self._disjoint or self._balanced:
             return False
-        hits, trials = self._counts.proportion(self.name)
+        hits, trials = self._proportion
         rate = divide(hits.sum(axis=0), trials.sum(axis=0))
         drawn = statistic.of(equal_rows(trials.astype(np.int64), rate, self._settings))
         drawn = drawn[~np.isnan(drawn)]  # no ratio, where nobody was drawn
@@ -102,20 +111,9 @@ class RateMetric:
             return value >= float(np.quantile(drawn, 1.0 - self._settings.level))
         return value <= float(np.quantile(drawn, self._settings.level))
 
-    def _gap_limits(self, metrics: tuple[str, ...]) -> tuple[float, float]:
-        found = [
-            intervals.gap_limits(self._counts.cells(metric), self._score_limits(metric), self._settings.level,
-                       disjoint=self._disjoint(metric), families=len(metrics))
-            for metric in metrics
-        ]  # fmt: skip
-        return max(low for low, _ in found), max(high for _, high in found)
-
-    def _score_limits(self, metric: str, interval: Callable[..., tuple[Floats, Floats]] = intervals.wilson) -> Limits:
-        if metric == "balanced_accuracy" and not self._counts.by_label:
-            return self._balanced_limits
-        return partial(interval, *self._counts.proportion(metric))
-
-    def _balanced_limits(self, z: float) -> tuple[Floats, Floats]:
+    def _near(self, z: float, interval: Score = intervals.wilson) -> tuple[Floats, Floats]:
+        if not self._balanced:
+            return interval(*self._proportion, z)
         hits, trials = self._counts.correct, self._counts.samples
         low, high = intervals.mean_limits(divide(hits, trials), *intervals.wilson(hits, trials, z), disjoint=True)
         return low[:, None], high[:, None]
@@ -127,65 +125,60 @@ class CustomMetric:
     def __init__(self, name: str, function: Metric, samples: CodedSamples, settings: Intervals) -> None:
         self.name = name
         self._function, self._settings = function, settings
-        row = samples.rows
-        order = np.lexsort((samples.labels, row))  # members of a row side by side, and in it those of a label
-        values = np.asarray(samples.label_axis.values)
+        # Members of a row lie side by side, and in it those of a label, which keeps its number when drawn again.
+        self._cells = StratifiedDraw(samples.rows * len(samples.label_axis) + samples.labels)
+        order, values = self._cells.order, np.asarray(list(samples.label_axis))
         self._labels, self._predictions = values[samples.labels[order]], values[samples.predictions[order]]
-        self._edges = np.searchsorted(row[order], np.arange(len(samples.group_axis) + 1))  # [R + 1]
-        cell = row[order] * len(samples.label_axis) + samples.labels[order]
-        _, start, inverse, size = np.unique(cell, return_index=True, return_inverse=True, return_counts=True)
-        self._cell_start, self._cell_size = start[inverse], size[inverse]  # [N]
+        self._edges = np.searchsorted(samples.rows[order], np.arange(len(samples.group_axis) + 1))  # [R + 1]
         self._all = self._of(self._labels, self._predictions)  # [R + 1], all samples last
         self.row_values = self._all[:-1]  # NaN for a group without samples
         self.values = self.row_values[:, None]
         self.trials = np.diff(self._edges)[:, None]
 
-    def cells(self) -> Estimates:
-        value, low, high, n = self.rows()
-        return Estimates(value[:, None], low[:, None], high[:, None], n[:, None])
+    def cells(self) -> list[Estimate]:
+        return _estimates(self.values, *self._near(self._settings.z), self.trials)
 
-    def rows(self) -> Estimates:
-        low, high = intervals.quantile_limits(self._drawn, self._all, self._settings.z)
-        return Estimates(self.row_values, low[:-1], high[:-1], self.trials[:, 0])
+    rows = cells
 
     def value(self, statistic: Statistic) -> float:
         return float(self._all[-1] if statistic.kind == "overall" else statistic.of(self.values))
 
     def limits(self, statistic: Statistic) -> tuple[float, float]:
-        settings, value = self._settings, self.value(statistic)
-        draws = self._drawn[:, :-1, None]  # [D, R, 1]
-        if not len(draws) or math.isnan(value):
-            return math.nan, math.nan
+        level, value = self._settings.level, self.value(statistic)
+        if not self._settings.draws or math.isnan(value):
+            return _UNKNOWN
         if statistic.kind == "overall":
-            low, high = intervals.quantile_limits(self._drawn, self._all, settings.z)
-            return float(low[-1]), float(high[-1])
-        limits: Limits = partial(intervals.quantile_limits, draws, self.values)
+            overall = intervals.quantile_limits(self._drawn[:, -1], self._all[-1], self._settings.z)
+            return float(overall[0]), float(overall[1])
         if statistic.kind == "worst":
             return intervals.worst_limits(
-                self.values, limits, limits, settings.level, high_is_worse=statistic.high_is_worse
+                self.values, self._near, self._near, level, high_is_worse=statistic.high_is_worse
             )
-        gap = intervals.gap_limits(self.values, limits, settings.level, disjoint=True)
+        gap = intervals.gap_limits(self.values, self._near, level, disjoint=True)
         if statistic.kind == "gap":
             return gap
-        below, above = intervals.debiased_percentiles(statistic.of(draws), value, value, settings.level)
+        low, high = intervals.debiased_percentiles(self.draws(statistic), value, value, level)
         if gap[0] <= 0.0 and statistic.kind == "std":  # the gap may be 0, and then all rows are equal
-            below = 0.0
+            low = 0.0
         if gap[0] <= 0.0 and statistic.kind == "ratio":
-            above = max(above, 1.0)
-        return below, above
+            high = max(high, 1.0)
+        return low, high
 
     def draws(self, statistic: Statistic) -> Floats:
         """A number that sums up the metric, under resampling: [D]."""
         return self._drawn[:, -1] if statistic.kind == "overall" else statistic.of(self._drawn[:, :-1, None])
 
+    def _near(self, z: float) -> tuple[Floats, Floats]:
+        return intervals.quantile_limits(self._drawn[:, :-1, None], self.values, z)
+
     @cached_property
     def _drawn(self) -> Floats:
-        """The metric of resampled samples [D, R + 1]; every label keeps its number in every group."""
+        """The metric of resampled samples: [D, R + 1]."""
         rng = np.random.default_rng(self._settings.seed)
         drawn = np.empty((self._settings.draws, len(self._edges)))
-        for draw in range(self._settings.draws):
-            rows = self._cell_start + (rng.random(len(self._labels)) * self._cell_size).astype(np.int64)
-            drawn[draw] = self._of(self._labels[rows], self._predictions[rows])
+        for draw in drawn:
+            rows = self._cells.drawn(rng)
+            draw[:] = self._of(self._labels[rows], self._predictions[rows])
         return drawn
 
     def _of(self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> Floats:

@@ -11,31 +11,14 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from fairweight.constraints import check, one_of
 from fairweight.errors import BadInput, MissingGroups
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Names: TypeAlias = "Sequence[str] | Mapping[Any, str]"
+Axis: TypeAlias = "dict[Hashable, Hashable]"  # the distinct values of a column, in order of their codes, by name
 MISSING = "(missing)"  # name of the group of samples whose group is missing
 MOST_GROUPS = 10_000  # beyond it, crossed attributes tell samples apart rather than groups
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The distinct values of a column, in order, and what callers see in their place."""
-
-    values: tuple[Hashable, ...]  # as in the data
-    keys: tuple[Hashable, ...]  # names where given, values otherwise
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def position(self, wanted: Hashable, what: str) -> int:
-        """The code of a key, or else of a value."""
-        for known in (self.keys, self.values):
-            if wanted in known:
-                return known.index(wanted)
-        shown = ", ".join(repr(key) for key in self.keys[:20])
-        raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {shown}.")
 
 
 @dataclass(frozen=True)
@@ -59,36 +42,36 @@ class CodedSamples:
 
 def coded_samples(
     labels: object,
-    predictions: object,
+    predictions: Sequence[object],
     groups: object,
     positive: Hashable | None,
     missing: str,
     label_names: Names | None,
     group_names: Names | Mapping[str, Names] | None,
-) -> CodedSamples:
-    """Check the columns against each other and code them."""
-    if missing not in ("error", "ignore", "group"):
-        raise BadInput(f"missing is {missing!r}; choose 'error', 'ignore' or 'group'.")
-    truth, said, axis = _label_columns(labels, predictions, label_names)
+) -> list[CodedSamples]:
+    """Check the columns against each other and code them, with the predictions of each model."""
+    check("group_table", {"missing": missing}, {"missing": one_of("error", "ignore", "group")})
+    (truth, *models), axis = _label_columns(labels, predictions, label_names)
     if groups is None:
         if positive is not None or group_names is not None:
             raise BadInput("positive and group_names speak of groups; give groups, or leave them out.")
-        return CodedSamples(truth, said, None, axis, axis, ("label",), 0, None)
+        return [CodedSamples(truth, said, None, axis, axis, ("label",), 0, None) for said in models]
     axis, target = _positive(axis, positive, declared=label_names is not None)
     columns = _attribute_columns(groups)
-    coded = [
+    codes, group_axis = _crossed([
         _attribute(name, column, len(truth), missing, _names_of(name, group_names, several=len(columns) > 1))
         for name, column in columns.items()
-    ]
-    codes, group_axis = coded[0] if len(coded) == 1 else _crossed(coded)
+    ])  # fmt: skip
     known = codes >= 0
     if not known.any():
         raise MissingGroups("the group of every sample is missing; give groups, or groups=None to compare the labels.")
-    truth, said, codes = (column[known] for column in (truth, said, codes))
-    return CodedSamples(truth, said, codes, axis, group_axis, tuple(columns), int((~known).sum()), target)
+    truth, codes, absent = truth[known], codes[known], int((~known).sum())
+    return [
+        CodedSamples(truth, said[known], codes, axis, group_axis, tuple(columns), absent, target) for said in models
+    ]
 
 
-def array_of(values: object, what: str) -> npt.NDArray[Any]:
+def _array(values: object, what: str) -> npt.NDArray[Any]:
     """The values as an array of numbers, bools or objects; numbers and missing values never become text."""
     if hasattr(values, "detach"):  # a torch tensor, without importing torch
         tensor = cast(Any, values).detach().cpu()
@@ -104,18 +87,18 @@ def array_of(values: object, what: str) -> npt.NDArray[Any]:
     return array
 
 
-def vector_of(values: object, what: str) -> npt.NDArray[Any]:
+def _vector(values: object, what: str) -> npt.NDArray[Any]:
     """The values as one array [N]; a single column [N, 1] counts as one."""
-    array = array_of(values, what)
+    array = _array(values, what)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        hint = " (of logits, take .argmax(1))" if what.startswith("predictions") and array.ndim == 2 else ""
+        hint = " (of logits, take .argmax(1))" if what == "predictions" and array.ndim == 2 else ""
         raise BadInput(f"{what} has shape {array.shape}; give one entry per sample{hint}.")
     return array
 
 
-def factorise(array: npt.NDArray[Any], what: str) -> tuple[Ints, list[Hashable]]:
+def _factorise(array: npt.NDArray[Any], what: str) -> tuple[Ints, list[Hashable]]:
     """Codes [N] into the sorted distinct values; -1 where a value is missing (None, NaN, NA)."""
     import pandas as pd
 
@@ -139,71 +122,82 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _recode(codes: Ints, values: Sequence[Hashable], onto: Sequence[Hashable]) -> Ints:
-    """Codes into `values`, as codes into `onto`; -1 for values that are not there."""
-    place = {value: code for code, value in enumerate(onto)}
+def _recode(codes: Ints, values: Sequence[Hashable], axis: Axis) -> Ints:
+    """Codes into `values`, as codes into the axis; -1 for values that are not there."""
+    place = {value: code for code, value in enumerate(axis)}
     return np.array([*(place.get(value, -1) for value in values), -1], dtype=np.int64)[codes]
 
 
 def _named_axis(values: Sequence[Hashable], names: Names | None, what: str) -> Axis:
     """The axis of these values; names declare all possible values, so that absent ones keep their row."""
-    if names is None:
-        return Axis(tuple(values), tuple(values))
     if isinstance(names, str):
         raise BadInput(f"names of the {what}s are one string; give a list of names.")
-    keys = tuple(names.values()) if isinstance(names, Mapping) else tuple(names)
-    declared: tuple[Hashable, ...] = tuple(names)
-    if not isinstance(names, Mapping) and all(isinstance(value, int) for value in values):
-        declared = tuple(range(len(names)))
-    if unknown := [value for value in values if value not in declared]:
+    if isinstance(names, Mapping):
+        axis: Axis = dict(names)
+    elif names is not None and all(isinstance(value, int) for value in values):
+        axis = dict(enumerate(names))
+    else:
+        axis = {value: value for value in (values if names is None else names)}
+    if unknown := [value for value in values if value not in axis]:
         raise BadInput(
-            f"{what} {unknown[0]!r} has no name among the {len(declared)} given; name every {what}, in the order of "
+            f"{what} {unknown[0]!r} has no name among the {len(axis)} given; name every {what}, in the order of "
             "their codes or as a mapping from value to name."
         )
-    if len(set(keys)) != len(keys):
+    if names is not None and len(set(axis.values())) != len(names):
         raise BadInput(f"two {what}s share one name; give every {what} a name of its own.")
-    return Axis(declared, keys)
+    return axis
 
 
-def _label_columns(labels: object, predictions: object, names: Names | None) -> tuple[Ints, Ints, Axis]:
+def position(axis: Axis, wanted: Hashable, what: str) -> int:
+    """The code of a name, or else of a value."""
+    for known in (list(axis.values()), list(axis)):
+        if wanted in known:
+            return known.index(wanted)
+    shown = ", ".join(repr(name) for name in list(axis.values())[:20])
+    raise BadInput(f"{wanted!r} is not a {what} of this table; choose from: {shown}.")
+
+
+def _label_columns(labels: object, predictions: Sequence[object], names: Names | None) -> tuple[list[Ints], Axis]:
+    """Codes of the labels, then of each model's predictions, into one axis."""
     columns = []
-    for what, given in (("labels", labels), ("predictions", predictions)):
-        array = vector_of(given, what)
+    for what, given in (("labels", labels), *(("predictions", said) for said in predictions)):
+        array = _vector(given, what)
         if len(array) == 0:
             raise BadInput(f"{what} is empty; give at least one sample.")
         if array.dtype.kind == "f" and bool(np.any(np.floor(array) != array) and not np.isnan(array).any()):
             raise BadInput(f"{what} holds fractions; give classes (of probabilities, take a threshold or the argmax).")
-        codes, values = factorise(array, what)
+        codes, values = _factorise(array, what)
         if absent := int((codes < 0).sum()):
             raise BadInput(f"{absent} of {len(codes)} {what} are missing; drop or fill them first.")
         if bad := [value for value in values if isinstance(value, int) and value < 0 and set(values) - {-1, 1}]:
             raise BadInput(f"{what} holds {bad[0]}, which is no class; drop those samples, or number classes from 0.")
         columns.append((codes, values))
-    (truth, known), (said, claimed) = columns
-    if len(truth) != len(said):
-        raise BadInput(f"{len(truth)} labels but {len(said)} predictions; give one of each per sample.")
-    if isinstance(known[0], str) != isinstance(claimed[0], str):
-        raise BadInput(
-            f"labels such as {known[0]!r} and predictions such as {claimed[0]!r} are not of one type; "
-            "give both as text or both as numbers."
-        )
-    axis = _named_axis(sorted(cast(Any, {*known, *claimed})), names, "label")
-    return _recode(truth, known, axis.values), _recode(said, claimed, axis.values), axis
+    truth, known = columns[0]
+    for said, claimed in columns[1:]:
+        if len(truth) != len(said):
+            raise BadInput(f"{len(truth)} labels but {len(said)} predictions; give one of each per sample.")
+        if isinstance(known[0], str) != isinstance(claimed[0], str):
+            raise BadInput(
+                f"labels such as {known[0]!r} and predictions such as {claimed[0]!r} are not of one type; "
+                "give both as text or both as numbers."
+            )
+    occurring = {value for _, values in columns for value in values}
+    axis = _named_axis(sorted(cast(Any, occurring)), names, "label")
+    return [_recode(codes, values, axis) for codes, values in columns], axis
 
 
 def _positive(axis: Axis, wanted: Hashable | None, *, declared: bool) -> tuple[Axis, int | None]:
     """The axis and the code of the positive label; None where more than two labels are compared one by one."""
     if len(axis) == 1 and not declared:  # the label that did not occur is still the other one
-        only = cast(Any, axis.values[0])
+        [only] = cast(Any, axis)
         other = wanted if wanted is not None else {0: 1, -1: 1}.get(only, only)
         if other != only:
-            pair = tuple(sorted((only, type(only)(other))))
-            axis = Axis(pair, pair)
+            axis = {value: value for value in sorted((only, type(only)(other)))}
     if wanted is not None:
-        return axis, axis.position(wanted, "label")
+        return axis, position(axis, wanted, "label")
     if len(axis) > 2:
         return axis, None
-    return axis, axis.values.index(1) if 1 in axis.values else len(axis) - 1
+    return axis, list(axis).index(1) if 1 in axis else len(axis) - 1
 
 
 def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, several: bool) -> Names | None:
@@ -220,19 +214,15 @@ def _names_of(attribute: str, names: Names | Mapping[str, Names] | None, *, seve
 
 def _attribute_columns(groups: object) -> dict[str, object]:
     """Columns by attribute: one for a vector, several for a mapping, a data frame or an array [N, A]."""
-    if isinstance(groups, Mapping):
-        columns = {str(name): column for name, column in groups.items()}
-    elif hasattr(groups, "columns"):  # a data frame
-        frame = cast(Any, groups)
-        columns = {str(name): frame[name] for name in frame.columns}
-        if len(columns) != len(frame.columns):
+    if isinstance(groups, Mapping) or hasattr(groups, "columns"):
+        names = list(getattr(groups, "columns", cast(Any, groups)))
+        columns = {str(name): cast(Any, groups)[name] for name in names}
+        if len(columns) != len(names):
             raise BadInput("two columns of groups share one name; rename one of them.")
     else:
-        array = array_of(groups, "groups")
-        if array.ndim != 2:
+        array = _array(groups, "groups")
+        if array.ndim != 2 or array.shape[1] == 1:
             return {str(getattr(groups, "name", None) or "group"): groups}
-        if array.shape[1] == 1:
-            return {"group": array[:, 0]}
         columns = {f"attribute {place + 1}": array[:, place] for place in range(array.shape[1])}
     if not columns:
         raise BadInput("groups holds no attribute; give one vector per attribute, or groups=None.")
@@ -241,17 +231,17 @@ def _attribute_columns(groups: object) -> dict[str, object]:
 
 def _attribute(name: str, column: object, length: int, missing: str, names: Names | None) -> tuple[Ints, Axis]:
     what = f"groups ({name})"
-    array = vector_of(column, what)
+    array = _vector(column, what)
     if len(array) != length:
         raise BadInput(f"{what} has {len(array)} entries for {length} samples; give one per sample.")
-    codes, found = factorise(array, what)
+    codes, found = _factorise(array, what)
     values = [value for value in found if value != -1]  # -1: not known, as in Batch
     if bad := [value for value in values if isinstance(value, int) and value < -1]:
         raise BadInput(
             f"{what} holds {bad[0]}, which is no group; number groups from 0, with -1 where it is not known."
         )
     axis = _named_axis(values, names, "group")
-    codes = _recode(codes, [None if value == -1 else value for value in found], axis.values)
+    codes = _recode(codes, [None if value == -1 else value for value in found], axis)
     absent = int((codes < 0).sum())
     if absent and missing == "error":
         raise MissingGroups(
@@ -259,20 +249,22 @@ def _attribute(name: str, column: object, length: int, missing: str, names: Name
             "or missing='group' to count them as a group of their own."
         )
     if absent and missing == "group":
-        if MISSING in axis.keys:
+        if MISSING in {*axis, *axis.values()}:
             raise BadInput(f"a group is called {MISSING!r} already; rename it, or leave out missing='group'.")
         codes = np.where(codes < 0, len(axis), codes)
-        axis = Axis((*axis.values, MISSING), (*axis.keys, MISSING))
+        axis = axis | {MISSING: MISSING}
     return codes, axis
 
 
 def _crossed(attributes: list[tuple[Ints, Axis]]) -> tuple[Ints, Axis]:
     """Every combination of the attributes' values; those that nobody has keep their row."""
+    crossed, only = attributes[0]
+    if len(attributes) == 1:
+        return crossed, only
     size = math.prod(len(axis) for _, axis in attributes)
     if size > MOST_GROUPS:
         raise BadInput(f"the attributes cross to {size} groups; merge values or cross fewer attributes.")
-    crossed = np.zeros(len(attributes[0][0]), dtype=np.int64)
-    for codes, axis in attributes:
+    for codes, axis in attributes[1:]:
         crossed = np.where((crossed < 0) | (codes < 0), -1, crossed * len(axis) + codes)
-    values, keys = (tuple(product(*parts)) for parts in zip(*((a.values, a.keys) for _, a in attributes), strict=True))
-    return crossed, Axis(values, keys)
+    axes = [axis for _, axis in attributes]
+    return crossed, dict(zip(product(*axes), product(*(axis.values() for axis in axes)), strict=True))

@@ -1,4 +1,4 @@
-"""How often each (group, label, prediction) occurs, and the bootstrap over these counts."""
+"""How often each (group, label, prediction) occurs, and the bootstrap over these counts or over samples."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _CHUNK = 10_000_000  # numbers held at a time while resampling
 class Tally:
     """The M distinct (group, label, predictions) with their frequency; several models may predict side by side."""
 
-    groups: Ints  # [M]
-    labels: Ints  # [M]
-    predictions: tuple[Ints, ...]  # [M] each
+    members: Ints  # [2 + models, M] group, label, prediction of each model
     frequency: Ints  # [M]
     shape: tuple[int, int]  # G, K
     targets: Ints  # as in Counts
@@ -38,22 +36,43 @@ class Tally:
         shape = (1 if samples.groups is None else len(samples.group_axis), *[K] * (1 + len(predictions)))
         key = np.ravel_multi_index((groups, samples.labels, *predictions), shape)
         key, frequency = np.unique(key, return_counts=True)
-        group, label, *predicted = np.unravel_index(key, shape)
         targets = np.arange(K) if samples.positive is None else np.array([samples.positive])
-        return cls(group, label, tuple(predicted), frequency, (shape[0], K), targets, samples.groups is None)
+        members = np.stack(np.unravel_index(key, shape))
+        return cls(members, frequency, (shape[0], K), targets, samples.groups is None)
+
+    @property
+    def models(self) -> int:
+        """How many models predict."""
+        return len(self.members) - 2
+
+    @property
+    def cells(self) -> Ints:
+        """The number of each one's (group, label)."""  # [M]
+        cells: Ints = self.members[0] * self.shape[1] + self.members[1]
+        return cells
 
     def counts(self, frequency: Amounts | None = None, model: int = 0) -> Counts:
         """Counts of one model's predictions, under the frequencies [..., M] given or its own."""
         frequency = self.frequency if frequency is None else frequency
-        predictions = self.predictions[model]
-        right = predictions == self.labels
+        cells, predictions = self.cells, self.members[2 + model]
+        right = predictions == self.members[1]
         return Counts(
-            _sum_by(self.groups, self.labels, frequency, self.shape),
-            _sum_by(self.groups[right], self.labels[right], frequency[..., right], self.shape),
-            _sum_by(self.groups, predictions, frequency, self.shape),
+            self._sum(cells, frequency),
+            self._sum(cells[right], frequency[..., right]),
+            self._sum(self.members[0] * self.shape[1] + predictions, frequency),
             self.targets,
             self.by_label,
         )
+
+    def _sum(self, key: Ints, values: Amounts) -> Amounts:
+        """Sum the values [..., M] by group and label: [..., G, K]."""
+        G, K = self.shape
+        total = np.zeros((*values.shape[:-1], G * K), dtype=values.dtype)
+        if len(key):
+            order = np.argsort(key, kind="stable")
+            present, starts = np.unique(key[order], return_index=True)
+            total[..., present] = np.add.reduceat(values[..., order], starts, axis=-1)
+        return total.reshape(*values.shape[:-1], G, K)
 
     def smoothed(self) -> tuple[Tally, Floats]:
         """The tally and its frequencies with one right and one wrong sample per model added to every cell.
@@ -64,52 +83,32 @@ class Tally:
         K = self.shape[1]
         if K == 1:
             return self, self.frequency.astype(np.float64)
-        group, label = np.divmod(np.unique(self.groups * K + self.labels), K)
+        group, label = np.divmod(np.unique(self.cells), K)
         wrong = self._usual_mistake()[label]
-        patterns = [right[::-1] for right in product((False, True), repeat=len(self.predictions))]  # by model
-        added = len(patterns) * len(label)
-        tally = replace(
-            self,
-            groups=np.concatenate([self.groups, *[group] * len(patterns)]),
-            labels=np.concatenate([self.labels, *[label] * len(patterns)]),
-            predictions=tuple(
-                np.concatenate([own, *(label if pattern[model] else wrong for pattern in patterns)])
-                for model, own in enumerate(self.predictions)
-            ),
-            frequency=np.concatenate([self.frequency, np.zeros(added, dtype=np.int64)]),
-        )
+        patterns = [right[::-1] for right in product((False, True), repeat=self.models)]  # by model
+        added = [np.stack([group, label, *(label if right else wrong for right in each)]) for each in patterns]
+        members = np.concatenate([self.members, *added], axis=1)
+        more = (0, len(patterns) * len(label))
         share = 2.0 / len(patterns)  # one right and one wrong per model in all
-        return tally, np.concatenate([self.frequency.astype(np.float64), np.full(added, share)])
+        weight = np.pad(self.frequency.astype(np.float64), more, constant_values=share)
+        return replace(self, members=members, frequency=np.pad(self.frequency, more)), weight
 
     def _usual_mistake(self) -> Ints:
         """For every label [K], the other label that it is most often taken for."""
         K = self.shape[1]
         mistakes = np.zeros((K, K))
-        for prediction in self.predictions:
-            np.add.at(mistakes, (self.labels, prediction), self.frequency)
+        for prediction in self.members[2:]:
+            np.add.at(mistakes, (self.members[1], prediction), self.frequency)
         mistakes[np.arange(K), (np.arange(K) + 1) % K] += 0.5  # where it never is: the next one
         np.fill_diagonal(mistakes, -1.0)
         usual: Ints = mistakes.argmax(axis=1).astype(np.int64)
         return usual
 
 
-def _sum_by(groups: Ints, labels: Ints, values: Amounts, shape: tuple[int, int]) -> Amounts:
-    """Sum the values [..., M] by group and label: [..., G, K]."""
-    G, K = shape
-    key = groups * K + labels
-    total = np.zeros((*values.shape[:-1], G * K), dtype=values.dtype)
-    if len(key):
-        order = np.argsort(key, kind="stable")
-        present, starts = np.unique(key[order], return_index=True)
-        total[..., present] = np.add.reduceat(values[..., order], starts, axis=-1)
-    return total.reshape(*values.shape[:-1], G, K)
-
-
 def _resampled(tally: Tally, weight: Floats, strata: Strata, settings: Intervals) -> Iterator[Ints]:
     """Frequencies of resampled samples, a chunk of draws [D, M] at a time: multinomial within each stratum."""
     rng, draws = np.random.default_rng(settings.seed), settings.draws
-    cell = tally.groups * tally.shape[1] + tally.labels
-    stratum = {"all": np.zeros_like(cell), "group": tally.groups, "cell": cell}[strata]
+    stratum = {"all": np.zeros_like(tally.frequency), "group": tally.members[0], "cell": tally.cells}[strata]
     order = np.argsort(stratum, kind="stable")
     edges = [*np.unique(stratum[order], return_index=True)[1].tolist(), len(order)]
     blocks = [order[start:stop] for start, stop in pairwise(edges)]
@@ -124,17 +123,26 @@ def _resampled(tally: Tally, weight: Floats, strata: Strata, settings: Intervals
 
 
 def bootstrap(
-    tally: Tally,
-    statistic: Callable[[tuple[Counts, ...]], Floats],
-    settings: Intervals,
-    strata: Strata,
+    tally: Tally, statistic: Callable[[tuple[Counts, ...]], Floats], settings: Intervals, strata: Strata
 ) -> tuple[Floats, Floats]:
     """The statistic of the models' counts when samples are redrawn [draws, ...], and of what is drawn from [...]."""
     drawn_from, weight = tally.smoothed()
-    models = range(len(tally.predictions))
-    parts = [
-        statistic(tuple(drawn_from.counts(frequency, model) for model in models))
-        for frequency in _resampled(drawn_from, weight, strata, settings)
-    ]
-    centre = statistic(tuple(drawn_from.counts(weight, model) for model in models))
-    return np.concatenate(parts), centre
+
+    def found(frequency: Amounts) -> Floats:
+        return statistic(tuple(drawn_from.counts(frequency, model) for model in range(tally.models)))
+
+    draws = [found(frequency) for frequency in _resampled(drawn_from, weight, strata, settings)]
+    return np.concatenate(draws), found(weight)
+
+
+class StratifiedDraw:
+    """Samples drawn with replacement, as many of each stratum as there are."""
+
+    def __init__(self, strata: Ints) -> None:
+        self.order = np.argsort(strata, kind="stable")  # [N] members of a stratum side by side
+        _, first, sizes = np.unique(strata[self.order], return_index=True, return_counts=True)
+        self._first, self._size = np.repeat(first, sizes), np.repeat(sizes, sizes)
+
+    def drawn(self, random: np.random.Generator) -> Ints:
+        """Places in that order."""  # [N]
+        return np.asarray(self._first + (random.random(len(self.order)) * self._size).astype(np.int64))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from fairweight.errors import BadInput
 from fairweight.metrics._metric import CustomMetric, Metric
-from fairweight.metrics._samples import CodedSamples, Names, factorise, vector_of
+from fairweight.metrics._samples import CodedSamples, Names, coded_samples
 from fairweight.metrics._tally import Tally, bootstrap
-from fairweight.metrics.group_table import GroupTable, group_table
+from fairweight.metrics.group_table import GroupTable
 from fairweight.metrics.intervals import Intervals, debiased_percentiles
 from fairweight.metrics.rates import Statistic
 
@@ -58,12 +58,9 @@ def paired_difference(
     intervals: Intervals | None = None,
 ) -> Difference:
     """How much higher a number of the table (by name, as in GroupTable.value) is for predictions b than for a."""
-    names = _shared_labels(labels, predictions_a, predictions_b) if label_names is None else label_names
-    table_a, table_b = (
-        group_table(labels, said, groups, positive=positive, missing=missing, label_names=names,
-                    group_names=group_names, metrics=metrics, intervals=intervals)
-        for said in (predictions_a, predictions_b)
-    )  # fmt: skip
+    models = [predictions_a, predictions_b]
+    coded = coded_samples(labels, models, groups, positive, missing, label_names, group_names)
+    table_a, table_b = (GroupTable(samples, metrics or {}, intervals or Intervals()) for samples in coded)
     return compare(table_a, table_b, metric)
 
 
@@ -98,20 +95,10 @@ def compare(table_a: GroupTable, table_b: GroupTable, metric: str = "tprd") -> D
     return Difference(metric, a, b, b - a, low, high, table_a.n)
 
 
-def _shared_labels(*columns: object) -> dict[Hashable, Any] | None:
-    """Every label that occurs in any of the columns; None where that is one alone, and its counterpart is a guess."""
-    values: dict[Any, Any] = {}
-    for column in columns:
-        _, found = factorise(vector_of(column, "labels or predictions"), "labels or predictions")
-        values |= {value: value for value in found if value not in values}
-    if len(values) < 2 or len({isinstance(value, str) for value in values}) > 1:
-        return None  # mixed types: group_table says what is wrong
-    return dict(sorted(values.items()))
-
-
 def _check_same_samples(a: CodedSamples, b: CodedSamples) -> None:
     def axes(samples: CodedSamples) -> tuple[object, ...]:
-        return samples.label_axis, samples.group_axis, samples.positive, samples.groups is None
+        named = list(samples.label_axis.items()), list(samples.group_axis.items())
+        return *named, samples.positive, samples.groups is None
 
     if axes(a) != axes(b) or not np.array_equal(a.labels, b.labels) or not np.array_equal(a.rows, b.rows):
         raise BadInput(

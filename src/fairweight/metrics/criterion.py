@@ -25,16 +25,18 @@ Ints = npt.NDArray[Any]
 Rate = Literal["tpr", "fpr", "selection_rate", "precision", "accuracy"]
 POSITIVE = 1  # the code of the positive one of two labels
 DRAWS = 1000
+# By the weights of negatives and of positives: what raises a rate of the positive label, and what lowers it.
+RAISED_BY: Mapping[Rate, tuple[int, int]] = {
+    "tpr": (0, 1), "fpr": (-1, 0), "selection_rate": (-1, 1), "precision": (1, 0)
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Criterion:
     """A gap between groups that should be small.
 
-    rates: those that are to be even; the largest of their gaps counts. cells: whose weights move a rate, "positives",
-    "negatives" (fewer of them raise it), "both", "others" (more negatives raise it), "group" or "label".
-    number: what a GroupTable calls the gap, where it has it. views: by sensitive column, the value that each crossed
-    group has there; the worst column counts.
+    rates: those that are to be even; the largest of their gaps counts. number: what a GroupTable calls the gap, where
+    it has it. views: by sensitive column, the value that each crossed group has there; the worst column counts.
 
     Examples:
         >>> import fairweight as fw
@@ -46,7 +48,6 @@ class Criterion:
 
     name: str
     rates: tuple[Rate, ...]
-    cells: tuple[str, ...]
     sentence: str
     wanted_by: str
     term: str  # objective that compares groups
@@ -75,10 +76,13 @@ class Criterion:
 
     def by_column(self, table: GroupTable) -> dict[str, float]:
         """The gap of each column that stands side by side with others."""
-        alone, counts = replace(self, views=()), _confusion_of(table)
-        return {name: float(alone.gap_of(_merged(counts, codes))) for name, codes in self.views}
+        return {name: float(gap) for name, gap in self._by_view(_confusion_of(table)).items()}
 
-    def check(self, classes: int, groups: bool) -> Criterion:
+    def _by_view(self, counts: Ints) -> dict[str, Floats]:
+        alone = replace(self, views=())
+        return {name: alone.gap_of(_merged(counts, codes)) for name, codes in self.views}
+
+    def check(self, *, groups: bool) -> Criterion:
         """Refuse data that it says nothing about."""
         if not groups and not (self.every_label or self.worst):
             raise BadInput(
@@ -126,8 +130,7 @@ class Criterion:
     def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
         """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]
         if self.views and not by_label:
-            alone = replace(self, views=())
-            return np.asarray(np.fmax.reduce([alone.gap_of(_merged(counts, codes)) for _, codes in self.views]))
+            return np.asarray(np.fmax.reduce(list(self._by_view(counts).values())))
         values = [self.by_group(counts, rate, by_label=by_label) for rate in self.rates]  # [..., R, T] each
         return np.asarray(np.max([1 - worst(each) if self.worst else gap(each) for each in values], axis=0))
 
@@ -139,62 +142,59 @@ class Criterion:
             return np.asarray(np.sum(every, axis=0))
         groups, classes = counts.shape[-3], counts.shape[-1]
         push = np.zeros((groups, classes))
-        for rate, cells in zip(self.rates, self.cells, strict=True):
+        for rate in self.rates:
             values = self.by_group(counts, rate, by_label=by_label)  # [R, T]
             below = np.nan_to_num(mean(values, axis=0) - values)  # [R, T]
             if by_label:
                 push[0] += below[:, 0]
-            elif cells == "group":
-                push += below.mean(axis=1, keepdims=True)
-            elif below.shape[1] > 1:
-                push += -below if cells in ("negatives", "others") else below
-            elif cells == "others":
-                push[:, 1 - POSITIVE] += below[:, 0]
+            elif rate == "accuracy":
+                push += below
+            elif below.shape[1] == classes:  # each label against the others
+                push += -below if rate in ("fpr", "precision") else below
             else:
-                push[:, POSITIVE] += below[:, 0] if cells != "negatives" else 0.0
-                push[:, 1 - POSITIVE] -= below[:, 0] if cells != "positives" else 0.0
+                push += below * np.array(RAISED_BY[rate])
         return push
 
 
 _ALL = (
     Criterion(
-        "equal-opportunity", ("tpr",), ("positives",),
+        "equal-opportunity", ("tpr",),
         "Those who have the positive label are found equally often in every group (true positive rate).",
         "whoever gives out loans, jobs or places, and must not overlook good applicants of one group",
         "equal-opportunity-rate", "tprd",
     ),
     Criterion(
-        "equalized-odds", ("tpr", "fpr"), ("positives", "negatives"),
+        "equalized-odds", ("tpr", "fpr"),
         "True and false positive rates are both equal: neither kind of error falls on one group.",
         "whoever does harm by both errors, as in decisions on bail or in fraud alarms",
         "equal-odds", "equalised_odds_gap",
     ),
     Criterion(
-        "demographic-parity", ("selection_rate",), ("both",),
+        "demographic-parity", ("selection_rate",),
         "Every group is predicted positive equally often, whatever its labels say.",
         "whoever doubts the labels themselves, or must invite or advertise evenly",
         "equal-opportunity-rate", "selection_rate_gap",
     ),
     Criterion(
-        "predictive-parity", ("precision",), ("others",),
+        "predictive-parity", ("precision",),
         "A positive prediction is right equally often in every group (precision).",
         "whoever acts on positives, such as a doctor who treats or an inspector who visits",
         "equal-odds",
     ),
     Criterion(
-        "accuracy-parity", ("accuracy",), ("group",),
+        "accuracy-parity", ("accuracy",),
         "Predictions are right equally often in every group.",
         "whoever builds a recogniser of faces or speech that must work equally well for everybody",
         "max-discrepancy", "accuracy_gap",
     ),
     Criterion(
-        "worst-group", ("accuracy",), ("group",),
+        "worst-group", ("accuracy",),
         "The group with the most errors has as few as possible; others may do better.",
         "whoever promises every group a minimum quality, and accepts a gap above it",
         "worst-group", "worst_group_accuracy", worst=True,
     ),
     Criterion(
-        "recall-parity", ("tpr",), ("label",),
+        "recall-parity", ("tpr",),
         "Every class is found equally often (TPRD), or every class in each of the groups.",
         "whoever sorts into several classes, none of which may be neglected",
         "equal-odds", every_label=True,
@@ -239,4 +239,4 @@ def _confusion_of(table: GroupTable) -> Ints:
     classes = len(samples.label_axis)
     if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
         labels, said = 1 - labels, 1 - said  # the positive one's code is another here
-    return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis.keys))
+    return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis))

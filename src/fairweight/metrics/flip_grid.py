@@ -13,7 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairweight.metrics.flip_rates import Floats, Ints, natural_groups
+from fairweight.metrics._samples import Ints
+from fairweight.metrics._wrong_labels import LabelNoise
+from fairweight.metrics.flip_rates import counts_by_cell, natural_groups
+from fairweight.metrics.rates import Floats
 
 RATES = np.concatenate([[0, 0.004, 0.01, 0.02, 0.03], np.arange(0.045, 0.25, 0.015), [0.26, 0.28, 0.3, 0.33, 0.36, 0.4],
                         [0.45, 0.52, 0.6, 0.7]])  # fmt: skip
@@ -48,23 +51,14 @@ class Binned(NamedTuple):
         return _curve(self.scale * said[:, None, None] + self.bias)
 
 
-class Grid(NamedTuple):
-    """What was found; a cell is (group, given label)."""
-
-    wrong: Floats  # [N] posterior that the label is wrong
-    positive: Floats  # [N] chance of a true 1 by the inputs alone
-    rates: Floats  # [G, 2, 2] row: true label, column: given label
-    shares: Floats  # [G, 2] of true labels
-    drawn: Floats  # [D, G, 2] wrong labels of each cell, drawn from the posterior
-
-
-def flip_grid(said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: Ints, at: Ints, draws: int) -> Grid:
+def flip_grid(
+    said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: Ints, at: Ints, draws: int = SAMPLES
+) -> LabelNoise:
     """Rates, and the chance that each label is wrong: log odds of label 1 for rows [N] and for trusted rows [M]."""
     said, trusted = said.clip(-WIDEST, WIDEST), trusted.clip(-WIDEST, WIDEST)
     count = int(max(groups.max(), at.max())) + 1
     parts = {g: _binned(said[groups == g], labels[groups == g]) for g in np.unique(groups).tolist()}
-    known = np.stack([np.bincount(at[true == y], minlength=count) for y in (0, 1)], axis=1).astype(np.float64)  # [G, 2]
-    given = np.stack([np.bincount(groups[labels == y], minlength=count) for y in (0, 1)], axis=1).astype(np.float64)
+    known, given = counts_by_cell(true, at, (count, 2)), counts_by_cell(labels, groups, (count, 2))
     share = {g: np.einsum("b,bij->ij", part.rows.sum(axis=0), part.positive(part.said)) / part.rows.sum()
              for g, part in parts.items()}  # fmt: skip
     fits = {
@@ -82,26 +76,34 @@ def flip_grid(said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: I
         rows, mean = np.flatnonzero(groups == g), weights[g].mean
         u, v, one = (float((mean * value).sum()) for value in (U, V, share[g]))
         rates[g], shares[g] = [[1 - u, u], [v, 1 - v]], [1 - one, one]
-        for i, j in np.argwhere(mean > 1e-3 * mean.max()):
+        likely = mean > 1e-3 * mean.max()  # the others would take time and change next to nothing
+        for i, j in np.argwhere(likely):
             q = _curve(part.scale[i, j] * said[rows] + part.bias[i, j])
+            zero_wrong, one_wrong = _wrong(q, U[i, j], V[i, j])
             positive[rows] += mean[i, j] * q
-            wrong[rows] += mean[i, j] * np.where(labels[rows] == 1, *_wrong(q, U[i, j], V[i, j])[::-1])
-        positive[rows] /= (total := mean[mean > 1e-3 * mean.max()].sum())
-        wrong[rows] /= total
+            wrong[rows] += mean[i, j] * np.where(labels[rows] == 1, one_wrong, zero_wrong)
+        positive[rows] /= mean[likely].sum()
+        wrong[rows] /= mean[likely].sum()
+    posterior = np.stack([np.where(labels == y, 1 - wrong, wrong) for y in (0, 1)], axis=1)
+    drawn = _drawn_counts(parts, weights, draws, count)
+    return LabelNoise(
+        labels, groups, posterior, wrong, suggested=np.where(wrong > 0.5, 1 - labels, labels),
+        by_inputs=(positive > 0.5).astype(np.int64), rates=rates, shares=shares, drawn=drawn, by_chance=drawn[:0],
+    )  # fmt: skip
+
+
+def _drawn_counts(parts: dict[int, Binned], weights: dict[int, Weights], draws: int, count: int) -> Floats:
+    """Wrong labels of each cell, drawn from the posterior."""  # [D, G, 2]
     counts = np.zeros((draws, count, 2))
-    if draws:
-        random = np.random.default_rng(1)
-        line = random.random((draws, 1))
-        # A rate of the grid stands for those around it: where in between is drawn too, alike for all cells.
-        around = np.concatenate(
-            [np.ones((draws, 1)), (EDGES[:-1] + line * np.diff(EDGES)) / RATES[1:]], axis=1
-        )  # [D, R]
-        for g, cells in _sampled(weights, draws).items():
-            mean, spread = _expected(parts[g])[:, :, cells]
-            each = np.arange(draws)
-            mean = mean * np.stack([around[each, cells % len(RATES)], around[each, cells // len(RATES)]])
-            counts[:, g] = np.maximum(mean + spread * random.standard_normal(mean.shape), 0).T
-    return Grid(wrong, positive, rates, shares, counts)
+    random, each = np.random.default_rng(1), np.arange(draws)
+    # A rate of the grid stands for those around it: where in between is drawn too, alike for all cells.
+    between = (EDGES[:-1] + random.random((draws, 1)) * np.diff(EDGES)) / RATES[1:]
+    around = np.concatenate([np.ones((draws, 1)), between], axis=1)  # [D, R]
+    for g, cells in _sampled(weights, draws).items():
+        mean, spread = _expected(parts[g])[:, :, cells]
+        mean = mean * np.stack([around[each, cells % len(RATES)], around[each, cells // len(RATES)]])
+        counts[:, g] = np.maximum(mean + spread * random.standard_normal(mean.shape), 0).T
+    return counts
 
 
 def _curve(log_odds: Floats) -> Floats:
@@ -134,10 +136,15 @@ def _binned(said: Floats, labels: Ints, rounds: int = 30) -> Binned:
     scale, bias, firm = start.copy(), np.zeros_like(start), FIRM * start**2
     for _ in range(rounds):
         q = _curve(scale * x + bias)
-        chance, slope = U + LEFT * q, LEFT * q * (1 - q)
-        pull, curve = (ones - n * chance) / (chance * (1 - chance)) * slope, n * slope**2 / (chance * (1 - chance))
-        along, up = (pull * x).sum(axis=0) - firm * np.log(scale / start) / scale, pull.sum(axis=0) - 0.5 * bias
-        a, b, c = (curve * x * x).sum(axis=0) + firm / scale**2, (curve * x).sum(axis=0), curve.sum(axis=0) + 0.5
+        chance = U + LEFT * q
+        slope = LEFT * q * (1 - q)
+        pull = (ones - n * chance) / (chance * (1 - chance)) * slope
+        curve = n * slope**2 / (chance * (1 - chance))
+        along = (pull * x).sum(axis=0) - firm * np.log(scale / start) / scale  # gradient by scale, and by bias
+        up = pull.sum(axis=0) - 0.5 * bias
+        a = (curve * x * x).sum(axis=0) + firm / scale**2  # second derivatives: scale, both, bias
+        b = (curve * x).sum(axis=0)
+        c = curve.sum(axis=0) + 0.5
         steps = np.stack([c * along - b * up, a * up - b * along]) / (a * c - b * b)
         steps /= np.maximum(1.0, np.abs(steps).max(axis=0))
         scale, bias = np.maximum(scale + steps[0], 0.05), bias + steps[1]

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
+from fairweight.metrics._samples import Ints
+from fairweight.metrics.rates import Floats
 
 MANY_CELLS = 64
 TOLERANCE = 1e-4  # of rates, at which EM stops
@@ -111,8 +110,9 @@ def flip_rates(
 
     Rates are held at no flips, and at what all groups show where rows are few.
     """
-    (held_shares, firm), likelihood, k = anchor, np.exp(evidence), evidence.shape[1]
-    (shares, rates), own = start or (held_shares, _rates(np.full(held_shares.shape, 0.1))), np.eye(k, dtype=bool)
+    held_shares, firm = anchor
+    shares, rates = start or (held_shares, _rates(np.full(held_shares.shape, 0.1)))
+    likelihood, own = np.exp(evidence), np.eye(evidence.shape[1], dtype=bool)
     for _ in range(rounds):
         before = rates
         posterior = posterior_of(likelihood, labels, groups, shares, rates)
@@ -135,7 +135,8 @@ def drawn_together(rates: Floats, drawn: Sequence[Floats]) -> Floats:
     small and large rates.) Rates are [G, K, K], as those of each draw.
     """  # [G K, G K]
     g, k = rates.shape[:2]
-    (value, *angles), one = (_angle(1 - found.diagonal(0, 1, 2)).ravel() for found in (rates, *drawn)), np.ones(g * k)
+    value, *angles = (_angle(1 - found.diagonal(0, 1, 2)).ravel() for found in (rates, *drawn))
+    one = np.ones(g * k)
     errors = np.cov(np.stack(angles).T).reshape(g * k, g * k)
     errors = 0.5 * errors + 0.5 * np.diag(np.diag(errors)) + LEAST**2 * np.eye(g * k)
     label, group = np.tile(np.arange(k), g), np.repeat(np.arange(g), k)
@@ -184,6 +185,12 @@ def sums_by_cell(chances: Floats, labels: Ints, groups: Ints, num_groups: int) -
     k = chances.shape[1]
     sums = [np.bincount(groups * k + labels, chances[:, y], minlength=num_groups * k) for y in range(k)]
     return np.stack(sums, axis=1).reshape(num_groups, k, k).astype(np.float64)
+
+
+def counts_by_cell(labels: Ints, groups: Ints, shape: tuple[int, int]) -> Floats:
+    """How many rows each group and label has."""  # [G, K]
+    place = groups * shape[1] + labels
+    return np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
 
 def _rates(wrong: Floats) -> Floats:

@@ -10,10 +10,10 @@ import numpy as np
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics import _export
 from fairweight.metrics._metric import CustomMetric, Metric, RateMetric
-from fairweight.metrics._samples import CodedSamples, Names, coded_samples
+from fairweight.metrics._samples import CodedSamples, Names, coded_samples, position
 from fairweight.metrics._tally import Tally
 from fairweight.metrics.intervals import Estimate, Intervals, NoiseFloor, noise_floor
-from fairweight.metrics.rates import BY_CELL, HIGH_IS_WORSE, METRICS, PROPORTIONS, Statistic, divide
+from fairweight.metrics.rates import BY_CELL, HIGH_IS_WORSE, METRICS, PROPORTIONS, Statistic, divide, statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ def group_table(
         >>> round(table.estimate("tpr", group="b").value, 2)
         0.5
     """
-    samples = coded_samples(labels, predictions, groups, positive, missing, label_names, group_names)
+    [samples] = coded_samples(labels, [predictions], groups, positive, missing, label_names, group_names)
     return GroupTable(samples, metrics or {}, intervals or Intervals())
 
 
@@ -68,7 +68,7 @@ class GroupTable:
         counts = self.tally.counts()
         self.numbers = _Numbers({name: RateMetric(name, self.tally, counts, intervals) for name in METRICS})
         for name, function in metrics.items():
-            if Statistic.find(name) is not None:
+            if name in statistics() or name in _export.TAKEN:
                 raise BadInput(f"{name!r} is a number of every table; give your metric another name.")
             self.numbers[name] = CustomMetric(name, function, samples, intervals)
 
@@ -90,17 +90,18 @@ class GroupTable:
     @property
     def groups(self) -> tuple[Hashable, ...]:
         """The rows: names or values of the groups (tuples where attributes are crossed), or of the labels."""
-        return self.samples.group_axis.keys
+        return tuple(self.samples.group_axis.values())
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
         """Names or values of all labels that occur or were named."""
-        return self.samples.label_axis.keys
+        return tuple(self.samples.label_axis.values())
 
     @property
     def targets(self) -> tuple[Hashable, ...]:
         """The labels that rates are taken of: the positive one, or all."""
-        return tuple(self.labels[code] for code in self.tally.targets)
+        labels = self.labels
+        return tuple(labels[code] for code in self.tally.targets)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -211,13 +212,13 @@ class GroupTable:
             positives_alone = statistic.metric in ("tpr", "fnr") and statistic.kind != "odds"
             n = int(metric.trials.sum()) if positives_alone else self.n
             return Estimate(metric.value(statistic), *metric.limits(statistic), n)
-        row = self.samples.group_axis.position(group, "group")
+        row = position(self.samples.group_axis, group, "group")
         if label is None:
-            return self.numbers[name].rows().at(row)
-        wanted = self.labels[self.samples.label_axis.position(label, "label")]
+            return self.numbers[name].rows()[row]
+        wanted = self.labels[position(self.samples.label_axis, label, "label")]
         if name not in BY_CELL or self.by_label or wanted not in self.targets:
             raise BadInput(f"{name!r} has no value for label {label!r} in group {group!r}; leave label out.")
-        return self.numbers[name].cells().at((row, self.targets.index(wanted)))
+        return self.numbers[name].cells()[self.targets.index(wanted) * len(self.groups) + row]
 
     def noise_floor(self) -> NoiseFloor:
         """TPRD, maxFNR and standard deviation of the TPRs that sampling alone would show if all groups were equal."""

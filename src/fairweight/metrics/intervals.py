@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fairweight.constraints import above, constrained, whole
 from fairweight.errors import BadInput
 from fairweight.metrics._samples import Ints
 from fairweight.metrics.rates import Amounts, Floats, divide, gap, highest, lowest, mean, spread, worst
@@ -36,6 +37,7 @@ class Estimate(NamedTuple):
         return f"{self.value:.3f}" + ("" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]")
 
 
+@constrained(level=above(0, 1, below=True), draws=whole(0), seed=whole(0))
 @dataclass(frozen=True)
 class Intervals:
     """How intervals are made.
@@ -51,12 +53,6 @@ class Intervals:
     level: float = 0.95
     draws: int = 1000
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.level < 1.0:
-            raise BadInput(f"Intervals.level is {self.level}; give a fraction between 0 and 1, such as 0.95.")
-        if self.draws < 0:
-            raise BadInput(f"Intervals.draws is {self.draws}; give a number of draws, such as 1000, or 0 for none.")
 
     @property
     def z(self) -> float:

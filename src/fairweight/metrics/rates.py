@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -139,13 +140,13 @@ def worst_tenth(values: Floats) -> Floats:
 
 
 Kind = Literal["overall", "gap", "ratio", "std", "worst", "worst_tenth", "odds"]
-_NAMED: dict[str, tuple[Kind, str]] = {
-    "tprd": ("gap", "tpr"),
-    "max_fnr": ("worst", "fnr"),
-    "worst_group_accuracy": ("worst", "accuracy"),
-    "equalised_odds_gap": ("odds", "tpr"),
+_OVER_GROUPS: dict[Kind, Callable[[Floats], Floats]] = {
+    "gap": gap,
+    "ratio": ratio,
+    "std": spread,
+    "worst": worst,
+    "worst_tenth": worst_tenth,
 }
-_ENDINGS: tuple[Kind, ...] = ("worst_tenth", "gap", "ratio", "std", "worst")
 
 
 @dataclass(frozen=True)
@@ -156,23 +157,10 @@ class Statistic:
     metric: str
 
     @classmethod
-    def find(cls, name: str, metrics: tuple[str, ...] = METRICS) -> Statistic | None:
-        """The statistic of this name, such as tprd or accuracy_gap; None where there is none."""
-        if name in _NAMED:
-            return cls(*_NAMED[name])
-        if name in metrics:
-            return cls("overall", name)
-        for kind in _ENDINGS:
-            metric = name.removesuffix(f"_{kind}")
-            if metric != name and metric in metrics:
-                return cls(kind, metric)
-        return None
-
-    @classmethod
     def named(cls, name: str, custom: tuple[str, ...] = ()) -> Statistic:
         """The statistic of this name; custom: the metrics that the caller added."""
         known = (*METRICS, *custom)
-        found = cls.find(name, known)
+        found = statistics(known).get(name)
         if found is None:
             raise UnknownName(
                 f"{name!r} is no number of this table; choose from: {', '.join(SCALARS)}, or a metric "
@@ -195,13 +183,25 @@ class Statistic:
 
     def of(self, cells: Floats) -> Floats:
         """The statistic of a metric by row and target [..., R, T]."""
-        if self.kind in ("worst", "worst_tenth"):
-            sign = -1 if self.high_is_worse else 1
-            return sign * (worst if self.kind == "worst" else worst_tenth)(sign * cells)
-        return {"gap": gap, "ratio": ratio, "std": spread}[self.kind](cells)
+        over_groups = _OVER_GROUPS[self.kind]
+        if self.high_is_worse and self.kind in ("worst", "worst_tenth"):
+            return -over_groups(-cells)
+        return over_groups(cells)
 
     def strata(self, by_label: bool) -> Strata:
         """What resampling must keep: a rate among a label's samples keeps their number, others the group's."""
         if self.metric in ("selection_rate", "accuracy") and not (by_label and self.kind != "overall"):
             return "all" if self.kind == "overall" else "group"
         return "all" if self.metric == "selection_rate" else "cell"
+
+
+@lru_cache
+def statistics(metrics: tuple[str, ...] = METRICS) -> dict[str, Statistic]:
+    """Every number that sums up a table of these metrics, by name, such as tprd or accuracy_gap."""
+    over_groups = {f"{metric}_{kind}": Statistic(kind, metric) for metric in metrics for kind in _OVER_GROUPS}
+    return over_groups | {metric: Statistic("overall", metric) for metric in metrics} | {
+        "tprd": Statistic("gap", "tpr"),
+        "max_fnr": Statistic("worst", "fnr"),
+        "worst_group_accuracy": Statistic("worst", "accuracy"),
+        "equalised_odds_gap": Statistic("odds", "tpr"),
+    }  # fmt: skip

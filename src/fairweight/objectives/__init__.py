@@ -33,7 +33,7 @@ class Objective:
 
     def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
         """The value on an exemplar batch."""  # []
-        return self(losses, exemplar.compared())
+        return self(losses, self.compared(exemplar))
 
     def compared(self, exemplar: Batch) -> Tensor:
         """The group of each exemplar as this objective compares them, -1 where it leaves one out."""  # [E]

@@ -32,7 +32,3 @@ class Among(Objective):
             return exemplar.groups.masked_fill(exemplar.labels != self.positive, -1)
         cells = exemplar.labels * GROUPS + exemplar.groups
         return cells.masked_fill(exemplar.groups < 0, -1)
-
-    def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
-        """The objective on those groups."""  # []
-        return self.objective(losses, self.compared(exemplar))

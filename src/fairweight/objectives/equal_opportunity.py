@@ -23,9 +23,5 @@ class EqualOpportunityLoss(Objective):
     def compared(self, exemplar: Batch) -> Tensor:
         """Groups of positives, -1 elsewhere."""  # [E]
         if exemplar.groups is None:
-            raise MissingGroups("EqualOpportunityLoss compares groups within a label; give Batch(groups=...).")
+            raise MissingGroups(f"{type(self).__name__} compares groups within a label; give Batch(groups=...).")
         return exemplar.groups.masked_fill(exemplar.labels != self.positive, -1)
-
-    def on(self, losses: Tensor, exemplar: Batch) -> Tensor:
-        """Range over the groups of positives."""  # []
-        return self(losses, self.compared(exemplar))

@@ -6,20 +6,15 @@ from typing import Literal
 
 from torch import Tensor
 
-from fairweight.constraints import between, constrained
-from fairweight.errors import UnknownName
+from fairweight.constraints import between, constrained, one_of
 from fairweight.objectives import Objective, group_losses
 
 
-@constrained(softness=between(0))
+@constrained(of=one_of("range", "mean"), softness=between(0))
 class MaxLossDiscrepancy(Objective):
     """Largest difference between group losses: "range" max − min, "mean" max |L_g − mean|; smooth with softness > 0."""
 
     def __init__(self, of: Literal["range", "mean"] = "range", softness: float = 0.0) -> None:
-        if of not in ("range", "mean"):
-            raise UnknownName(
-                f"MaxLossDiscrepancy(of={of!r}): choose 'range' (max - min) or 'mean' (max |L_g - mean|)."
-            )
         self.of = of
         self.softness = softness
 

@@ -6,18 +6,15 @@ from typing import Literal
 
 from torch import Tensor
 
-from fairweight.constraints import constrained
-from fairweight.errors import UnknownName
+from fairweight.constraints import constrained, one_of
 from fairweight.objectives import Objective, group_losses
 
 
-@constrained()
+@constrained(of=one_of("mean", "pairs", "best"))
 class MeanLossDiscrepancy(Objective):
     """Mean difference of group losses: from the "mean", over "pairs", or of the mean from the "best" group."""
 
     def __init__(self, of: Literal["mean", "pairs", "best"] = "mean") -> None:
-        if of not in ("mean", "pairs", "best"):
-            raise UnknownName(f"MeanLossDiscrepancy(of={of!r}): choose 'mean', 'pairs' or 'best'.")
         self.of = of
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
