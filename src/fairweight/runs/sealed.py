@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import BadInput, Damaged, FolderRefused, MissingData, option
+from fairweight.errors import BadInput, Damaged, MissingData
 from fairweight.runs import schema
 from fairweight.runs.manifest import AGAIN, Manifest, odd
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
 from fairweight.training.lock import FILE as LOCK
-from fairweight.training.lock import claimed
+from fairweight.training.lock import claimed, make_folder
 from fairweight.training.log import FILE as LOG
 
 RUN, METRICS, WEIGHTS, MODEL = "run.json", "metrics.json", "weights.parquet", "model.safetensors"
@@ -151,21 +150,13 @@ class SealedFolder:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Create the folder, lock it, and delete partial files of killed writers."""
-        self.make()
         with claimed(self.path):
             self.tidy()
             yield
 
     def make(self) -> None:
         """Create the folder, or refuse one that takes no files."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FolderRefused(
-                f"{self.path} cannot be made ({error.strerror}); choose another folder with {option('out')}."
-            ) from error
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise FolderRefused(f"{self.path} cannot be written to; choose another folder with {option('out')}.")
+        make_folder(self.path)
 
     def read(self, name: str) -> dict[str, Any]:
         path = self.checked(name)

@@ -97,7 +97,6 @@ class Checkpoint:
 def run_state(training: Training) -> dict[str, Any]:
     """Collect everything that the rest of the run depends on; tensors are not copied."""
     random, ranks = RandomState.now(training.device), training.ranks
-    assert random is not None
     drawn = [random.cpu, *([] if random.cuda is None else [random.cuda])]
     model = unwrap(training.model)
     mid_update = training.options.accumulate > 1 and training.step % len(training.batches) > 0

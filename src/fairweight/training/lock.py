@@ -32,10 +32,7 @@ def claimed(folder: str | Path) -> Iterator[None]:
     """
     path = Path(folder)
     missing = [place for place in (path, *path.parents) if not place.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _refused(path, "made", error) from error
+    make_folder(path)
     key, me = path.resolve(), threading.get_ident()
     with _guard:
         thread, times = _held.get(key, (me, 0))
@@ -58,6 +55,16 @@ def claimed(folder: str | Path) -> Iterator[None]:
         for empty in missing:
             with suppress(OSError):  # something was written, and it stays
                 empty.rmdir()
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder where it is not there; refuse one that takes no files."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused(path, "made", error) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise FolderRefused(f"{path} cannot be written to; choose another folder with {option('out')}.")
 
 
 def owner(folder: str | Path) -> dict[str, Any] | None:

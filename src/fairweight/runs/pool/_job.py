@@ -18,7 +18,7 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fairweight import signals
 from fairweight.data import Dataset
@@ -131,21 +131,12 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: dict[str, Datase
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
 
 
-class Engine(Protocol):
-    """Carries out runs; several may be under way."""
-
-    def start(self, spec: Spec) -> None:
-        """Begin a run."""
-
-    def next_outcome(self) -> Outcome:
-        """Wait for the next run that is over; telling of epochs meanwhile."""
-
-    def close(self) -> None:
-        """Stop what is under way; only the work since the last checkpoint is lost."""
-
-
 class Here:
-    """Carries out runs in this process, one after another, so that Ctrl-C stops them."""
+    """Carries out runs in this process, one after another, so that Ctrl-C stops them.
+
+    Like every engine it can start a run, wait for the outcome of the next one that is over, and close, which loses
+    nothing but the work since the last checkpoint.
+    """
 
     def __init__(self, settings: Settings, tell: Tell) -> None:
         self.settings, self.tell = settings, tell
@@ -300,6 +291,9 @@ class RayTasks:
             self.ray.cancel(reference, force=True)
         if self._own:
             self.ray.shutdown()
+
+
+Engine = Here | Processes | RayTasks
 
 
 def _remote(spec: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
