@@ -104,7 +104,7 @@ def check_place(out: Path, flag: str = "out") -> None:
 def _clear(out: Path) -> None:
     """Delete what runs have written here and inside, and nothing else; last what says that there is one."""
     for inner in (*_inner(out), *(out / CANDIDATES).glob("[0-9][0-9][0-9]")):  # of a search that was stopped
-        RunFolder(inner).clear()
+        RunFolder(inner).drop(*FILES)
     _drop_empty(out)
     RunFolder(out).drop(PICTURE, STATE, *FILES, SWEEP)
 
