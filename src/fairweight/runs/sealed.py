@@ -23,11 +23,11 @@ RUN, METRICS, WEIGHTS, MODEL = "run.json", "metrics.json", "weights.parquet", "m
 PATHS, LOGITS = "paths.safetensors", "logits.safetensors"
 PREDICTIONS, PREPROCESSING = "predictions.parquet", "preprocessing.json"
 AUDIT = ("report.html", "MODEL_CARD.md")
-SUSPECTS = "suspects.csv"
+SUSPECTS, SEARCH = "suspects.csv", "search.json"
 # In the order in which they are deleted: what says that the run is finished first, what says that it is one last.
 FILES = (
     *(MANIFEST, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING, CHECKPOINT, LOG, *AUDIT, SUSPECTS),
-    RUN,
+    *(SEARCH, RUN),
 )
 SEALED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # what a manifest holds
 READ = tuple(name for name in SEALED if name not in (*AUDIT, SUSPECTS))  # what readers rely on
@@ -59,8 +59,8 @@ class SealedFolder:
 
     @property
     def resumable(self) -> bool:
-        """True if there is a checkpoint or a finished run."""
-        return self.finished or (self.path / CHECKPOINT).is_file()
+        """True if there is a checkpoint, a search that has begun or a finished run."""
+        return self.finished or (self.path / CHECKPOINT).is_file() or (self.path / SEARCH).is_file()
 
     @property
     def verified(self) -> bool:

@@ -24,7 +24,7 @@ from fairweight import signals
 from fairweight.data import Dataset
 from fairweight.errors import FairweightError, MissingDependency, Sentence, option
 from fairweight.runs.run import run
-from fairweight.runs.run_search import search_for, searched
+from fairweight.runs.run_search import search_for
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
@@ -116,11 +116,9 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: dict[str, Datase
     try:
         dataset = _dataset(spec, settings, {} if memory is None else memory)  # first: missing data leaves no folder
         observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total if spec.search else 1)
-        options: dict[str, Any] = {"device": settings.device, "observers": [observer], "dataset": dataset}
-        if spec.search:
-            reused = searched(spec, place, report=observer.on_training, **options).reused
-        else:
-            reused = run(spec, place, **options).reused
+        reused = run(
+            spec, place, device=settings.device, observers=[observer], dataset=dataset, report=observer.on_training
+        ).reused
         (place / ERROR).unlink(missing_ok=True)
     except FairweightError as found:
         error, cause = found.sentence, type(found).__name__
