@@ -19,7 +19,7 @@ from fairweight.training.state import write_atomically
 FILE = "manifest.json"
 VERSION = 1
 AGAIN = "put a good copy back, or train the run again"
-_MOST = 2**24  # bytes: no manifest is larger
+_MOST = 2**28  # bytes: no JSON file of a run is larger
 _NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file in the folder itself
 
 
@@ -64,9 +64,8 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            found = odd(path) or ("it is far too large" if path.stat().st_size > _MOST else None)
-            values = json.loads("{}" if found else path.read_bytes())
-            found = found or problem(values, FORM)
+            values = read_json(path)
+            found = problem(values, FORM)
         except (OSError, ValueError, RecursionError) as error:
             found = str(error)
         if found is None and not all(_NAME.fullmatch(name) for name in values["files"]):
@@ -112,6 +111,15 @@ def odd(path: Path) -> str | None:
     if path.is_symlink() and path.resolve().parent != path.parent.resolve():
         return "it is a link that leads out of the folder"
     return None
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a run; a ValueError says why it must not be read, or cannot."""
+    if found := odd(path):
+        raise ValueError(found)
+    if path.stat().st_size > _MOST:
+        raise ValueError("it is far too large")
+    return json.loads(path.read_bytes())
 
 
 def read_planned(path: Path, sha256: str, what: str) -> bytes:

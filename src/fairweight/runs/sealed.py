@@ -11,7 +11,7 @@ from typing import Any
 
 from fairweight.errors import BadInput, Damaged, MissingData
 from fairweight.runs import schema
-from fairweight.runs.manifest import AGAIN, Manifest, odd
+from fairweight.runs.manifest import AGAIN, Manifest, odd, read_json
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
@@ -31,7 +31,6 @@ FILES = (
 )
 SEALED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # what a manifest holds
 READ = tuple(name for name in SEALED if name not in (*AUDIT, SUSPECTS))  # what readers rely on
-MOST_JSON = 2**28  # bytes: a larger file was not written by a run
 
 
 class SealedFolder:
@@ -70,7 +69,7 @@ class SealedFolder:
     def _promised(self) -> bool:
         """Whether run.json says that a manifest belongs to the run."""
         with suppress(OSError, ValueError, RecursionError, AttributeError):
-            return bool(json.loads((self.path / RUN).read_bytes()).get("manifest"))
+            return bool(read_json(self.path / RUN).get("manifest"))
         return False
 
     def drop(self, *names: str) -> None:
@@ -149,9 +148,7 @@ class SealedFolder:
     def read(self, name: str) -> dict[str, Any]:
         path = self.checked(name)
         try:
-            if path.stat().st_size > MOST_JSON:
-                raise ValueError("it is far too large")
-            values = json.loads(path.read_bytes())
+            values = read_json(path)
         except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
         found = schema.problem_of(name, values)

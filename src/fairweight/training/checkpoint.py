@@ -73,7 +73,8 @@ class Checkpoint:
         if not self.path.exists():
             return None
         tree: Any = state.load(self.path)
-        if not isinstance(tree, dict) or tree.get("version") != VERSION:
+        known = isinstance(tree, dict) and tree.get("version") == VERSION
+        if not known or not isinstance(tree.get("identity"), dict) or not isinstance(tree.get("step"), int):
             raise BadCheckpoint(
                 f"{self.path} holds no run, or one of another version; delete it and start the run again."
             )
@@ -83,7 +84,7 @@ class Checkpoint:
                     f"{self.path} is of a run with {key} {tree['identity'].get(key)!r}, and this one has {value!r}; "
                     "resume with the same settings, or choose another folder."
                 )
-        self.step = int(tree["step"])
+        self.step = tree["step"]
         return tree
 
     def describe(self) -> str:

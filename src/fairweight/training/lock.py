@@ -70,8 +70,11 @@ def make_folder(path: Path) -> None:
 def owner(folder: str | Path) -> dict[str, Any] | None:
     """Who the lock says is at work in the folder, dead or alive: process, host, since; None where there is no lock."""
     path = Path(folder) / FILE
+    if not path.is_file():
+        return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8")[:_MOST] or "{}") if path.is_file() else None
+        with path.open(encoding="utf-8") as file:
+            found = json.loads(file.read(_MOST) or "{}")
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
