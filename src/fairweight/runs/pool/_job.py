@@ -222,11 +222,7 @@ def _outcome(spec: Spec, settings: Settings, **values: Any) -> Outcome:
 
 def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
     """Take runs until the pipe closes."""
-    for number in signals.MINDED:
-        if number != signal.SIGTERM:
-            signal.signal(number, signal.SIG_IGN)  # the parent decides when Ctrl-C comes
-    signals.hear()
-    signals.mind(signal.SIGTERM)  # that is how it says so
+    signals.mind(signal.SIGTERM)  # how the parent, which alone hears of Ctrl-C, says so
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
     import torch
