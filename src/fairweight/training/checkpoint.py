@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadCheckpoint
+from fairweight.errors import BadCheckpoint, first_line
 from fairweight.metagradient.model import RandomState, unwrap
 from fairweight.training import state
 
@@ -118,8 +118,8 @@ def restore(training: Training, saved: dict[str, Any]) -> None:
     try:
         _restore(training, saved)
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        what = str(error).strip().split("\n")[0]
-        raise BadCheckpoint(f"the checkpoint does not fit this run ({what}); delete it and start again.") from error
+        why = f"the checkpoint does not fit this run ({first_line(error)}); delete it and start again."
+        raise BadCheckpoint(why) from error
 
 
 def _restore(training: Training, saved: dict[str, Any]) -> None:

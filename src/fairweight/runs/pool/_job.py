@@ -22,7 +22,7 @@ from typing import Any
 
 from fairweight import signals
 from fairweight.data import Dataset
-from fairweight.errors import FairweightError, MissingDependency, Sentence, option
+from fairweight.errors import FairweightError, MissingDependency, Sentence, first_line, option
 from fairweight.runs.run import run
 from fairweight.runs.run_search import search_for
 from fairweight.runs.spec import Spec
@@ -125,7 +125,7 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: dict[str, Datase
     except Exception as found:  # of any kind: the others go on, and the trace is kept
         write_atomically(place / ERROR, traceback.format_exc().encode(errors="replace"))
         cause = type(found).__name__
-        error = Sentence(f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})")
+        error = Sentence(f"{cause}: {first_line(found)} (see {place / ERROR})")
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
 
 
