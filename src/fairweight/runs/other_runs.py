@@ -168,20 +168,18 @@ def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> 
         _, content = _read(rule, beside, "lists the rows to train on")
         listed = torch.tensor([int(line) for line in content.decode().split()], dtype=torch.int64)
         return ~torch.isin(dataset.rows["train"], listed)
-    labels, classes = dataset.train.labels.cpu(), len(dataset.label_names)
+    labels = dataset.train.labels.cpu()
     gone = torch.zeros(len(labels), dtype=torch.bool)
-    wanted = None  # [K] how many of each class go; None: the first of all
     if "random" in rule:
         order = torch.randperm(len(labels), generator=generator("subset", int(rule["random"])))
-        if like := rule.get("like"):
-            _check("train", like)
-            wanted = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=classes)
     else:
         order = _order(dataset, rule, beside)
-    if wanted is None:
-        gone[order[: round(float(rule["drop"]) * len(labels))]] = True
-    else:
-        gone[_first_of_each(order, labels, wanted.tolist())] = True
+    first = order[: round(float(rule["drop"]) * len(labels))]
+    if like := rule.get("like"):
+        _check("train", like)
+        counts = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=len(dataset.label_names))
+        first = _first_of_each(order, labels, counts.tolist())
+    gone[first] = True
     return gone
 
 

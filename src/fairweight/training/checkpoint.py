@@ -85,7 +85,7 @@ class Checkpoint:
                     "resume with the same settings, or choose another folder."
                 )
         self.step = tree["step"]
-        return tree
+        return dict(tree)
 
     def describe(self) -> str:
         """Name the last checkpoint, for an error message."""
