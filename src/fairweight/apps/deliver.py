@@ -33,7 +33,7 @@ from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows, folds_for
-from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
+from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import held_out_parts, noise_of
 from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
@@ -265,7 +265,7 @@ def _written(
     folder.write_model(fitted.model)
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
     kept = {name: (part, _logits(fitted, part)) for name, part in parts.items() if part is not None}
-    folder.write_logits({**kept, **held_out_parts(found.dataset)})
+    folder.write_logits({**kept, **held_out_parts(found.dataset, folder.read(RUN)["data"])})
     said = {**final_predictions(fitted.model, found.dataset.train, fitted.shift), **_held_out(found, fitted)}
     folder.write_weights(found.dataset, fitted.reweighter, fitted.dynamics, said)
     folder.write_predictions(dataset, final_predictions(fitted.model, dataset.test, fitted.shift))

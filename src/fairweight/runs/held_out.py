@@ -41,12 +41,11 @@ def trusts_exemplars(data: Mapping[str, Any]) -> bool:
     return not any(str(note).startswith(DRAWN) for note in data.get("notes", ()))
 
 
-def held_out_parts(dataset: Dataset) -> dict[str, tuple[Batch, Tensor]]:
+def held_out_parts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, tuple[Batch, Tensor]]:
     """Logs of held-out chances for train and exemplars, where the data is a table and exemplars are trusted."""
     import numpy as np
 
     train, exemplar = dataset.train, dataset.exemplar
-    data = {**dataset.spec, "notes": dataset.notes}
     inside = (data.get("options", {}).get("exemplar") or {}).get("inside", False)
     if dataset.kind != "table" or inside or exemplar is train or not trusts_exemplars(data):
         return {}
@@ -60,15 +59,15 @@ def held_out_parts(dataset: Dataset) -> dict[str, tuple[Batch, Tensor]]:
 
 def noise_of(dataset: Dataset) -> LabelNoise | None:
     """How many labels of train are wrong, by held-out opinions; None where there are no trusted exemplars beside it."""
-    found = held_out_parts(dataset)
+    found = held_out_parts(dataset, {**dataset.spec, "notes": dataset.notes})
     if not found or len(dataset.exemplar) < len(dataset.label_names):
         return None
     (train, said), (trusted, beside) = (found[part] for part in PARTS)
-    if train.groups is None or trusted.groups is None:
-        return label_noise(said, train.labels, beside, trusted.labels)
-    last = int(max(train.groups.max(), trusted.groups.max())) + 1  # not known: a group of its own
-    groups, theirs = (torch.where(each >= 0, each, last) for each in (train.groups, trusted.groups))
-    return label_noise(said, train.labels, beside, trusted.labels, groups=groups, trusted_groups=theirs)
+    groups = [train.groups, trusted.groups] if train.groups is not None and trusted.groups is not None else [None, None]
+    if groups[0] is not None and groups[1] is not None:
+        last = int(max(groups[0].max(), groups[1].max())) + 1  # not known: a group of its own
+        groups = [torch.where(each >= 0, each, last) for each in (groups[0], groups[1])]
+    return label_noise(said, train.labels, beside, trusted.labels, groups=groups[0], trusted_groups=groups[1])
 
 
 def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:

@@ -127,7 +127,7 @@ def _write_results(folder: RunFolder, dataset: Dataset, built: Built, record: Ru
     named: dict[str, Any] = {"label_names": dataset.label_names, "group_names": groups}
     table = group_table(test.labels, predicted(said), test.groups, **named, missing="ignore")
     folder.write_model(model)
-    folder.write_logits({**found, **held_out_parts(dataset)})
+    folder.write_logits({**found, **held_out_parts(dataset, folder.read(RUN).get("data", {}))})
     at_end = final_predictions(model, placed(dataset.train, built.device))
     if not record.steps:  # no history: the loss of the trained model stands in
         at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()
