@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any
 
-from fairweight.constraints import SEED, above, between, constrained, either, one_of, whole
-from fairweight.errors import BadInput
+from fairweight.constraints import SEED, above, between, either, whole
+from fairweight.errors import BadInput, option
 
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
 GENERATION = 1
@@ -20,15 +20,12 @@ AUTOCAST = ("bfloat16", "float16")  # the names that torch is asked for; a run f
 LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}, "judge": {}, "start": {}}
 
 
-@constrained(
-    epochs=whole(1),
-    batch_size=whole(1),
-    lr=above(0),
-    weight_decay=between(0),
-    seed=SEED,
-    data_seed=either(SEED),
-    autocast=one_of(None, *AUTOCAST),
-)
+_ALLOWED = {
+    **dict.fromkeys(("epochs", "batch_size"), whole(1)),
+    **{"lr": above(0), "weight_decay": between(0), "seed": SEED, "data_seed": either(SEED)},
+}
+
+
 @dataclass(frozen=True)
 class Spec:
     """Everything that a run's result depends on, as plain values."""
@@ -66,6 +63,11 @@ class Spec:
     start: Mapping[str, Any] = field(default_factory=dict)  # the run to begin from: other_runs.py
 
     def __post_init__(self) -> None:
+        for name, allowed in _ALLOWED.items():
+            if not allowed.allows(value := getattr(self, name)):
+                raise BadInput(f"{option(name.removeprefix('data_'), value)}; {allowed}.")
+        if self.autocast not in (None, *AUTOCAST):
+            raise BadInput(f"autocast={self.autocast!r}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
         if self.weights and self.method != "given":
             raise BadInput(f"weights of other runs are for the method given, and this is {self.method!r}.")
 
