@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from fairweight.errors import BadInput, FairweightError, UnknownName, option
+from fairweight.errors import BadInput, FairweightError, UnknownName, first_line, option
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 
@@ -151,9 +151,8 @@ def constrained(**allowed: Constraint) -> Callable[[Declared], Declared]:
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 if isinstance(error, FairweightError):
                     raise
-                why = str(error).strip().split("\n")[0]
                 raise BadInput(
-                    f"{owner} cannot be made of these values ({why}); give such as its help names."
+                    f"{owner} cannot be made of these values ({first_line(error)}); give such as its help names."
                 ) from error
 
         if isinstance(what, type):

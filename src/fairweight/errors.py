@@ -16,6 +16,11 @@ def option(name: str, value: object = None) -> str:
     return f"\x02{name}\x03" if value is None else f"\x02{name}={value}\x03"
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, as far as it fits into a sentence."""
+    return str(error).strip().split("\n")[0]
+
+
 def printable(text: str) -> str:
     """Spell control characters, and bytes of a file name that are no UTF-8, so that no terminal or page obeys them."""
     return text if text.isprintable() else _UNSAFE.sub(lambda found: _escaped(found[0]), text)

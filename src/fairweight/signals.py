@@ -35,7 +35,7 @@ def mind(*which: int) -> None:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let what is started here not hear of Ctrl-C or a closed terminal, until it calls `hear`."""
+    """Let processes that are started here never hear of Ctrl-C or a closed terminal."""
     if hasattr(signal, "pthread_sigmask"):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
         try:
@@ -44,12 +44,6 @@ def held_back() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     else:
         yield
-
-
-def hear() -> None:
-    """Hear of them again: what has come since is dealt with as it is set by now."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_TERMINALS)
 
 
 def received() -> int | None:

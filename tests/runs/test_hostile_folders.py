@@ -13,7 +13,7 @@ from tests.runs import hostile
 from tests.runs.hostile import JSON, ask, copied, is_one_sentence, places, with_changed
 
 from fairweight.apps.audit import audit_of
-from fairweight.errors import Damaged, FairweightError
+from fairweight.errors import BadInput, Damaged, FairweightError
 from fairweight.runs.folder import METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
@@ -76,7 +76,7 @@ def test_200_flipped_bits_are_found_or_harmless(made, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in SEALED if name not in ("report.html", "MODEL_CARD.md", "suspects.csv")]
+    "name", [name for name in SEALED if name not in ("report.html", "MODEL_CARD.md", "suspects.csv", "search.json")]
 )
 def test_a_changed_file_is_named_by_verify_and_refused_by_who_reads_it(made, tmp_path, name):
     folder = copied(made, tmp_path / "desk")
@@ -133,6 +133,17 @@ def test_a_file_that_is_no_such_file_is_one_sentence(made, tmp_path, verb, how):
             RunFolder(folder / "run").seal()
         done = ask(folder, verb)
         assert is_one_sentence(done), (name, done.returncode, done.stderr[-600:])
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_settings_is_not_waited_for(made, tmp_path):
+    run = copied(made / "run", tmp_path / "run")
+    (run / MANIFEST).unlink()
+    (run / RUN).unlink()
+    os.mkfifo(run / RUN)
+    assert not verify(run)[0].verified
+    with pytest.raises(BadInput, match="no regular file"):
+        RunFolder(run).read(RUN)
 
 
 def test_every_place_of_every_json_file_may_be_missing_or_strange(made, tmp_path):

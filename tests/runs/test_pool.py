@@ -168,7 +168,7 @@ def _epochs_until_killed(folder: Path, least: int) -> dict[str, list[int]]:
     began = time.monotonic()
     while (len(epochs()) < 2 or min(map(len, epochs().values())) < least) and time.monotonic() - began < 120:
         time.sleep(0.05)
-    tasks = Path(f"/proc/{victim.pid}/task").glob("*/children")  # workers are started by threads
+    tasks = Path(f"/proc/{victim.pid}/task").glob("*/children")
     children = [int(p) for task in tasks for p in task.read_text().split()]
     victim.kill()
     victim.wait()
@@ -305,6 +305,7 @@ def _stand_in(lose: int) -> types.SimpleNamespace:
         shutdown=lambda: calls.update(shutdown=calls["shutdown"] + 1),
         remote=remote,
         get=get,
+        wait=lambda references: (references[:1], references[1:]),
         cancel=lambda *_, **__: None,
         exceptions=types.SimpleNamespace(RayError=_Lost),
         calls=calls,

@@ -8,7 +8,8 @@ import torch
 from fairweight.errors import BadInput, UnknownName
 from fairweight.runs import run_search as module
 from fairweight.runs.pool._job import Settings, perform
-from fairweight.runs.run_search import search_of, searched
+from fairweight.runs.run import run
+from fairweight.runs.run_search import search_of
 from fairweight.runs.spec_data import dataset_for
 
 
@@ -23,7 +24,7 @@ def label_bias(tiny):
 
 
 def test_multipliers_move_by_what_the_last_training_violates(label_bias, tmp_path):
-    done = searched(label_bias, tmp_path / "run")
+    done = run(label_bias, tmp_path / "run")
     state = json.loads((tmp_path / "run" / "search.json").read_text())
     first, second, third = (asked["options"]["multipliers"] for asked in state["asked"])
     assert first is None
@@ -45,7 +46,7 @@ def test_multipliers_move_by_what_the_last_training_violates(label_bias, tmp_pat
 
 def test_a_search_that_was_stopped_goes_on_and_ends_as_if_it_had_not(label_bias, tmp_path, monkeypatch):
     trained = []
-    whole = searched(label_bias, tmp_path / "whole")
+    whole = run(label_bias, tmp_path / "whole")
 
     class Stop(Exception):
         pass
@@ -60,17 +61,17 @@ def test_a_search_that_was_stopped_goes_on_and_ends_as_if_it_had_not(label_bias,
 
     monkeypatch.setattr(module, "run", counted)
     with pytest.raises(Stop):
-        searched(label_bias, tmp_path / "broken")
-    broken = searched(label_bias, tmp_path / "broken")
+        run(label_bias, tmp_path / "broken")
+    broken = run(label_bias, tmp_path / "broken")
     assert trained == ["000", "001", "002", "002", "002"]  # the last: a look at what the outcome left
     assert (whole.folder.path / "model.safetensors").read_bytes() == (
         broken.folder.path / "model.safetensors"
     ).read_bytes()
-    assert searched(label_bias, tmp_path / "broken").reused
+    assert run(label_bias, tmp_path / "broken").reused
 
 
 def test_time_is_that_of_all_trainings(label_bias, tmp_path):
-    done = searched(label_bias, tmp_path / "run")
+    done = run(label_bias, tmp_path / "run")
     results = json.loads((tmp_path / "run" / "search.json").read_text())["results"]
     assert done.metrics["run"]["seconds"] == pytest.approx(sum(result["seconds"] for _, result in results))
 
@@ -80,7 +81,7 @@ def test_alphas_are_searched_by_short_trainings_and_the_best_is_trained_whole(ti
         method="moew",
         search={"name": "alpha", "rounds": 2, "per_round": 2, "short": {"epochs": 1}, "retrain": True, "points": 50},
     )
-    done = searched(spec, tmp_path / "run")
+    done = run(spec, tmp_path / "run")
     state = json.loads((tmp_path / "run" / "search.json").read_text())
     losses = [result["loss"] for _, result in state["results"]]
     best = min(range(4), key=lambda k: losses[k])
@@ -95,7 +96,7 @@ def test_a_candidate_is_judged_by_the_metric_that_was_asked_for(metric, tiny, tm
     """On the exemplar set, from the recalls of its classes."""
     asked = {} if metric == "max_fnr" else {"metric": metric}
     spec = tiny.with_(method="moew", search={"name": "alpha", "rounds": 1, "per_round": 1, **asked})
-    done = searched(spec, tmp_path / "run")
+    done = run(spec, tmp_path / "run")
     logits, labels, _ = done.folder.read_logits("exemplar")
     right = logits.argmax(dim=1) == labels
     recalls = [float(right[labels == k].double().mean()) for k in labels.unique()]
@@ -106,7 +107,7 @@ def test_a_candidate_is_judged_by_the_metric_that_was_asked_for(metric, tiny, tm
 
 def test_errors_of_a_short_training_are_weighed_up_in_the_next(tiny, tmp_path):
     spec = tiny.with_(method="jtt", search={"name": "error", "short": {"epochs": 1}})
-    done = searched(spec, tmp_path / "run")
+    done = run(spec, tmp_path / "run")
     errors = dict(json.loads((tmp_path / "run" / "search.json").read_text())["results"])[0]["errors"]
     weights = done.folder.read_weights()["weight"]
     assert errors
@@ -114,28 +115,26 @@ def test_errors_of_a_short_training_are_weighed_up_in_the_next(tiny, tmp_path):
 
 
 def test_another_search_in_the_same_folder_starts_anew(label_bias, tmp_path):
-    searched(label_bias.with_(search={"name": "multiplier", "iterations": 1}), tmp_path / "run")
-    again = searched(label_bias.with_(seed=1), tmp_path / "run")
+    run(label_bias.with_(search={"name": "multiplier", "iterations": 1}), tmp_path / "run")
+    again = run(label_bias.with_(seed=1), tmp_path / "run")
     assert again.metrics["search"]["trainings"] == 3
 
 
 def test_searches_without_meaning_are_refused(tiny, tmp_path):
     with pytest.raises(UnknownName, match="searches"):
-        searched(tiny.with_(search={"name": "luck"}), tmp_path / "a")
+        run(tiny.with_(search={"name": "luck"}), tmp_path / "a")
     with pytest.raises(BadInput, match="no option 'colour'"):
-        searched(tiny.with_(method="label-bias", search={"name": "multiplier", "colour": 1}), tmp_path / "b")
+        run(tiny.with_(method="label-bias", search={"name": "multiplier", "colour": 1}), tmp_path / "b")
     with pytest.raises(BadInput, match="choose from: max_fnr, tprd"):
-        searched(tiny.with_(method="moew", search={"name": "alpha", "metric": "accuracy"}), tmp_path / "d")
+        run(tiny.with_(method="moew", search={"name": "alpha", "metric": "accuracy"}), tmp_path / "d")
     with pytest.raises(BadInput, match=r"no option 'multipliers'.*label-bias"):
-        searched(tiny.with_(search={"name": "multiplier"}), tmp_path / "c")
+        run(tiny.with_(search={"name": "multiplier"}), tmp_path / "c")
 
 
 def test_multipliers_stay_within_a_training_without_being_told(label_bias, tmp_path):
     options = {key: value for key, value in label_bias.method_options.items() if key != "online"}
     told, untold = (
-        searched(
-            label_bias.with_(method_options=chosen, search={"name": "multiplier", "iterations": 2}), tmp_path / name
-        )
+        run(label_bias.with_(method_options=chosen, search={"name": "multiplier", "iterations": 2}), tmp_path / name)
         for name, chosen in (("told", label_bias.method_options), ("untold", options))
     )
     models = [(done.folder.path / "model.safetensors").read_bytes() for done in (told, untold)]
@@ -145,17 +144,17 @@ def test_multipliers_stay_within_a_training_without_being_told(label_bias, tmp_p
 def test_alpha_has_a_number_for_each_number_of_the_embedding(tiny, tmp_path):
     options = {"embedding": "autoencoder", "dimension": 3, "embedding_steps": 5}
     spec = tiny.with_(method="moew", method_options=options, search={"name": "alpha", "rounds": 1, "per_round": 1})
-    searched(spec, tmp_path / "run")
+    run(spec, tmp_path / "run")
     (asked,) = json.loads((tmp_path / "run" / "search.json").read_text())["asked"]
     assert len(asked["options"]["alpha"]) == 3
 
 
 def test_other_rows_in_the_same_folder_start_the_search_anew(label_bias, tmp_path):
     one, other = (dataset_for(label_bias.with_(data_seed=seed)) for seed in (1, 2))
-    searched(label_bias, tmp_path / "run", dataset=one)
-    again = searched(label_bias, tmp_path / "run", dataset=other)
+    run(label_bias, tmp_path / "run", dataset=one)
+    again = run(label_bias, tmp_path / "run", dataset=other)
     assert not again.reused
-    assert searched(label_bias, tmp_path / "run", dataset=other).reused
+    assert run(label_bias, tmp_path / "run", dataset=other).reused
 
 
 def test_the_search_of_a_method():

@@ -11,7 +11,7 @@ import fairweight as fw
 from fairweight.errors import BadCheckpoint, NoSpace
 from fairweight.training import checkpoint as module
 from fairweight.training import state
-from fairweight.training.checkpoint import Checkpoint, restore, run_state
+from fairweight.training.checkpoint import FILE, Checkpoint, restore, run_state
 from fairweight.training.loop import Training
 
 
@@ -64,6 +64,13 @@ def test_others_may_read_a_checkpoint_as_any_file(tmp_path):
     state.save({"a": torch.ones(2)}, tmp_path / "kept")
     assert (tmp_path / "kept").stat().st_mode == (tmp_path / "any").stat().st_mode
     assert sorted(path.name for path in tmp_path.iterdir()) == ["any", "kept"]
+
+
+@pytest.mark.parametrize("tree", [[1], {}, {"version": 2}, {"version": 2, "identity": {}, "step": "3"}])
+def test_a_checkpoint_of_another_shape_is_a_sentence(tmp_path, tree):
+    state.save(tree, tmp_path / FILE)
+    with pytest.raises(BadCheckpoint, match="delete it and start the run again"):
+        Checkpoint(tmp_path, {"seed": 0}).load()
 
 
 def test_what_a_killed_writer_left_is_taken_away(tmp_path):

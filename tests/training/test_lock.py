@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -83,6 +84,16 @@ def test_signs_of_life_are_given(tmp_path, monkeypatch):
         while (tmp_path / lock.FILE).stat().st_mtime == 0 and time.monotonic() < until:
             time.sleep(0.01)
         assert (tmp_path / lock.FILE).stat().st_mtime > 0
+
+
+def test_a_lock_of_many_megabytes_is_not_read_to_its_end(tmp_path):
+    with (tmp_path / lock.FILE).open("wb") as file:
+        file.truncate(2**26)
+    tracemalloc.start()
+    assert owner(tmp_path) is None
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2**20
 
 
 def test_fit_takes_the_lock(tmp_path):

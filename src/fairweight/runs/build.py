@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fairweight import catalog
 from fairweight.constraints import Constraint, Kind, between, whole
 from fairweight.data import Dataset, ImagePreprocessing, Normalize, Preprocessing
-from fairweight.errors import BadInput, UnknownName, option
+from fairweight.errors import BadInput, UnknownName, first_line, option
 from fairweight.methods import Reweighter
 from fairweight.methods.look_ahead import LookAhead
 from fairweight.methods.score_step import AdaptiveStep, PlainStep, ScoreStep
@@ -95,8 +95,7 @@ def network_for(preprocessing: Preprocessing, options: Mapping[str, Any]) -> nn.
     except (MemoryError, OverflowError, TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, BadInput):
             raise
-        what = str(error).strip().split("\n")[0]
-        raise BadInput(f"the network {name} cannot be made ({what}); give it other widths.") from error
+        raise BadInput(f"the network {name} cannot be made ({first_line(error)}); give it other widths.") from error
     if isinstance(preprocessing, ImagePreprocessing):
         return nn.Sequential(Normalize(preprocessing.mean, preprocessing.std), body)
     return body

@@ -52,23 +52,16 @@ def cross_fitted(
     way_of: how the rows outside a fold are weighed. epoch: None chooses the one with the lowest mean loss.
     """
     found = np.full((len(train), len(learner.dataset.label_names)), np.nan)
-    stages: list[tuple[npt.NDArray[np.bool_], Floats, Floats]] = []  # a fold's rows, their chances and losses by epoch
-    kept: list[int] = []
+    parts = []  # of each fold its rows, their chances and losses by epoch, and the last epoch
     for fold in folds.used:
         there = folds.of == fold
         inside, outside = (train.take(torch.from_numpy(np.nonzero(mask)[0])) for mask in (there, ~there))
-        chances, loss, best = learner.held_out(outside, inside, way_of(fold), epoch)
-        kept.append(best)
-        if len(loss):
-            stages.append((there, chances, loss))
-        else:
-            found[there] = chances
-    if not stages:
-        return found, max(1, int(np.median(kept)))
-    best = int(np.argmin(np.sum([loss for _, _, loss in stages], axis=0)))
-    for there, chances, _ in stages:
+        parts.append((there, *learner.held_out(outside, inside, way_of(fold), epoch)))
+    losses = np.sum([loss for _, _, loss, _ in parts], axis=0)  # [E]
+    best = int(np.argmin(losses))
+    for there, chances, _, _ in parts:
         found[there] = chances[best]
-    return found, best + 1
+    return found, best + 1 if len(losses) > 1 else max(1, int(np.median([last for *_, last in parts])))
 
 
 def all_rows(dataset: Dataset) -> Dataset:

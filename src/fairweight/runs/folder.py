@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.data import Dataset, Preprocessing, preprocessing_from
-from fairweight.errors import BadCheckpoint, BadInput, MissingData
+from fairweight.errors import BadCheckpoint, BadInput, MissingData, first_line
 from fairweight.metagradient.model import unwrap
 from fairweight.methods import Reweighter
 from fairweight.runs import sealed
@@ -72,8 +72,7 @@ class RunFolder(sealed.SealedFolder):
         except SafetensorError as error:
             raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
         except (OSError, RuntimeError, TypeError, ValueError) as error:
-            what = str(error).strip().split("\n")[0]
-            raise BadInput(f"{path} does not fit the run ({what}); run the training again.") from error
+            raise BadInput(f"{path} does not fit the run ({first_line(error)}); run the training again.") from error
 
     def read_preprocessing(self) -> Preprocessing:
         """Read the way from new rows to inputs, as it was fixed on this run's train rows."""
@@ -155,8 +154,7 @@ class RunFolder(sealed.SealedFolder):
         try:
             frame = pd.read_parquet(path, page_checksum_verification=True)
         except (OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:  # pyarrow's are ValueErrors
-            what = str(error).strip().split("\n")[0]
-            raise BadInput(f"{path} cannot be read ({what}); {AGAIN}.") from error
+            raise BadInput(f"{path} cannot be read ({first_line(error)}); {AGAIN}.") from error
         if found := _problem(frame, name):
             raise self._strange(name, found)
         return frame

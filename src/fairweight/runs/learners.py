@@ -90,17 +90,18 @@ class Learner:
     asked: Mapping[str, Any] = field(default_factory=dict)
 
     def held_out(self, train: Batch, test: Batch, way: Way, epoch: int | None) -> tuple[Floats, Floats, int]:
-        """Probabilities [M, K] on other rows, their losses after each epoch [E] where it is open, the kept epoch."""
+        """Probabilities on other rows [E, M, K] and their losses [E] after each epoch that may be kept, and the last.
+
+        E is 1 unless these are trees and the epoch is open.
+        """
         fitted = self._fitted(train, way, epoch)
-        if not isinstance(fitted.model, TreeEnsemble):
-            said = logits(fitted.model, replace(test, rows=None)).cpu().double()
-            return probabilities(said).numpy(), np.zeros(0), fitted.epoch
-        assert isinstance(test.inputs, Tensor)
-        with torch.no_grad():
-            found = (fitted.model.staged if epoch is None else fitted.model)(test.inputs)
-        chances: Floats = found.softmax(dim=-1).numpy()  # [M, K], or [E, M, K]
-        if epoch is not None:
-            return chances, np.zeros(0), epoch
+        if isinstance(fitted.model, TreeEnsemble):
+            assert isinstance(test.inputs, Tensor)
+            with torch.no_grad():
+                said = fitted.model.staged(test.inputs) if epoch is None else fitted.model(test.inputs)[None]
+            chances: Floats = said.softmax(dim=-1).numpy()
+        else:
+            chances = probabilities(logits(fitted.model, replace(test, rows=None)).cpu().double()).numpy()[None]
         own = chances[:, np.arange(len(test)), test.labels.numpy()]
         return chances, -np.log(np.maximum(own, 1e-12)).sum(axis=1), fitted.epoch
 

@@ -19,7 +19,7 @@ from fairweight.training.state import write_atomically
 FILE = "manifest.json"
 VERSION = 1
 AGAIN = "put a good copy back, or train the run again"
-_MOST = 2**24  # bytes: no manifest is larger
+_MOST = 2**28  # bytes: no JSON file of a run is larger
 _NAME = re.compile(r"\w[\w.-]{0,99}", re.ASCII)  # of a file in the folder itself
 
 
@@ -64,9 +64,8 @@ class Manifest:
         if not path.is_file():
             return None
         try:
-            found = odd(path) or ("it is far too large" if path.stat().st_size > _MOST else None)
-            values = json.loads("{}" if found else path.read_bytes())
-            found = found or problem(values, FORM)
+            values = read_json(path)
+            found = problem(values, FORM)
         except (OSError, ValueError, RecursionError) as error:
             found = str(error)
         if found is None and not all(_NAME.fullmatch(name) for name in values["files"]):
@@ -82,6 +81,11 @@ class Manifest:
         values = {"version": VERSION, "files": dict(self.files), "sha256": _sum(self.files)}
         write_atomically(folder / FILE, (json.dumps(values, indent=1) + "\n").encode())
 
+    def problems(self, folder: Path, others: Iterable[str]) -> dict[str, str | None]:
+        """What is wrong with each file of the folder that it names, and with these others where they are there."""
+        names = {**self.files, **dict.fromkeys(name for name in others if (folder / name).exists())}
+        return {name: self.problem(folder / name) for name in names}
+
     def problem(self, path: Path) -> str | None:
         """What is wrong with a file of the folder, such as "it is not as it was written"; None where it is whole."""
         entry = self.files.get(path.name)
@@ -89,8 +93,11 @@ class Manifest:
             return "the manifest does not know it"
         if found := odd(path):
             return found
-        with path.open("rb") as file:
-            there = _entry(file)
+        try:
+            with path.open("rb") as file:
+                there = _entry(file)
+        except OSError as error:
+            return f"it cannot be read, {error.strerror}"
         as_written = there in ({key: one[key] for key in there} for one in (entry, entry.get("becomes", entry)))
         return None if as_written else "it is not as it was written"
 
@@ -104,6 +111,15 @@ def odd(path: Path) -> str | None:
     if path.is_symlink() and path.resolve().parent != path.parent.resolve():
         return "it is a link that leads out of the folder"
     return None
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a run; a ValueError says why it must not be read, or cannot."""
+    if found := odd(path):
+        raise ValueError(found)
+    if path.stat().st_size > _MOST:
+        raise ValueError("it is far too large")
+    return json.loads(path.read_bytes())
 
 
 def read_planned(path: Path, sha256: str, what: str) -> bytes:

@@ -139,6 +139,10 @@ def _read(rule: Mapping[str, Any], beside: Path | None, what: str) -> tuple[Path
     return path, read_planned(path, rule["sha256"], what)
 
 
+def _runs(rule: Mapping[str, Any], beside: Path) -> list[RunFolder]:
+    return [RunFolder(beside / Spec.from_dict(values).folder_name) for values in rule.get("runs", ())]
+
+
 def _relabelled(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Dataset:
     """Put the labels of a file, with the columns row and label, in the place of those that were given."""
     import pandas as pd
@@ -164,20 +168,18 @@ def _dropped(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> 
         _, content = _read(rule, beside, "lists the rows to train on")
         listed = torch.tensor([int(line) for line in content.decode().split()], dtype=torch.int64)
         return ~torch.isin(dataset.rows["train"], listed)
-    labels, classes = dataset.train.labels.cpu(), len(dataset.label_names)
+    labels = dataset.train.labels.cpu()
     gone = torch.zeros(len(labels), dtype=torch.bool)
-    wanted = None  # [K] how many of each class go; None: the first of all
     if "random" in rule:
         order = torch.randperm(len(labels), generator=generator("subset", int(rule["random"])))
-        if like := rule.get("like"):
-            _check("train", like)
-            wanted = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=classes)
     else:
         order = _order(dataset, rule, beside)
-    if wanted is None:
-        gone[order[: round(float(rule["drop"]) * len(labels))]] = True
-    else:
-        gone[_first_of_each(order, labels, wanted.tolist())] = True
+    first = order[: round(float(rule["drop"]) * len(labels))]
+    if like := rule.get("like"):
+        _check("train", like)
+        counts = torch.bincount(labels[_dropped(dataset, like, beside)], minlength=len(dataset.label_names))
+        first = _first_of_each(order, labels, counts.tolist())
+    gone[first] = True
     return gone
 
 
@@ -201,21 +203,21 @@ def _order(dataset: Dataset, rule: Mapping[str, Any], beside: Path | None) -> Te
 
     if beside is None:
         raise MissingData("rows are chosen by what other runs found; train into a folder that lies beside theirs.")
-    specs = [Spec.from_dict(values) for values in rule.get("runs", ())]
-    if not specs:
+    runs = _runs(rule, beside)
+    if not runs:
         raise BadInput("rows.lowest is measured by other runs; name them with 'runs'.")
     rows = dataset.rows["train"].numpy()
     totals = dict.fromkeys((rule["lowest"], "ema_loss"), np.zeros(len(rows)))  # the second breaks ties
-    for spec in specs:
-        weights = RunFolder(beside / spec.folder_name).read_weights().set_index("row").reindex(rows)
+    for run in runs:
+        weights, name = run.read_weights().set_index("row").reindex(rows), run.path.name
         for column in totals:
             if column not in weights:
-                raise BadInput(f"the run {spec.folder_name} is of another version and has no {column}; train it again.")
+                raise BadInput(f"the run {name} is of another version and has no {column}; train it again.")
             values = weights[column].to_numpy(dtype="float64")
             if np.isnan(values).any():
                 raise BadInput(
-                    f"the run {spec.folder_name} has no {column} for {np.isnan(values).sum()} of these rows; name a "
-                    "run on the same rows, of a method that keeps it."
+                    f"the run {name} has no {column} for {np.isnan(values).sum()} of these rows; name a run on the "
+                    "same rows, of a method that keeps it."
                 )
             totals[column] = totals[column] + values
     return torch.from_numpy(np.lexsort([*totals.values()][::-1]))  # its last key counts most
@@ -236,11 +238,10 @@ def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
 
     rule = spec.weights
     if set(rule) == {"runs"} and rule["runs"]:
-        names = [Spec.from_dict(values).folder_name for values in rule["runs"]]
-        frames = {f"the run {name}": RunFolder(beside / name).read_weights() for name in names}
-    elif set(rule) == {"file", "sha256"}:
-        content = read_planned(beside / rule["file"], rule["sha256"], "holds the weights to train with")
-        frames = {str(beside / rule["file"]): pd.read_parquet(io.BytesIO(content))}
+        frames = {f"the run {run.path.name}": run.read_weights() for run in _runs(rule, beside)}
+    elif set(rule) == set(_FILE):
+        path, content = _read(rule, beside, "holds the weights to train with")
+        frames = {str(path): pd.read_parquet(io.BytesIO(content))}
     else:
         raise BadInput("weights are those of 'runs', or of a 'file' with its 'sha256'; give one of the two.")
     total = torch.zeros(len(dataset.train), dtype=torch.float64)
@@ -282,7 +283,7 @@ def filled_by_cell(weights: Tensor, labels: Tensor, groups: Tensor | None) -> Te
 
 def begin_from(model: nn.Module, spec: Spec, beside: Path) -> None:
     """Give the model the parameters of the run that the Spec starts from."""
-    runs = spec.start.get("runs", ())
+    runs = _runs(spec.start, beside)
     if set(spec.start) != {"runs"} or len(runs) != 1:
         raise BadInput("start names the one run to begin from, under 'runs'; give one.")
-    RunFolder(beside / Spec.from_dict(runs[0]).folder_name).read_model(model)
+    runs[0].read_model(model)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, UntrustedCode, option
+from fairweight.errors import BadInput, UntrustedCode, first_line, option
 from fairweight.metagradient.model import call
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.other_runs import prerequisites
@@ -51,7 +51,7 @@ def named_object(words: str) -> Any:
 
 
 def _said(error: BaseException) -> str:
-    first = str(error).strip().split("\n")[0]
+    first = first_line(error)
     return first if isinstance(error, ImportError | OSError | SyntaxError) else f"{type(error).__name__}: {first}"
 
 
@@ -129,8 +129,7 @@ def _logits(model: nn.Module, inputs: Any, size: int, refused: str, way_out: str
         with torch.no_grad(), evaluating(model):
             return call(model, inputs, size)
     except (RuntimeError, TypeError, IndexError) as error:
-        first = str(error).strip().split("\n")[0]
-        raise BadInput(f"{refused} ({first}); {way_out}.") from error
+        raise BadInput(f"{refused} ({first_line(error)}); {way_out}.") from error
 
 
 def example_inputs(model: nn.Module, batch: int, shape: tuple[int, ...] | None, words: str | None) -> Any:

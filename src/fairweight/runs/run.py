@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from fairweight.training.predict import logits
 from fairweight.training.run_record import RunRecord
 from fairweight.types import Batch, Samples
 
+CANDIDATES = "candidates"  # the folder of the trainings of a search, while it is under way
 _AT_ONCE = 8_192  # samples whose logits are held together
 TRAIN_LOGITS = 5_000_000  # numbers at most that are kept of the final model's logits on train
 SMALL = 500_000  # parameters of a network that one thread serves best
@@ -61,37 +63,55 @@ def run(
     observers: Sequence[Observer] = (),
     dataset: Dataset | None = None,
     built: Built | None = None,
+    report: Callable[[int, int], None] | None = None,
 ) -> Result:
     """Train as the Spec says into a folder, or take what is there.
 
-    dataset, built: what the Spec names, where the caller has made it already.
+    dataset, built: what the Spec names, where the caller has made it already. report(done, total) is called after each
+    training of a search.
     """
     with (folder := RunFolder(out)).claimed():
         same = folder.holds(spec, dataset)
-        if folder.finished and same:
+        reused = folder.finished and same
+        if reused:
             folder.verify_all()
-            folder.drop(CHECKPOINT)  # a kill after the manifest has left it
-            return Result(spec, folder, folder.read(METRICS), reused=True)
-        folder.drop(*((MANIFEST, METRICS) if same else FILES))  # of another run that stood here: all
-        dataset = dataset_for(spec, data_dir, beside=folder.beside) if dataset is None else dataset
-        folder.write_run(spec, dataset, provenance(device))
-        folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
-        if built is None or not built.ready(device):
-            weights = learned_weights(dataset, spec, folder.beside) if spec.weights else None
-            built = build(spec, dataset, device, weights=weights)
-            if spec.start:
-                begin_from(built.model, spec, folder.beside)
-        if spec.network.get("name") in (TREES, LINEAR):
-            built, record, dynamics = fitted(built, spec, dataset)
-            if isinstance(built.model, TreeEnsemble):
-                spec = spec.with_(network=network_of(built.model))
-                folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
         else:
-            record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
-        _write_results(folder, dataset, built, record, dynamics)
-        folder.seal()
-        folder.drop(CHECKPOINT)
-        return Result(spec, folder, folder.read(METRICS), reused=False)
+            if not same:  # another run stood here
+                shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
+            folder.drop(*((MANIFEST, METRICS) if same else FILES))
+            dataset = dataset_for(spec, data_dir, beside=folder.beside) if dataset is None else dataset
+            if spec.search:
+                from fairweight.runs.run_search import search_into  # it trains each candidate by this function
+
+                search_into(folder, spec, dataset, device, observers, report)
+            else:
+                spec = _train_into(folder, spec, dataset, device, observers, built)
+            folder.seal()
+        folder.drop(CHECKPOINT)  # here, because a kill after the manifest may have left it
+        shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
+        return Result(spec, folder, folder.read(METRICS), reused)
+
+
+def _train_into(
+    folder: RunFolder, spec: Spec, dataset: Dataset, device: str, observers: Sequence[Observer], built: Built | None
+) -> Spec:
+    """Train once and write all files; return the Spec, which of trees also has their sizes."""
+    folder.write_run(spec, dataset, provenance(device))
+    folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
+    if built is None or not built.ready(device):
+        weights = learned_weights(dataset, spec, folder.beside) if spec.weights else None
+        built = build(spec, dataset, device, weights=weights)
+        if spec.start:
+            begin_from(built.model, spec, folder.beside)
+    if spec.network.get("name") in (TREES, LINEAR):
+        built, record, dynamics = fitted(built, spec, dataset)
+        if isinstance(built.model, TreeEnsemble):
+            spec = spec.with_(network=network_of(built.model))
+            folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
+    else:
+        record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
+    _write_results(folder, dataset, built, record, dynamics)
+    return spec
 
 
 def _write_results(folder: RunFolder, dataset: Dataset, built: Built, record: RunRecord, dynamics: Dynamics) -> None:

@@ -14,8 +14,7 @@ from fairweight.errors import BadInput, FairweightError, NoSpace, option
 from fairweight.runs.build import Built
 from fairweight.runs.folder import FILES, READ, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
-from fairweight.runs.run import Result, run
-from fairweight.runs.run_search import CANDIDATES, STATE, searched
+from fairweight.runs.run import CANDIDATES, Result, run
 from fairweight.runs.spec import Spec
 from fairweight.training.callbacks import Observer
 from fairweight.training.lock import FILE as LOCK
@@ -36,11 +35,9 @@ def run_into(
     existed = next((p for p in [path, *path.parents] if p.exists()), path)
     observers = watching(spec.title)
     try:
-        if spec.search:
-            return searched(spec, path, device=device, dataset=dataset, observers=observers)
         return run(spec, path, device=device, dataset=dataset, observers=observers, built=built)
     except (FairweightError, OSError):
-        if path.is_dir() and not RunFolder(path).resumable and not (path / STATE).is_file():
+        if path.is_dir() and not RunFolder(path).resumable:
             remove(path, existed)
         raise
 
@@ -67,7 +64,7 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
             raise BadInput(f"{path} is a link; delete it, or give another {option('out')}.")
     folder, swept = RunFolder(out), (out / SWEEP).is_file()
     for inside in (out, *_inner(out)):
-        RunFolder(inside).tidy(SWEEP, PICTURE, STATE)  # what a kill in the first write of all has left
+        RunFolder(inside).tidy(SWEEP, PICTURE)  # what a kill in the first write of all has left
     if not folder.started and not swept:
         _drop_empty(out)  # what an earlier sweep has left
         if any(path.name != LOCK for path in out.iterdir()):
@@ -104,9 +101,9 @@ def check_place(out: Path, flag: str = "out") -> None:
 def _clear(out: Path) -> None:
     """Delete what runs have written here and inside, and nothing else; last what says that there is one."""
     for inner in (*_inner(out), *(out / CANDIDATES).glob("[0-9][0-9][0-9]")):  # of a search that was stopped
-        RunFolder(inner).clear()
+        RunFolder(inner).drop(*FILES)
     _drop_empty(out)
-    RunFolder(out).drop(PICTURE, STATE, *FILES, SWEEP)
+    RunFolder(out).drop(PICTURE, *FILES, SWEEP)
 
 
 def _named(out: Path) -> list[Path]:

@@ -33,78 +33,57 @@ from fairweight.methods.moew import MOEW
 from fairweight.metrics import group_table
 from fairweight.runs.build import method_from
 from fairweight.runs.folder import METRICS, RUN, SEALED, RunFolder
-from fairweight.runs.manifest import FILE as MANIFEST
-from fairweight.runs.run import Result, run
+from fairweight.runs.run import CANDIDATES, Result, run
+from fairweight.runs.sealed import SEARCH
 from fairweight.runs.search import Candidate, Finished, Search, drive
 from fairweight.runs.spec import Spec
-from fairweight.runs.spec_data import dataset_for
-from fairweight.training import state
 from fairweight.training.callbacks import Observer
 
-STATE, CANDIDATES = "search.json", "candidates"
 LOSSES = ("max_fnr", "tprd")  # what a candidate's loss may be, the usual one first
 _log = logging.getLogger("fairweight")
 
 
-def searched(
+def search_into(
+    folder: RunFolder,
     spec: Spec,
-    out: str | Path,
-    *,
-    device: str = "cpu",
-    observers: Sequence[Observer] = (),
-    dataset: Dataset | None = None,
-    report: Callable[[int, int], None] | None = None,
-) -> Result:
-    """Train every candidate of the Spec's search; the folder becomes that of the one that the search chose."""
-    with (folder := RunFolder(out)).claimed():
-        state.clear(folder.path / STATE)
-        candidates = folder.path / CANDIDATES
-        same = folder.holds(spec, dataset)
-        if folder.finished and same:
-            folder.verify_all()
-            shutil.rmtree(candidates, ignore_errors=True)  # a kill after the manifest has left them
-            return Result(spec, folder, folder.read(METRICS), reused=True)
-        dataset = dataset_for(spec, beside=folder.beside) if dataset is None else dataset
-        search = search_for(spec, dataset)
-        if folder.finished or not same:  # of another search, or other data, that stood here
-            folder.drop(MANIFEST, METRICS, STATE)
-            shutil.rmtree(candidates, ignore_errors=True)
+    dataset: Dataset,
+    device: str,
+    observers: Sequence[Observer],
+    report: Callable[[int, int], None] | None,
+) -> None:
+    """Train every candidate of the Spec's search, and write the files of the one that the search chose."""
+    search = search_for(spec, dataset)
+    metric = spec.search.get("metric", LOSSES[0])
 
-        def place(candidate: Candidate) -> Path:
-            return candidates / f"{candidate.number:03d}"
+    def place(candidate: Candidate) -> Path:
+        return folder.path / CANDIDATES / f"{candidate.number:03d}"
 
-        def trained(candidate: Candidate, watching: Sequence[Observer] = ()) -> Result:
-            options = {**search.holds, **spec.method_options, **candidate.options}
-            short = {} if candidate.full else dict(spec.search.get("short", {}))
-            one = spec.with_(search={}, method_options=options, **short)
-            return run(one, place(candidate), device=device, observers=watching, dataset=dataset)
+    def trained(candidate: Candidate, watching: Sequence[Observer] = ()) -> Result:
+        options = {**search.holds, **spec.method_options, **candidate.options}
+        short = {} if candidate.full else dict(spec.search.get("short", {}))
+        one = spec.with_(search={}, method_options=options, **short)
+        return run(one, place(candidate), device=device, observers=watching, dataset=dataset)
 
-        def after(finished: Finished, done: int, total: int) -> None:
-            for other in search.finished:
-                if other is not search.outcome:
-                    shutil.rmtree(place(other.candidate), ignore_errors=True)
-            _log.info("%s: training %d of %d is done", spec.method, done, total)
-            if report is not None:
-                report(done, total)
+    def result(candidate: Candidate) -> dict[str, Any]:
+        return _told(trained(candidate, observers), dataset, search.wanted(candidate), metric)
 
-        folder.write_run(spec, dataset, {})
-        metric = spec.search.get("metric", LOSSES[0])
-        outcome = drive(
-            search, lambda c: _told(trained(c, observers), dataset, search.wanted(c), metric), folder.path / STATE,
-            report=after,
-        )  # fmt: skip
-        # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
-        best = trained(outcome.candidate)
-        folder.copy(best.folder, [name for name in SEALED if name not in (METRICS, RUN)])
-        folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
-        seconds = sum(float(f.result["seconds"]) for f in search.finished)
-        about = {"trainings": len(search.finished), "chosen": best.folder.path.name}
-        folder.write(
-            METRICS, {**best.metrics, "run": {**best.metrics["run"], "seconds": seconds}, "search": about}
-        )  # fmt: skip
-        folder.seal(STATE)
-        shutil.rmtree(candidates, ignore_errors=True)
-        return Result(spec, folder, folder.read(METRICS), reused=False)
+    def after(finished: Finished, done: int, total: int) -> None:
+        for other in search.finished:
+            if other is not search.outcome:
+                shutil.rmtree(place(other.candidate), ignore_errors=True)
+        _log.info("%s: training %d of %d is done", spec.method, done, total)
+        if report is not None:
+            report(done, total)
+
+    folder.write_run(spec, dataset, {})
+    outcome = drive(search, result, folder.path / SEARCH, report=after)
+    # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
+    best = trained(outcome.candidate)
+    folder.copy(best.folder, [name for name in SEALED if name not in (METRICS, RUN, SEARCH)])
+    folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
+    seconds = sum(float(f.result["seconds"]) for f in search.finished)
+    about = {"trainings": len(search.finished), "chosen": best.folder.path.name}
+    folder.write(METRICS, {**best.metrics, "run": {**best.metrics["run"], "seconds": seconds}, "search": about})
 
 
 def search_for(spec: Spec, dataset: Dataset) -> Search:

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fairweight.errors import BadInput, Damaged, FolderRefused, MissingData, option
+from fairweight.errors import BadInput, Damaged, MissingData
 from fairweight.runs import schema
-from fairweight.runs.manifest import AGAIN, Manifest, odd
+from fairweight.runs.manifest import AGAIN, Manifest, odd, read_json
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.training import state
 from fairweight.training.checkpoint import FILE as CHECKPOINT
 from fairweight.training.lock import FILE as LOCK
-from fairweight.training.lock import claimed
+from fairweight.training.lock import claimed, make_folder
 from fairweight.training.log import FILE as LOG
 
 RUN, METRICS, WEIGHTS, MODEL = "run.json", "metrics.json", "weights.parquet", "model.safetensors"
 PATHS, LOGITS = "paths.safetensors", "logits.safetensors"
 PREDICTIONS, PREPROCESSING = "predictions.parquet", "preprocessing.json"
 AUDIT = ("report.html", "MODEL_CARD.md")
-SUSPECTS = "suspects.csv"
+SUSPECTS, SEARCH = "suspects.csv", "search.json"
 # In the order in which they are deleted: what says that the run is finished first, what says that it is one last.
 FILES = (
     *(MANIFEST, METRICS, WEIGHTS, MODEL, PATHS, LOGITS, PREDICTIONS, PREPROCESSING, CHECKPOINT, LOG, *AUDIT, SUSPECTS),
-    RUN,
+    *(SEARCH, RUN),
 )
 SEALED = tuple(name for name in FILES if name not in (MANIFEST, CHECKPOINT))  # what a manifest holds
 READ = tuple(name for name in SEALED if name not in (*AUDIT, SUSPECTS))  # what readers rely on
-MOST_JSON = 2**28  # bytes: a larger file was not written by a run
 
 
 class SealedFolder:
@@ -40,7 +38,6 @@ class SealedFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._whole: dict[str, tuple[int, int, int]] = {}  # by file: what it looked like when it was verified
 
     @property
     def beside(self) -> Path:
@@ -61,8 +58,8 @@ class SealedFolder:
 
     @property
     def resumable(self) -> bool:
-        """True if there is a checkpoint or a finished run."""
-        return self.finished or (self.path / CHECKPOINT).is_file()
+        """True if there is a checkpoint, a search that has begun or a finished run."""
+        return self.finished or (self.path / CHECKPOINT).is_file() or (self.path / SEARCH).is_file()
 
     @property
     def verified(self) -> bool:
@@ -72,16 +69,12 @@ class SealedFolder:
     def _promised(self) -> bool:
         """Whether run.json says that a manifest belongs to the run."""
         with suppress(OSError, ValueError, RecursionError, AttributeError):
-            return bool(json.loads((self.path / RUN).read_bytes()).get("manifest"))
+            return bool(read_json(self.path / RUN).get("manifest"))
         return False
 
     def drop(self, *names: str) -> None:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
-
-    def clear(self) -> None:
-        """Delete what a run writes, and nothing else."""
-        self.drop(*FILES)
 
     def tidy(self, *names: str) -> None:
         """Delete partial files that killed writers left, of the run's files and of these."""
@@ -115,64 +108,47 @@ class SealedFolder:
         """Return the path of a file after verifying it: a regular file whose content is the manifest's."""
         path = self.path / name
         try:
-            about = path.stat()
-            looks = (about.st_mtime_ns, about.st_size, about.st_ino)
-            if self._whole.get(name) != looks:
-                self._verify(path)
-                self._whole[name] = looks
-        except FileNotFoundError:
-            raise MissingData(f"{path} is not there; {self.path} is no finished run, give the folder of one.") from None
+            if not path.exists():
+                raise MissingData(f"{path} is not there; {self.path} is no finished run, give the folder of one.")
+            manifest = Manifest.read(self.path)
+            known = manifest is not None and (name in SEALED or name in manifest.files)
+            found = manifest.problem(path) if known and manifest is not None else odd(path)
         except OSError as error:
             raise BadInput(f"{path} cannot be read ({error.strerror}); {AGAIN}.") from error
-        return path
-
-    def _verify(self, path: Path) -> None:
-        manifest, found = Manifest.read(self.path), odd(path)
-        if manifest is not None and (path.name in manifest.files or path.name in SEALED):
-            found = found or manifest.problem(path)
         if found is not None:
-            raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
-        about = path.name in SEALED and path.name != RUN and (self.path / METRICS).is_file()
-        if manifest is None and about and self._promised():
+            raise _damaged(path, found)
+        if manifest is None and name in SEALED and name != RUN and (self.path / METRICS).is_file() and self._promised():
             raise Damaged(
                 f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
                 "start the same training again."
             )
+        return path
 
     def verify_all(self) -> None:
         """Refuse a finished run if any file has changed; complete a replacement that was interrupted."""
         manifest = Manifest.read(self.path)
         if manifest is not None:
-            for name in {**manifest.files, **dict.fromkeys(name for name in READ if (self.path / name).exists())}:
-                self.checked(name)
-        if manifest is not None and manifest.unsettled:
-            manifest.with_(self.path, manifest.unsettled).write(self.path)
+            for name, found in manifest.problems(self.path, READ).items():
+                if found is not None:
+                    raise _damaged(self.path / name, found)
+            if manifest.unsettled:
+                manifest.with_(self.path, manifest.unsettled).write(self.path)
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Create the folder, lock it, and delete partial files of killed writers."""
-        self.make()
         with claimed(self.path):
             self.tidy()
             yield
 
     def make(self) -> None:
         """Create the folder, or refuse one that takes no files."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FolderRefused(
-                f"{self.path} cannot be made ({error.strerror}); choose another folder with {option('out')}."
-            ) from error
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise FolderRefused(f"{self.path} cannot be written to; choose another folder with {option('out')}.")
+        make_folder(self.path)
 
     def read(self, name: str) -> dict[str, Any]:
         path = self.checked(name)
         try:
-            if path.stat().st_size > MOST_JSON:
-                raise ValueError("it is far too large")
-            values = json.loads(path.read_bytes())
+            values = read_json(path)
         except (OSError, ValueError, RecursionError) as error:
             raise BadInput(f"{path} cannot be read ({error}); {AGAIN}.") from error
         found = schema.problem_of(name, values)
@@ -184,6 +160,10 @@ class SealedFolder:
         self.put({name: (json.dumps(values, indent=2) + "\n").encode()})
 
 
+def _damaged(path: Path, found: str) -> Damaged:
+    return Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
+
+
 @dataclass(frozen=True)
 class Verified:
     """What is whole in one folder, and what is not."""
@@ -192,23 +172,21 @@ class Verified:
     whole: tuple[str, ...]
     problems: Mapping[str, str]  # by file: what is wrong
     others: tuple[str, ...]  # files that the manifest does not know
-    unverified: bool = False  # a run from before manifests
+    verified: bool = True  # False: a run from before manifests
 
     @property
     def fine(self) -> bool:
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
-        values = {**asdict(self), "folder": str(self.folder), "verified": not self.unverified}
-        del values["unverified"]
-        return values
+        return {**asdict(self), "folder": str(self.folder)}
 
     def text(self) -> str:
         """One line for each thing to know."""
-        if self.unverified:
-            lines = [f"{self.folder}: no {MANIFEST}, so nothing says whether its files are as they were written."]
-        else:
+        if self.verified:
             lines = [f"{self.folder}: {len(self.whole)} of {len(self.whole) + len(self.problems)} files are whole."]
+        else:
+            lines = [f"{self.folder}: no {MANIFEST}, so nothing says whether its files are as they were written."]
         lines += [f"  {name}: {what}" for name, what in self.problems.items()]
         return "\n".join([*lines, *(f"  {name}: not of the run" for name in self.others)])
 
@@ -231,10 +209,10 @@ def _verified(place: Path) -> Verified:
     except Damaged as error:
         return Verified(place, (), {MANIFEST: str(error)}, tuple(there))
     if manifest is None:
-        unfinished = {MANIFEST: "it is not there: the run has not come to its end"}
-        finished = SealedFolder(place).finished
-        return Verified(place, (), {} if finished else unfinished, (), unverified=finished)
-    names = {**manifest.files, **dict.fromkeys(name for name in there if name in READ)}
-    problems = {name: what for name in names if (what := manifest.problem(place / name)) is not None}
-    whole = tuple(name for name in names if name not in problems)
-    return Verified(place, whole, problems, tuple(name for name in there if name not in names))
+        if SealedFolder(place).finished:
+            return Verified(place, (), {}, (), verified=False)
+        return Verified(place, (), {MANIFEST: "it is not there: the run has not come to its end"}, ())
+    found = manifest.problems(place, READ)
+    problems = {name: what for name, what in found.items() if what is not None}
+    whole = tuple(name for name in found if name not in problems)
+    return Verified(place, whole, problems, tuple(name for name in there if name not in found))

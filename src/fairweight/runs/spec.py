@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any
 
-from fairweight.constraints import SEED
+from fairweight.constraints import SEED, above, between, either, whole
 from fairweight.errors import BadInput, option
 
 # Raised when the same Spec would train differently, so that no cached run is taken for a new one.
@@ -19,6 +18,12 @@ GENERATION = 1
 AUTOCAST = ("bfloat16", "float16")  # the names that torch is asked for; a run folder may name nothing else
 # Fields that came later stand in a Spec's values only where they are set: runs from before keep their names.
 LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "weights": {}, "judge": {}, "start": {}}
+
+
+_ALLOWED = {
+    **dict.fromkeys(("epochs", "batch_size"), whole(1)),
+    **{"lr": above(0), "weight_decay": between(0), "seed": SEED, "data_seed": either(SEED)},
+}
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,9 @@ class Spec:
     start: Mapping[str, Any] = field(default_factory=dict)  # the run to begin from: other_runs.py
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch_size < 1 or not 0 < self.lr < math.inf:
-            said = ", ".join(option(name, getattr(self, name)) for name in ("epochs", "batch_size", "lr"))
-            raise BadInput(f"{said}: each must be positive.")
-        if not 0 <= self.weight_decay < math.inf:
-            raise BadInput(f"{option('weight_decay', self.weight_decay)}; give a number from 0.")
-        for name in ("seed", "data_seed"):
-            if getattr(self, name) is not None and not SEED.allows(getattr(self, name)):
-                raise BadInput(f"{option('seed', getattr(self, name))}; {SEED}.")
+        for name, allowed in _ALLOWED.items():
+            if not allowed.allows(value := getattr(self, name)):
+                raise BadInput(f"{option(name.removeprefix('data_'), value)}; {allowed}.")
         if self.autocast not in (None, *AUTOCAST):
             raise BadInput(f"autocast={self.autocast!r}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
         if self.weights and self.method != "given":

@@ -80,11 +80,12 @@ def fit_trees(
     grow = _lightgbm if installed_library() == "lightgbm" else _scikit_learn
     boosted, base, trees = grow(x @ mix, np.searchsorted(there, y), heavy, len(there), iterations, seed)
     # Two classes have one output, that of the second; a class that no row has is never predicted.
-    own = there if len(there) > 2 else there[1:]
-    start = np.full(1 if classes == 2 else classes, NEVER if classes > 2 else 0.0)
+    outputs = np.zeros(1, dtype=np.int64) if classes == 2 else there if len(there) > 2 else there[1:]
+    start = np.zeros(1)
     if classes > 2:
+        start = np.full(classes, NEVER)
         start[there] = 0.0
-    start[[0] if classes == 2 else own] = base
+    start[outputs] = base
     sizes = [len(nodes["value"]) for _, nodes in trees]
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     offset, place = np.repeat(roots, sizes), np.arange(sum(sizes))
@@ -94,7 +95,7 @@ def fit_trees(
         "mix": mix,
         "start": start,
         "roots": roots,
-        "output": np.array([0 if classes == 2 else own[k] for k, _ in trees], dtype=np.int64),
+        "output": outputs[[k for k, _ in trees]],
         "feature": np.where(leaf, 0, whole["feature"]).astype(np.int64),
         "threshold": np.where(leaf, 0.0, whole["threshold"]),
         "left": np.where(leaf, place, offset + whole["left"]),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from fairweight.errors import BadInput
 from fairweight.types import StepRecord
 
 SAMPLES = 65_536  # held at most
@@ -24,7 +23,7 @@ class StepBuffer:
 
     def __init__(self, read: Read, fields: tuple[str, ...]) -> None:
         self._read, self._fields = read, fields
-        self._held: list[tuple[Tensor, int, StepRecord, int]] = []
+        self._held: list[tuple[Tensor, int, StepRecord]] = []
         self._room = 1  # steps
 
     def __len__(self) -> int:
@@ -41,17 +40,15 @@ class StepBuffer:
             samples = max(1, len(record.losses))
             logits = samples if record.logits is None else max(1, record.logits.numel())
             self._room = min(SAMPLES // samples, (LOGITS if cpu else LOGITS_GPU) // logits)
-        self._held.append((index, number, record, index._version))
+        self._held.append((index.clone(), number, record))  # the caller may use its memory again
         if len(self._held) >= self._room:
             self.flush()
 
     def flush(self) -> None:
         if not self._held:
             return
-        indices, numbers, records, versions = zip(*self._held, strict=True)
+        indices, numbers, records = zip(*self._held, strict=True)
         self._held = []
-        if versions != tuple([index._version for index in indices]):
-            raise BadInput("the rows of a step were overwritten before its epoch ended; give on_step a copy of them.")
         self._read(indices, numbers, records)
 
     def clear(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fairweight.errors import BadCheckpoint
+from fairweight.errors import BadCheckpoint, first_line
 from fairweight.metagradient.model import RandomState, unwrap
 from fairweight.training import state
 
@@ -73,7 +73,8 @@ class Checkpoint:
         if not self.path.exists():
             return None
         tree: Any = state.load(self.path)
-        if not isinstance(tree, dict) or tree.get("version") != VERSION:
+        known = isinstance(tree, dict) and tree.get("version") == VERSION
+        if not known or not isinstance(tree.get("identity"), dict) or not isinstance(tree.get("step"), int):
             raise BadCheckpoint(
                 f"{self.path} holds no run, or one of another version; delete it and start the run again."
             )
@@ -83,8 +84,8 @@ class Checkpoint:
                     f"{self.path} is of a run with {key} {tree['identity'].get(key)!r}, and this one has {value!r}; "
                     "resume with the same settings, or choose another folder."
                 )
-        self.step = int(tree["step"])
-        return tree
+        self.step = tree["step"]
+        return dict(tree)
 
     def describe(self) -> str:
         """Name the last checkpoint, for an error message."""
@@ -97,7 +98,6 @@ class Checkpoint:
 def run_state(training: Training) -> dict[str, Any]:
     """Collect everything that the rest of the run depends on; tensors are not copied."""
     random, ranks = RandomState.now(training.device), training.ranks
-    assert random is not None
     drawn = [random.cpu, *([] if random.cuda is None else [random.cuda])]
     model = unwrap(training.model)
     mid_update = training.options.accumulate > 1 and training.step % len(training.batches) > 0
@@ -118,8 +118,8 @@ def restore(training: Training, saved: dict[str, Any]) -> None:
     try:
         _restore(training, saved)
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        what = str(error).strip().split("\n")[0]
-        raise BadCheckpoint(f"the checkpoint does not fit this run ({what}); delete it and start again.") from error
+        why = f"the checkpoint does not fit this run ({first_line(error)}); delete it and start again."
+        raise BadCheckpoint(why) from error
 
 
 def _restore(training: Training, saved: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ class Dynamics:
 
     def on_step(self, rows: Tensor, record: StepRecord) -> None:
         """Record one step on these rows."""
-        self._steps.add(rows if rows.device.type == "cpu" else rows.clone(), record)
+        self._steps.add(rows, record)
 
     def _note(self, indices: Sequence[Tensor], _: Sequence[int], records: Sequence[StepRecord]) -> None:
         self._noted.append((torch.cat(tuple(indices)), noted(records)))

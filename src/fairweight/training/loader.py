@@ -51,25 +51,22 @@ class LoaderSamples:
 
     @cached_property
     def _columns(self) -> tuple[Tensor, Tensor | None]:
-        with RandomState.now(torch.device("cpu")).replayed():  # a DataLoader draws from the stream when it begins
-            return self._read()
-
-    def _read(self) -> tuple[Tensor, Tensor | None]:
         dataset: Any = self.loader.dataset
         whole = dataset.undivided() if isinstance(dataset, Stream) else dataset  # not this rank's part alone
         plain: Any = DataLoader(whole, 256, collate_fn=self.loader.collate_fn)
         labels, groups = torch.zeros(len(self), dtype=torch.int64), None
-        for batch in map(to_batch, plain):
-            assert batch.rows is not None
-            if int(batch.rows.max()) >= len(self):
-                raise BadInput(
-                    f"The loader gives row {int(batch.rows.max())} and the method was made for {len(self)} samples; "
-                    "give it num_samples."
-                )
-            labels[batch.rows] = batch.labels
-            if batch.groups is not None:
-                groups = torch.full_like(labels, -1) if groups is None else groups
-                groups[batch.rows] = batch.groups
+        with RandomState.now(torch.device("cpu")).replayed():  # a DataLoader draws from the stream when it begins
+            for batch in map(to_batch, plain):
+                assert batch.rows is not None
+                if int(batch.rows.max()) >= len(self):
+                    raise BadInput(
+                        f"The loader gives row {int(batch.rows.max())} and the method was made for {len(self)} "
+                        "samples; give it num_samples."
+                    )
+                labels[batch.rows] = batch.labels
+                if batch.groups is not None:
+                    groups = torch.full_like(labels, -1) if groups is None else groups
+                    groups[batch.rows] = batch.groups
         return labels, groups
 
 

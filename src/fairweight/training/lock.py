@@ -20,7 +20,7 @@ FILE = ".lock"
 HEARTBEAT = 10.0  # seconds between two touches by the owner
 DEAD_AFTER = 6 * HEARTBEAT  # without one for so long, an owner on another machine is taken for dead
 _MOST = 10_000  # letters of a lock that are read
-_held: dict[Path, tuple[int, int]] = {}  # what this process holds: the thread, and how often it has asked
+_held: dict[Path, int] = {}  # what this process holds, and in which thread
 _guard = threading.Lock()
 
 
@@ -32,39 +32,45 @@ def claimed(folder: str | Path) -> Iterator[None]:
     """
     path = Path(folder)
     missing = [place for place in (path, *path.parents) if not place.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _refused(path, "made", error) from error
+    make_folder(path)
     key, me = path.resolve(), threading.get_ident()
     with _guard:
-        thread, times = _held.get(key, (me, 0))
-        if thread != me:
+        again = key in _held
+        if _held.setdefault(key, me) != me:
             raise _busy(path, {"process": os.getpid(), "host": socket.gethostname()})
-        _held[key] = (me, times + 1)
     try:
-        with nullcontext() if times else _locked(path):
+        with nullcontext() if again else _locked(path):
             yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise NoSpace(f"the disk of {path} is full; make room on it, then start the same again.") from error
     finally:
-        with _guard:
-            if times:
-                _held[key] = (me, times)
-            else:
-                del _held[key]
+        if not again:
+            del _held[key]
         for empty in missing:
             with suppress(OSError):  # something was written, and it stays
                 empty.rmdir()
 
 
+def make_folder(path: Path) -> None:
+    """Make the folder where it is not there; refuse one that takes no files."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused(path, "made", error) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise FolderRefused(f"{path} cannot be written to; choose another folder with {option('out')}.")
+
+
 def owner(folder: str | Path) -> dict[str, Any] | None:
     """Who the lock says is at work in the folder, dead or alive: process, host, since; None where there is no lock."""
     path = Path(folder) / FILE
+    if not path.is_file():
+        return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8")[:_MOST] or "{}") if path.is_file() else None
+        with path.open(encoding="utf-8") as file:
+            found = json.loads(file.read(_MOST) or "{}")
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -45,8 +45,7 @@ def logits(model: nn.Module, samples: Samples, batch_size: int = 1024, *, ranks:
             rows = torch.arange(start, min(start + batch_size, len(samples)), device=samples.labels.device)
             batch = samples.take(rows).to(device)
             found.append(call(inner, batch.inputs, len(batch)).float())
-    if random is not None:
-        random.restore()
+    random.restore()
     return torch.cat(found)
 
 

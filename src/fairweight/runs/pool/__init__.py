@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import math
 import os
-import threading
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, nullcontext
-from functools import partial
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fairweight.errors import BadInput, FolderRefused, MissingData, UnknownName, option
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.other_runs import prerequisites
-from fairweight.runs.pool._job import Outcome, Processes, RayTasks, Settings, Tell, Watcher, perform
+from fairweight.runs.pool._job import Engine, Here, Outcome, Processes, RayTasks, Settings, Tell, Watcher
 from fairweight.runs.spec import Spec
 
 EngineName = Literal["processes", "ray"]
-CarryOut = Callable[[Spec], Outcome]
 _STOPPING = {kind.__name__: kind for kind in (MissingData, FolderRefused)}  # every other run would fail alike
 
 
@@ -54,19 +50,13 @@ def run_each(
     """
     wanted = with_prerequisites(specs)
     watcher = watcher if watcher is not None else Watcher()
-    lock = threading.Lock()  # watchers need not be thread-safe
     done: dict[str, Outcome] = {}
-
-    def tell(fingerprint: str, epoch: int, epochs: int) -> None:
-        with lock:
-            watcher.on_epoch(fingerprint, epoch, epochs)
 
     def settle(outcome: Outcome) -> Outcome:
         if outcome.cause in _STOPPING:
             raise _STOPPING[outcome.cause](outcome.error)
         done[outcome.spec.fingerprint] = outcome
-        with lock:
-            watcher.on_outcome(outcome)
+        watcher.on_outcome(outcome)
         return outcome
 
     folders = {key: RunFolder(Path(pool) / spec.folder_name) for key, spec in wanted.items()}
@@ -85,9 +75,8 @@ def run_each(
         if not waiting:
             return
         settings = Settings(str(pool), device, None if data_dir is None else str(data_dir), download)
-        running: set[Future[Outcome]] = set()
-        with ThreadPoolExecutor(at_a_time) as threads, _engine(engine, settings, tell, at_a_time) as carry_out:
-            here = engine != "ray" and at_a_time == 1
+        running = 0
+        with closing(_engine(engine, settings, watcher.on_epoch, at_a_time)) as runner:
             while waiting or running:
                 for key, spec in list(waiting.items()):
                     needed = [done.get(other.fingerprint) for other in prerequisites(spec)]
@@ -96,15 +85,13 @@ def run_each(
                         del waiting[key]
                         reason = f"it builds on {failed.spec.folder_name}, which failed: {failed.error}"
                         yield settle(Outcome(spec, folders[key].path, error=reason, cause=failed.cause))
-                    elif None not in needed and len(running) < at_a_time:
+                    elif None not in needed and running < at_a_time:
                         del waiting[key]
-                        if here:  # in this thread, so that Ctrl-C stops it
-                            yield settle(carry_out(spec))
-                        else:
-                            running.add(threads.submit(carry_out, spec))
-                over, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in over:
-                    yield settle(future.result())
+                        runner.start(spec)
+                        running += 1
+                if running:
+                    running -= 1
+                    yield settle(runner.next_outcome())
     finally:
         watcher.on_end()
 
@@ -149,10 +136,7 @@ def _jobs(asked: int | None, device: str, specs: list[Spec], engine: str) -> int
     return min(gpus * (max(1, min(8, cores() // 2 // gpus)) if small else 1), most)
 
 
-def _engine(name: str, settings: Settings, tell: Tell, jobs: int) -> AbstractContextManager[CarryOut]:
-    """What is called for each run, from a thread of its own if there are several."""
+def _engine(name: str, settings: Settings, tell: Tell, jobs: int) -> Engine:
     if name == "ray":
-        return closing(RayTasks(settings, jobs))
-    if jobs == 1:
-        return nullcontext(partial(perform, settings=settings, tell=tell, memory={}))
-    return closing(Processes(settings, tell, threads=max(1, cores() // jobs)))
+        return RayTasks(settings, jobs)
+    return Here(settings, tell) if jobs == 1 else Processes(settings, tell, threads=max(1, cores() // jobs))

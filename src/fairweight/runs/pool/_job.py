@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import multiprocessing
@@ -13,18 +12,19 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import resource_tracker
+from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from fairweight import signals
 from fairweight.data import Dataset
-from fairweight.errors import FairweightError, MissingDependency, Sentence, option
-from fairweight.runs.folder import RunFolder
+from fairweight.errors import FairweightError, MissingDependency, Sentence, first_line, option
 from fairweight.runs.run import run
-from fairweight.runs.run_search import search_for, searched
+from fairweight.runs.run_search import search_for
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 from fairweight.training.callbacks import Observer
@@ -34,7 +34,6 @@ ERROR = "error.txt"  # in a run's folder: the trace of an unforeseen failure
 NO_CONTEXT = ".*no current CUDA context"  # a warning of torch about its own threads, which it then mends itself
 Tell = Callable[[str, int, int], None]  # fingerprint, epoch, epochs
 GOES_ON = "the same command goes on from its checkpoint."
-_Worker = tuple[Any, Connection]  # the process, and our end of its pipe
 
 
 @dataclass(frozen=True)
@@ -116,21 +115,40 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: dict[str, Datase
     warnings.filterwarnings("ignore", message=NO_CONTEXT)
     try:
         dataset = _dataset(spec, settings, {} if memory is None else memory)  # first: missing data leaves no folder
-        with RunFolder(place).claimed():
-            observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total if spec.search else 1)
-            options: dict[str, Any] = {"device": settings.device, "observers": [observer], "dataset": dataset}
-            if spec.search:
-                reused = searched(spec, place, report=observer.on_training, **options).reused
-            else:
-                reused = run(spec, place, **options).reused
+        observer = _Epochs(spec.fingerprint, tell, search_for(spec, dataset).total if spec.search else 1)
+        reused = run(
+            spec, place, device=settings.device, observers=[observer], dataset=dataset, report=observer.on_training
+        ).reused
         (place / ERROR).unlink(missing_ok=True)
     except FairweightError as found:
         error, cause = found.sentence, type(found).__name__
     except Exception as found:  # of any kind: the others go on, and the trace is kept
         write_atomically(place / ERROR, traceback.format_exc().encode(errors="replace"))
         cause = type(found).__name__
-        error = Sentence(f"{cause}: {str(found).splitlines()[0] if str(found) else ''} (see {place / ERROR})")
+        error = Sentence(f"{cause}: {first_line(found)} (see {place / ERROR})")
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
+
+
+class Here:
+    """Carries out runs in this process, one after another, so that Ctrl-C stops them.
+
+    Like every engine it can start a run, wait for the outcome of the next one that is over, and close, which loses
+    nothing but the work since the last checkpoint.
+    """
+
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self.settings, self.tell = settings, tell
+        self._waiting: list[Spec] = []
+        self._memory: dict[str, Dataset] = {}
+
+    def start(self, spec: Spec) -> None:
+        self._waiting.append(spec)
+
+    def next_outcome(self) -> Outcome:
+        return perform(self._waiting.pop(0), self.settings, self.tell, self._memory)
+
+    def close(self) -> None:
+        self._waiting.clear()
 
 
 class Processes:
@@ -142,69 +160,69 @@ class Processes:
     def __init__(self, settings: Settings, tell: Tell, threads: int) -> None:
         self.settings, self.tell, self.threads = settings, tell, threads
         self._context = multiprocessing.get_context("spawn")  # a forked CUDA context or thread pool would be broken
-        self._lock, self._closed, self._number = threading.Lock(), False, itertools.count()
-        self._idle: list[_Worker] = []
-        self._all: list[_Worker] = []
+        self._workers: dict[Connection, BaseProcess] = {}  # by our end of its pipe
+        self._at_work: dict[Connection, Spec] = {}
 
-    def __call__(self, spec: Spec) -> Outcome:
-        place = Path(self.settings.pool) / spec.folder_name
-        worker = process, pipe = self._take()
-        try:
+    def start(self, spec: Spec) -> None:
+        idle = (pipe for pipe, process in self._workers.items() if pipe not in self._at_work and process.is_alive())
+        pipe = next(idle, None) or self._new_worker()
+        self._at_work[pipe] = spec
+        with suppress(OSError):  # it has died just now, which next_outcome hears of
             pipe.send(spec.to_dict())
-            while isinstance(message := pipe.recv(), tuple):
+
+    def _new_worker(self) -> Connection:
+        device = self.settings.device
+        if device == "cuda":  # each worker's own GPU where there are several
+            import torch
+
+            device = f"cuda:{len(self._workers) % max(1, torch.cuda.device_count())}"
+        ours, theirs = self._context.Pipe()
+        arguments = (theirs, replace(self.settings, device=device), self.threads)
+        process = self._context.Process(target=_serve, args=arguments, daemon=True)
+        resource_tracker.ensure_running()  # starting it would let signals through
+        with signals.safe_points(), signals.held_back():  # while it starts it would end with a traceback
+            process.start()
+            self._workers[ours] = process
+        theirs.close()
+        return ours
+
+    def next_outcome(self) -> Outcome:
+        while True:
+            for pipe in connection.wait(list(self._at_work)):
+                assert isinstance(pipe, Connection)
+                try:
+                    message = pipe.recv()
+                except (EOFError, OSError):  # killed from outside, most likely for lack of memory
+                    return self._killed(pipe)
+                if not isinstance(message, tuple):
+                    return _outcome(self._at_work.pop(pipe), self.settings, **message)
                 self.tell(*message)
-        except (EOFError, OSError):  # killed from outside, most likely for lack of memory
-            process.join()
-            code = process.exitcode
-            how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
-            sentence = f"its process {how}, perhaps for lack of memory; {GOES_ON}"
-            return Outcome(spec, place, error=sentence, cause="Killed")
-        self._idle.append(worker)
-        return Outcome(spec, place, **message)
 
-    def _take(self) -> _Worker:
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the pool is closed")
-            while self._idle:
-                worker = self._idle.pop()
-                if worker[0].is_alive():
-                    return worker
-            device = self.settings.device
-            if device == "cuda":  # each worker's own GPU where there are several
-                import torch
-
-                device = f"cuda:{next(self._number) % max(1, torch.cuda.device_count())}"
-            ours, theirs = self._context.Pipe()
-            arguments = (theirs, replace(self.settings, device=device), self.threads)
-            process = self._context.Process(target=_serve, args=arguments, daemon=True)
-            resource_tracker.ensure_running()  # starting it would let signals through
-            with signals.held_back():  # while it starts it would end with a traceback
-                process.start()
-            theirs.close()
-            self._all.append((process, ours))
-            return self._all[-1]
+    def _killed(self, pipe: Connection) -> Outcome:
+        process = self._workers[pipe]
+        process.join()
+        code = process.exitcode
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
+        sentence = f"its process {how}, perhaps for lack of memory; {GOES_ON}"
+        return _outcome(self._at_work.pop(pipe), self.settings, error=sentence, cause="Killed")
 
     def close(self) -> None:
-        """Stop what is under way; only the work since the last checkpoint is lost."""
-        with self._lock:
-            self._closed = True
-            for process, _ in self._all:
-                process.terminate()
-            for process, _ in self._all:
-                process.join(5)
-                if process.is_alive():
-                    process.kill()
-                    process.join()
+        for process in self._workers.values():
+            process.terminate()
+        for process in self._workers.values():
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def _outcome(spec: Spec, settings: Settings, **values: Any) -> Outcome:
+    return Outcome(spec, Path(settings.pool) / spec.folder_name, **values)
 
 
 def _serve(pipe: Connection, settings: Settings, threads: int) -> None:
     """Take runs until the pipe closes."""
-    for number in signals.MINDED:
-        if number != signal.SIGTERM:
-            signal.signal(number, signal.SIG_IGN)  # the parent decides when Ctrl-C comes
-    signals.hear()
-    signals.mind(signal.SIGTERM)  # that is how it says so
+    signals.mind(signal.SIGTERM)  # how the parent, which alone hears of Ctrl-C, says so
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.getLogger("fairweight").addHandler(logging.NullHandler())  # a run's log and metrics have its messages
     import torch
@@ -248,25 +266,28 @@ class RayTasks:
         gpus = 1 if settings.device.startswith("cuda") else 0
         # A lost machine or a killed worker is tried again: the run goes on from its checkpoint.
         self._task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=2)(_remote)
-        self._running: set[Any] = set()
+        self._running: dict[Any, Spec] = {}
 
-    def __call__(self, spec: Spec) -> Outcome:
-        place = Path(self.settings.pool) / spec.folder_name
-        reference = self._task.remote(spec.to_dict(), vars(self.settings))
-        self._running.add(reference)
+    def start(self, spec: Spec) -> None:
+        self._running[self._task.remote(spec.to_dict(), vars(self.settings))] = spec
+
+    def next_outcome(self) -> Outcome:
+        (reference, *_), _ = self.ray.wait(list(self._running))
+        spec = self._running.pop(reference)
         try:
-            return Outcome(spec, place, **self.ray.get(reference))
+            return _outcome(spec, self.settings, **self.ray.get(reference))
         except self.ray.exceptions.RayError as error:
-            return Outcome(spec, place, error=f"Ray lost it ({type(error).__name__}); {GOES_ON}", cause="Killed")
-        finally:
-            self._running.discard(reference)
+            lost = f"Ray lost it ({type(error).__name__}); {GOES_ON}"
+            return _outcome(spec, self.settings, error=lost, cause="Killed")
 
     def close(self) -> None:
-        """Cancel what is under way; only the work since the last checkpoint is lost."""
-        for reference in list(self._running):
+        for reference in self._running:
             self.ray.cancel(reference, force=True)
         if self._own:
             self.ray.shutdown()
+
+
+Engine = Here | Processes | RayTasks
 
 
 def _remote(spec: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

@@ -116,8 +116,10 @@ def drive(
 
 def _known(search: Search, path: Path) -> dict[int, Finished]:
     """Trainings that the file holds, by number; it must be of the same search."""
+    from fairweight.runs.manifest import read_json
+
     try:
-        found = json.loads(path.read_text())
+        found = read_json(path)
         strange = problem(found, SEARCH)
     except (OSError, ValueError, RecursionError) as error:
         raise BadCheckpoint(f"{path} cannot be read ({error}); delete it to start the search anew.") from error
