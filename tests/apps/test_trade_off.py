@@ -10,8 +10,8 @@ import pytest
 from tests.command import fairweight
 from tests.tables import people
 
-from fairweight.apps.judge import Judgement, Score, Wish, near_constant
-from fairweight.apps.trade_off import TradeOff, choose, scaled, trade_off
+from fairweight.apps.judge import Judgement, Score, Wish, choose, near_constant
+from fairweight.apps.trade_off import TradeOff, scaled, trade_off
 from fairweight.apps.verdict import in_points
 from fairweight.errors import BadInput
 from fairweight.metrics import Estimate
@@ -51,16 +51,20 @@ def judgement(accuracy: float, gap: float, plain: float = 0.8, give_up: float = 
     return Judgement(score, (0.0, 0.0, 0.0), near_constant(score, Score(plain, plain, 0.3, 0.2), 12), within)
 
 
+def chosen(*found: Judgement) -> int:
+    return choose(found[0].score, found, Wish(None), sure=False) or 0
+
+
 @pytest.mark.parametrize(("give_up", "place"), [(0, 1), (1, 2), (5, 3), (100, 3)])
 def test_the_rule(give_up, place):
     points = ((0.80, 0.20), (0.81, 0.15), (0.792, 0.05), (0.785, 0.01), (0.7, 0.3))
-    assert choose([judgement(*point, give_up=give_up) for point in points]) == place
+    assert chosen(*(judgement(*point, give_up=give_up) for point in points)) == place
 
 
 def test_plain_training_wins_where_no_point_keeps_accuracy_or_is_far_from_constant():
-    assert choose([judgement(0.8, 0.2), judgement(0.5, 0.0)]) == 0
-    assert choose([judgement(0.8, math.nan), judgement(0.5, 0.0)]) == 0
-    assert choose([judgement(0.8, 0.2), judgement(0.8, 0.0, share=0.0)]) == 0
+    assert chosen(judgement(0.8, 0.2), judgement(0.5, 0.0)) == 0
+    assert chosen(judgement(0.8, math.nan), judgement(0.5, 0.0)) == 0
+    assert chosen(judgement(0.8, 0.2), judgement(0.8, 0.0, share=0.0)) == 0
 
 
 def test_a_gap_that_is_not_known_is_on_no_front_and_strict_json():

@@ -31,7 +31,7 @@ def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     settings = in_words(prepared.spec, dataset)
     settings["network"] += f" ({prepared.built.parameters:,} parameters)"
     if asked is not None:
-        wish = asked.wish
+        wish = prepared.wish
         limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
         limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
         settings = {

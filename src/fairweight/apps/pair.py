@@ -1,16 +1,16 @@
-"""Two trainings, plain and FORML, with decisions that cost no other training: judged on validation, one is kept."""
+"""Runs judged on validation rows, one of which is kept: plain training and FORML on images, or a sweep of strength."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fairweight.apps.judge import NOTHING, Floats, Rows, Score, Wish, choose, judged, why_plain
+from fairweight.apps.judge import Floats, Judgement, Rows, Wish, judged_together
 from fairweight.apps.second_stage import stages
-from fairweight.apps.verdict import PLAIN, Verdict, verdict_between
+from fairweight.apps.verdict import PLAIN
 from fairweight.data import Dataset
 from fairweight.errors import MissingData
 from fairweight.runs.build import Built, network_for
@@ -32,76 +32,75 @@ class Choice:
     run: str
     title: str
     shift: Floats | None  # [G, K], or [1, K] for everybody
-    judged: Mapping[str, Any]
+    judgements: Sequence[Judgement]
+    judged: Mapping[str, Any]  # plain values
 
 
 def trained_pair(
     spec: Spec, baseline: Spec, wish: Wish, dataset: Dataset, built: Built, folder: RunFolder, device: str,
     watching: Watching,
-) -> tuple[Result, Result, Verdict]:  # fmt: skip
-    """Train both into folders inside, and put the better one, with its second stage, into the folder itself."""
+) -> tuple[Result, Result, Mapping[str, Any]]:  # fmt: skip
+    """Train both into folders inside, and put the better one, with its second stage, into the folder itself.
+
+    Return it but for its numbers, plain training, and what both were judged by.
+    """
     folder.make()
     if not folder.holds(spec, dataset):
         folder.write_run(spec, dataset, provenance(device))  # a run that is stopped goes on from here
     done = run_into(spec.with_(judge={}), folder.path / FORML, dataset, device, watching, built)
     plain = run_into(baseline, folder.path / BASELINE, dataset, device, watching)
-    grouped, by_group = bool(dataset.group_names), bool(spec.judge.get("groups_at_prediction"))
-    runs = {"plain": plain.folder, FORML: done.folder}
-    choice = best_of_pair(
-        runs, wish, len(dataset.label_names), groups=grouped, groups_at_prediction=by_group, seed=spec.seed
-    )
-    won = plain if choice.run == "plain" else done
+    by_group = bool(spec.judge.get("groups_at_prediction"))
+    choice = best_of({PLAIN: plain.folder, FORML: done.folder}, wish, dataset, spec.seed, by_group)
+    won = plain if choice.run == PLAIN else done
     adopt(folder, won)
     final = won.spec if choice.shift is None else won.spec.with_(judge={"shift": choice.shift.tolist()})
     folder.write(RUN, {**won.folder.read(RUN), "spec": final.to_dict(), "fingerprint": spec.fingerprint})
     if choice.shift is not None:
         _shift(folder, won, choice.shift.tolist(), dataset, device)
-    ended = Result(final, folder, won.metrics, reused=False)
-    kept = {"chosen": choice.title, "kept_plain": choice.title == PLAIN, "why": choice.judged.get("why", NOTHING)}
-    verdict = verdict_between(ended, plain, dataset, wish, **kept)
-    folder.write(METRICS, {**won.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": choice.judged})
-    folder.seal()
-    return replace(ended, metrics=folder.read(METRICS)), plain, verdict
+    return Result(final, folder, won.metrics, reused=False), plain, choice.judged
 
 
-def best_of_pair(
-    runs: Mapping[str, RunFolder], wish: Wish, classes: int, *, groups: bool, groups_at_prediction: bool, seed: int
+def best_of(
+    runs: Mapping[str, RunFolder],
+    wish: Wish,
+    dataset: Dataset,
+    seed: int,
+    *,
+    by_group: bool = False,
+    alone: bool = False,
 ) -> Choice:
-    """Judge the runs, plain training first, and their second stages; without validation rows plain training stays."""
+    """Judge the runs, plain training first, and their second stages; without validation rows plain training stays.
+
+    by_group: thresholds by group are allowed. alone: no second stages, and the smallest gap wins even if chance may
+    explain it.
+    """
     found: list[tuple[str, str, Floats, Floats | None]] = []  # title, run, chances, shift
+    plain = next(iter(runs))
     try:
         for name, folder in runs.items():
-            rows, chances = on_validation(folder, classes, groups=groups)
-            title = PLAIN if name == "plain" else name
-            half = np.random.default_rng(seed).permutation(len(rows.labels)) % HALVES
-            found.append((title, name, chances, None))
-            made = stages(chances, rows, wish, half, range(HALVES), groups_at_prediction)
-            found += [(f"{title} + {stage}", name, moved, shift) for stage, moved, shift in made]
+            said, labels, codes = folder.read_logits("validation")
+            groups = codes.numpy() if dataset.group_names and codes is not None else None
+            rows, chances = Rows(labels.numpy(), groups, len(dataset.label_names)), probabilities(said.double()).numpy()
+            found.append((name, name, chances, None))
+            if not alone:
+                half = np.random.default_rng(seed).permutation(len(rows.labels)) % HALVES
+                made = stages(chances, rows, wish, half, range(HALVES), by_group)
+                found += [(f"{name} + {stage}", name, moved, shift) for stage, moved, shift in made]
     except MissingData:
         note = "There are no validation rows to judge FORML on, so plain training stays."
-        nothing: dict[str, Any] = {"reference": PLAIN, "chosen": PLAIN, "candidates": [], "notes": [note]}
-        return Choice("plain", PLAIN, None, nothing)
-    plain = found[0][2].argmax(axis=1)
-    judgements = [judged(rows, plain, chances.argmax(axis=1), wish, seed) for _, _, chances, _ in found]
-    before = Score.of(rows, plain, wish.criterion)
-    title, run, _, shift = found[choose(before, judgements, wish) or 0]
+        nothing: dict[str, Any] = {"reference": plain, "chosen": plain, "candidates": [], "notes": [note]}
+        return Choice(plain, plain, None, (), nothing)
+    every = [chances.argmax(axis=1) for _, _, chances, _ in found]
+    judgements, place, why = judged_together(rows, every[0], every, wish, seed, sure=not alone)
+    title, run, _, shift = found[place or 0]
     told = [{"name": one[0], "learner": "network", **j.to_dict()} for one, j in zip(found, judgements, strict=True)]
-    about = {"reference": PLAIN, "chosen": title, "rows": len(rows.labels), "candidates": told, "notes": []}
-    about |= {"why": why_plain(before, wish)} if title == PLAIN else {}
-    return Choice(run, title, shift, about)
-
-
-def on_validation(folder: RunFolder, classes: int, *, groups: bool) -> tuple[Rows, Floats]:
-    """The validation rows of a run, and its chances there."""
-    said, labels, codes = folder.read_logits("validation")
-    rows = Rows(labels.numpy(), codes.numpy() if groups and codes is not None else None, classes)
-    return rows, probabilities(said.double()).numpy()
+    about = {"reference": plain, "chosen": title, "rows": len(rows.labels), "candidates": told, "notes": []}
+    return Choice(run, title, shift, judgements, about | ({"why": why} if title == plain else {}))
 
 
 def adopt(folder: RunFolder, won: Result) -> None:
     """Put the files of a run that won into the folder; metrics and seal are the caller's."""
-    for name in (MANIFEST, METRICS):
-        (folder.path / name).unlink(missing_ok=True)
+    folder.drop(MANIFEST, METRICS)
     folder.copy(won.folder, [name for name in SEALED if name != METRICS])
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fairweight.apps.verdict import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data.files import bounded
 from fairweight.data.image.decode import DROP
@@ -23,7 +22,7 @@ from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
-from fairweight.runs.run import probabilities
+from fairweight.runs.run import by_group, probabilities
 from fairweight.runs.shift import shifted
 from fairweight.training import state
 from fairweight.training.predict import logits

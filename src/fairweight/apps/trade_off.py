@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import math
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
-from fairweight.apps.judge import Judgement, Wish, judged
-from fairweight.apps.pair import adopt, on_validation
+from fairweight.apps.judge import Wish
+from fairweight.apps.pair import Choice, adopt, best_of
 from fairweight.apps.train import Prepared, Trained
 from fairweight.apps.verdict import table_of, verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
@@ -71,35 +71,26 @@ def trade_off(
     folder.tidy(SWEEP, PICTURE)
     if not (folder.path / SWEEP).is_file():
         folder.write(SWEEP, {"of": prepared.spec.fingerprint})  # a sweep that is stopped goes on from here
-    runs = []
+    runs: dict[str, Result] = {}
     for strength, spec in specs.items():
-        where = BASELINE if strength == 0 else f"strength_{strength:g}"
-        name = spec.method if strength == 0 else f"{spec.method}, strength {strength:g}"
-        runs.append(run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n)))  # type: ignore[misc]
-    found = [on_validation(run.folder, len(dataset.label_names), groups=bool(dataset.group_names)) for run in runs]
-    said = [chances.argmax(axis=1) for _, chances in found]
-    judgements = [judged(found[0][0], said[0], one, wish, prepared.spec.seed) for one in said]
-    place = choose(judgements)
-    adopt(folder, runs[place])
-    done = Result(runs[place].spec, folder, runs[place].metrics, runs[place].reused)
-    verdict = verdict_between(done, runs[0], dataset, wish) if place else None
-    trained = Trained(done, table_of(folder, dataset), runs[0] if place else None, verdict)
-    folder.copy(runs[place].folder, [METRICS])
-    if verdict is not None:
-        folder.write(METRICS, {**done.metrics, **verdict.to_dict()})
-    front = _front(tuple(specs), runs, judgements, place, wish, len(said[0]))
-    swept = TradeOff(tuple(specs), tuple(runs), front, trained, folder.path / PICTURE)
-    shown = Front(**{**vars(front), "dots": [dot for dot in front.dots if not math.isnan(dot.gap)]})
+        title, where = (f"strength {strength:g}", f"strength_{strength:g}") if strength else (BASELINE, BASELINE)
+        name = f"{spec.method}, {title}" if strength else title
+        runs[title] = run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n))  # type: ignore[misc]
+    choice = best_of({t: run.folder for t, run in runs.items()}, wish, dataset, prepared.spec.seed, alone=True)
+    plain, won = runs[BASELINE], runs[choice.run]
+    adopt(folder, won)
+    done = Result(won.spec, folder, won.metrics, won.reused)
+    trained, metrics = Trained(done, table_of(folder, dataset), None), won.metrics
+    if won is not plain:
+        verdict = verdict_between(done, plain, dataset, wish)
+        trained, metrics = Trained(done, verdict.after, plain, verdict), {**won.metrics, **verdict.to_dict()}
+    folder.write(METRICS, metrics)
+    swept = TradeOff(tuple(specs), tuple(runs.values()), _front(runs, choice, wish), trained, folder.path / PICTURE)
+    shown = replace(swept.front, dots=[dot for dot in swept.front.dots if not math.isnan(dot.gap)])
     state.write_atomically(swept.picture, front_html(shown).encode())
     folder.write(SWEEP, {"of": prepared.spec.fingerprint, **swept.to_dict()})
     folder.seal(SWEEP, PICTURE)
     return swept
-
-
-def choose(found: Sequence[Judgement]) -> int:
-    """Place of the smallest gap within the budget; plain training, the first, where there is none."""
-    kept = [k for k, one in enumerate(found) if one.within and not one.constant and not math.isnan(one.score.gap)]
-    return min(kept, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=0)
 
 
 def scaled(objective: str, strength: float) -> str:
@@ -145,25 +136,23 @@ def _has_objective(method: str) -> bool:
     return "objective" in inspect.signature(catalog.load("methods", method)).parameters
 
 
-def _front(
-    strengths: Sequence[float], runs: Sequence[Result], found: Sequence[Judgement], place: int, wish: Wish, n: int
-) -> Front:
+def _front(runs: Mapping[str, Result], choice: Choice, wish: Wish) -> Front:
     """Every strength on validation, with the command that trains it."""
-    dots = []
-    for strength, run, one in zip(strengths, runs, found, strict=True):
-        spec, gap, (_, low, high) = run.spec, found[0].score.gap, one.change
+    dots, plain = [], choice.judgements[0].score.gap
+    for (title, run), one in zip(runs.items(), choice.judgements, strict=True):
+        spec, (_, low, high) = run.spec, one.change
         flags = {"label": spec.label, "group": spec.group, "method": spec.method}
         flags |= {"objective": spec.method_options.get("objective")}
         words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-        span = (100 * max(0.0, gap + low), 100 * (gap + high)) if strength and not math.isnan(low) else None
+        known = title != BASELINE and not math.isnan(low)
         dots.append(
             Dot(
-                "uniform" if strength == 0 else f"strength {strength:g}",
+                title,
                 100 * one.score.gap,
                 100 * one.score.accuracy,
-                span,
-                chosen=one is found[place],
-                plain=strength == 0,
+                (100 * max(0.0, plain + low), 100 * (plain + high)) if known else None,
+                chosen=title == choice.run,
+                plain=title == BASELINE,
                 row={"folder": run.folder.path.name},
                 command=shlex.join(["fairweight", "train", spec.source, *words]),
             )
@@ -171,9 +160,9 @@ def _front(
     rule = (
         f"Chosen on validation: the smallest {wish.criterion.measure} among the points that give up at most "
         f"{wish.allowed:g} point{'' if wish.allowed == 1 else 's'} of uniform's accuracy and are not close to "
-        f"constant, which is {dots[place].title}. Test rows played no part in the choice."
+        f"constant, which is {choice.run}. Test rows played no part in the choice."
     )
-    source, spread = runs[0].spec.source, "Bars: 90 % interval of the gap's change from plain training. One seed."
-    facts = {"source": source, "seed": str(runs[0].spec.seed), "strengths": str(len(dots) - 1)}
-    title, gap_name = f"Trade-off: {Path(source).name or source}", wish.criterion.measure
-    return Front(title, dots, gap_name, f"{n:,} validation rows", spread, rule, facts)
+    spec, spread = runs[BASELINE].spec, "Bars: 90 % interval of the gap's change from plain training. One seed."
+    facts = {"source": spec.source, "seed": str(spec.seed), "strengths": str(len(dots) - 1)}
+    title, where = f"Trade-off: {Path(spec.source).name or spec.source}", f"{choice.judged['rows']:,} validation rows"
+    return Front(title, dots, wish.criterion.measure, where, spread, rule, facts)

@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairweight.apps.verdict import by_group
 from fairweight.errors import RunsFailed
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import compare
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.pool import run_all
 from fairweight.runs.pool._job import Watcher
+from fairweight.runs.run import by_group
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean, numbers_of, paired
 

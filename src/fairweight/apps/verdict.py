@@ -15,11 +15,11 @@ from fairweight.apps.judge import BUDGET, NOTHING, Rows, Wish, gap_change
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
-from fairweight.metrics import Difference, Estimate, GroupTable, compare, group_table
+from fairweight.metrics import Difference, Estimate, GroupTable, compare
 from fairweight.metrics.calibration import calibration_by_group
 from fairweight.metrics.criterion import Criterion
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.run import Result, probabilities
+from fairweight.runs.run import Result, by_group, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
 PLAIN = "plain training"
@@ -31,19 +31,6 @@ def table_of(folder: RunFolder, dataset: Dataset) -> GroupTable:
     """Table by group of a finished run on test."""
     found, labels, groups = folder.read_logits("test")
     return by_group(dataset.preprocessing.meaning, labels, predicted(found), groups)
-
-
-def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tensor | None) -> GroupTable:
-    """Table by group, with the names that the data gives to labels and groups."""
-    title = ", ".join(meaning.group)
-    return group_table(
-        labels,
-        predictions,
-        None if groups is None else {title: groups},
-        label_names=meaning.label_names,
-        group_names=None if groups is None else {title: meaning.group_names},
-        missing="ignore",
-    )
 
 
 def word_for(smaller: bool, larger: bool, dear: bool) -> Word:
@@ -219,6 +206,20 @@ class Verdict:
         )
 
 
+def verdict_between(
+    done: Result, beside: Result, dataset: Dataset, wish: Wish, judged: Mapping[str, Any] | None = None
+) -> Verdict:
+    """The verdict on a run beside plain training's; judged: what it was chosen by, as metrics.json holds it."""
+    after, labels, groups = done.folder.read_logits("test")
+    before, run = beside.folder.read_logits("test")[0], done.metrics.get("run", {})
+    said: dict[str, Any] = {"chosen": done.spec.title, "plain": PLAIN}
+    if judged is not None:
+        said = {"chosen": judged["chosen"], "plain": judged["reference"], "notes": tuple(judged.get("notes", ()))}
+        said |= {"kept_plain": judged["chosen"] == judged["reference"], "why": judged.get("why", NOTHING)}
+    said["kept_epoch"] = run.get("best_epoch") or run.get("epochs")
+    return verdict_on(dataset.preprocessing.meaning, wish, labels, groups, before, after, **said)
+
+
 def verdict_on(
     meaning: Meaning, wish: Wish, labels: Tensor, groups: Tensor | None, before: Tensor, after: Tensor, **said: Any
 ) -> Verdict:
@@ -232,15 +233,6 @@ def verdict_on(
     }
     first, last = (by_group(meaning, labels, predicted(one), groups) for one in (before, after))
     return Verdict(wish.criterion, first, last, budget=wish.allowed, calibration=calibration, **said)
-
-
-def verdict_between(done: Result, beside: Result, dataset: Dataset, wish: Wish, **said: Any) -> Verdict:
-    """The verdict on a run beside plain training's; said: fields that are not those of a method's run."""
-    run = done.metrics.get("run", {})
-    said = {"chosen": done.spec.title, "plain": PLAIN, "kept_epoch": run.get("best_epoch") or run.get("epochs")} | said
-    after, labels, groups = done.folder.read_logits("test")
-    before = beside.folder.read_logits("test")[0]
-    return verdict_on(dataset.preprocessing.meaning, wish, labels, groups, before, after, **said)
 
 
 def in_points(found: Estimate) -> str:

@@ -48,7 +48,8 @@ def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: T
     check_writable(Path(out), "weights.parquet")  # before minutes of training
     check_file(Path(out), *files_named(prepared.spec))
     check_place(Path(out).absolute().parent)
-    found = search(prepared.dataset, prepared.asked, seed=prepared.spec.seed, device=device, tell=tell)
+    wish, seed = prepared.wish, prepared.spec.seed
+    found = search(prepared.dataset, prepared.asked, wish, seed=seed, device=device, tell=tell)
     whole = found.dataset
     groups = whole.train.labels if whole.train.groups is None else whole.train.groups
     names = pd.Index(list(whole.group_names or whole.label_names))

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from fairweight.apps.deliver import Search, search
-from fairweight.apps.judge import Asked, Wish
+from fairweight.apps.judge import Wanted, Wish
 from fairweight.apps.train import wish_for, with_objective
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
 from fairweight.data import Dataset
@@ -205,8 +205,9 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Take what `fairweight train` would write."""
         asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
         learner = self.learner or ("mlp" if "network" in asked else None)
-        wanted = Asked(wish, learner, groups_at_prediction=self.groups_at_prediction, training=asked)
-        found = search(dataset, wanted, seed=seed, device=self._device())
+        by_group = self.groups_at_prediction
+        wanted = Wanted("frame", learner=learner, groups_at_prediction=by_group, training=asked)
+        found = search(dataset, wanted, wish, seed=seed, device=self._device())
         self.search_: Search | None = found
         self.chosen_, fitted = found.chosen.title, found.fitted
         self.module_, self.n_iter_, self.shift_ = fitted.model.eval(), fitted.epoch, fitted.shift
