@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fairweight.apps import condense as sets
 from fairweight.apps._drop_rules import random_like
-from fairweight.apps.audit import finished
-from fairweight.apps.suspects import Suspects, stays, suspects_of, write_table
+from fairweight.apps._table_file import write_table
+from fairweight.apps.suspects import Suspects, stays, suspects_of
 from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, mean_of, methods_of
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.run_place import finished
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -192,7 +192,7 @@ def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], pr
     for seed, outcome in became.items():
         if outcome.error is None:
             folder = RunFolder(outcome.folder)
-            gap = prepared.wish.criterion.gap(table_of(folder, prepared.dataset))
+            gap = prepared.wish.criterion.gap(table_of(folder))
             found[seed] = {**numbers_of(folder), **({} if math.isnan(gap) else {"gap": 100 * gap})}
     return {
         "key": key,

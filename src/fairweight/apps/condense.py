@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.apps import _drop_rules as rules
-from fairweight.apps.audit import finished
-from fairweight.apps.suspects import write_table
+from fairweight.apps._table_file import write_table
 from fairweight.apps.trainings import (
     HARMS,
     HELPS,
@@ -28,6 +27,7 @@ from fairweight.errors import MissingData
 from fairweight.metagradient.passes import predicted
 from fairweight.runs.folder import FILE, METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
+from fairweight.runs.run_place import finished
 from fairweight.runs.statistics import mean_text
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically

@@ -65,8 +65,8 @@ def best_of(
     wish: Wish,
     dataset: Dataset,
     seed: int,
-    *,
     by_group: bool = False,
+    *,
     alone: bool = False,
 ) -> Choice:
     """Judge the runs, plain training first, and their second stages; without validation rows plain training stays.

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
-from fairweight.apps.audit import finished
 from fairweight.apps.train import Prepared, wish_for
 from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
@@ -20,7 +19,7 @@ from fairweight.runs.build import build
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
 from fairweight.runs.other_runs import checked, learned_weights
 from fairweight.runs.own_model import with_trusted_network
-from fairweight.runs.run_place import FORML, REFIT
+from fairweight.runs.run_place import FORML, REFIT, finished
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 

@@ -7,7 +7,6 @@ margin ranks. Opinions are held out where the run keeps such ones (runs/held_out
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairweight.apps._drop_rules import FLOOR
-from fairweight.data.safe_csv import write_csv
-from fairweight.errors import BadInput, MissingData, NoSpace, option
+from fairweight.errors import BadInput, MissingData, option
 from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.report.suspects import HELD_OUT, RULE, Detection, detection, margin_of, places, suspicion
-from fairweight.runs.folder import FILE, METRICS, PREPROCESSING, RUN, SEALED, RunFolder
+from fairweight.runs.folder import FILE, METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import PARTS as HELD_OUT_PARTS
 from fairweight.runs.held_out import trusts_exemplars
-from fairweight.runs.manifest import FILE as MANIFEST
-from fairweight.training.lock import claimed
-from fairweight.training.state import write_atomically
+from fairweight.runs.run_place import finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,32 +173,9 @@ def stays(ranked: pd.DataFrame, floor: int = FLOOR) -> Any:
     return ~(ranked["suspected"].to_numpy() & (turn <= most))
 
 
-def write_table(table: pd.DataFrame, path: str | Path) -> Path:
-    """Write a table as .csv or .parquet, by the file's name."""
-    where, content = Path(path), io.BytesIO()
-    if where.suffix == ".parquet":
-        table.to_parquet(content, index=False, write_page_checksum=True)
-    elif where.suffix == ".csv":
-        write_csv(table, content)
-    else:
-        raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
-    try:
-        if where.name in SEALED and (where.parent / MANIFEST).is_file():
-            with claimed(where.parent):
-                RunFolder(where.parent).put({where.name: content.getvalue()})
-        else:
-            write_atomically(where, content.getvalue())
-    except OSError as error:
-        said = f"{where} cannot be written ({error.strerror}); choose another file with {option('out')}."
-        raise NoSpace(said) from error
-    return where
-
-
 def suspects_of(run: str | Path, *, trust: bool | None = None) -> Suspects:
     """The labels of a finished run, ranked; trust: whether its exemplars are right, None decides by how they came."""
     import pandas as pd
-
-    from fairweight.apps.audit import finished  # which ranks labels, too
 
     folder = finished(run)
     weights = folder.read_weights()

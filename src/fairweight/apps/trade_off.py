@@ -80,7 +80,7 @@ def trade_off(
     plain, won = runs[BASELINE], runs[choice.run]
     adopt(folder, won)
     done = Result(won.spec, folder, won.metrics, won.reused)
-    trained, metrics = Trained(done, table_of(folder, dataset), None), won.metrics
+    trained, metrics = Trained(done, table_of(folder), None), won.metrics
     if won is not plain:
         verdict = verdict_between(done, plain, dataset, wish)
         trained, metrics = Trained(done, verdict.after, plain, verdict), {**won.metrics, **verdict.to_dict()}

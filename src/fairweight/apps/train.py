@@ -9,7 +9,8 @@ from typing import Any
 
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import deliver
-from fairweight.apps.judge import Wanted, Wish
+from fairweight.apps.judge import Wanted as Wanted
+from fairweight.apps.judge import Wish
 from fairweight.apps.pair import trained_pair
 from fairweight.apps.verdict import Verdict, table_of, verdict_between
 from fairweight.data import Dataset
@@ -185,7 +186,7 @@ def train(
         return _judged(prepared, Path(out), device, watching, tell)
     done = run_into(spec, out, dataset, device, watching, prepared.built)
     if not baseline or spec.method == BASELINE:
-        return Trained(done, table_of(done.folder, dataset), None)
+        return Trained(done, table_of(done.folder), None)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
     verdict = verdict_between(done, plain, dataset, prepared.wish)
     whole = {**done.metrics, **verdict.to_dict()}

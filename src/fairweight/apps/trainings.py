@@ -8,13 +8,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from fairweight.apps.verdict import table_of
 from fairweight.errors import RunsFailed
-from fairweight.metagradient.passes import predicted
 from fairweight.metrics import compare
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.pool import run_all
 from fairweight.runs.pool._job import Watcher
-from fairweight.runs.run import by_group
 from fairweight.runs.spec import Spec
 from fairweight.runs.statistics import Mean, numbers_of, paired
 
@@ -136,14 +135,9 @@ def apart(runs: Mapping[str, RunFolder], beside: Mapping[str, RunFolder], part: 
     """Interval of the difference in % between runs of one seed, over resampled test rows; mean over seeds."""
     found: dict[str, list[tuple[float, float]]] = {"tprd": [], "accuracy": []}
     for seed, folder in runs.items():
-        tables = []
-        for one in (beside[seed], folder):
-            logits, labels, groups = one.read_logits("test")
-            groups = None if groups is None else groups[part]
-            meaning = one.read_preprocessing().meaning
-            tables.append(by_group(meaning, labels[part], predicted(logits[part]), groups))
+        before, after = table_of(beside[seed], part), table_of(folder, part)
         for number, limits in found.items():
-            change = compare(tables[0], tables[1], number)
+            change = compare(before, after, number)
             limits.append((100 * change.low, 100 * change.high))
     return {number: (fmean(low for low, _ in limits), fmean(high for _, high in limits))
             for number, limits in found.items()}  # fmt: skip

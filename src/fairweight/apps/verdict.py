@@ -27,10 +27,11 @@ NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 
 
-def table_of(folder: RunFolder, dataset: Dataset) -> GroupTable:
-    """Table by group of a finished run on test."""
+def table_of(folder: RunFolder, part: slice = slice(None)) -> GroupTable:
+    """Table by group of a finished run on its test rows, or on part of them."""
     found, labels, groups = folder.read_logits("test")
-    return by_group(dataset.preprocessing.meaning, labels, predicted(found), groups)
+    groups = None if groups is None else groups[part]
+    return by_group(folder.read_preprocessing().meaning, labels[part], predicted(found[part]), groups)
 
 
 def word_for(smaller: bool, larger: bool, dear: bool) -> Word:
@@ -148,11 +149,11 @@ class Verdict:
             "chosen": self.chosen,
             "kept_epoch": self.kept_epoch,
             "criterion": self.criterion.name,
-            "gap_before": _limits(before) | {"n": before.n},
-            "gap_after": _limits(after) | {"n": after.n},
+            "gap_before": limits_of(before) | {"n": before.n},
+            "gap_after": limits_of(after) | {"n": after.n},
             "gap_change": _plain(dict(zip(("value", "low", "high"), self.change, strict=True))),
             **_plain({"accuracy_before": self.accuracy.a, "accuracy_after": self.accuracy.b}),
-            "accuracy_change": _limits(self.accuracy),
+            "accuracy_change": limits_of(self.accuracy),
             "sentence": self.sentence(),
             **{key: value for key, value in more.items() if value},
         }
@@ -242,7 +243,8 @@ def in_points(found: Estimate) -> str:
     return f"{100 * found.value:.2f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
-def _limits(found: Estimate | Difference) -> dict[str, Any]:
+def limits_of(found: Estimate | Difference) -> dict[str, Any]:
+    """Value and interval as plain values, None for what cannot be said."""
     return _plain({"value": found.value, "low": found.low, "high": found.high})
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from fairweight.apps._table_file import check_table_file, write_table
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import NOTHING
-from fairweight.apps.predict import check_writable, write_frame
 from fairweight.apps.train import Prepared
 from fairweight.errors import BadInput
 from fairweight.runs.run_place import check_file, check_place
@@ -45,7 +45,7 @@ def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: T
     """Search as `train` does and write row, label, group and weight as parquet, or as CSV by the file's name."""
     if prepared.asked is None:
         raise BadInput("weights are learned for tables here; train an image model, whose folder holds its weights.")
-    check_writable(Path(out), "weights.parquet")  # before minutes of training
+    check_table_file(Path(out), "weights.parquet")  # before minutes of training
     check_file(Path(out), *files_named(prepared.spec))
     check_place(Path(out).absolute().parent)
     wish, seed = prepared.wish, prepared.spec.seed
@@ -61,5 +61,5 @@ def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: T
             "weight": found.fitted.weights.double().numpy(),
         }
     )
-    write_frame(frame, Path(out), "weights.parquet")
+    write_table(frame, Path(out), "weights.parquet")
     return Weights(found, Path(out))

@@ -20,7 +20,8 @@ def suspects(
     json: opt.Json = False,
 ) -> None:
     """Rank the training labels that are probably wrong; say how many are, and write a mended set."""
-    from fairweight.apps.suspects import kept, suspects_of, write_table
+    from fairweight.apps._table_file import write_table
+    from fairweight.apps.suspects import kept, suspects_of
     from fairweight.cli import in_flags
     from fairweight.runs.folder import RunFolder
     from fairweight.runs.run_place import check_file
