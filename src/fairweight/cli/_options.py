@@ -147,17 +147,9 @@ def candidate_shown(title: str, done: int) -> None:
     tell(f"  {done:2d} {title}")
 
 
-def print_json(values: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout."""
-    print(json.dumps(values, indent=2))
-
-
-def show(found: Any, as_json: bool) -> None:
-    """Print a result: for people, or as one JSON object."""
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print(found.text())
+def show(values: Mapping[str, Any], text: str, as_json: bool) -> None:
+    """Print a result: as one JSON object, or for people."""
+    print(json.dumps(values, indent=2) if as_json else text)
 
 
 def refuse_failed(record: Mapping[str, Any]) -> None:

@@ -69,7 +69,4 @@ def bench(
         **provenance(where),
     }
     folder.write("bench.json", record)
-    if json:
-        opt.print_json(record)
-    else:
-        print(f"{app.text(results)}\nRecord: {out / 'bench.json'}")
+    opt.show(record, f"{app.text(results)}\nRecord: {out / 'bench.json'}", json)

@@ -42,10 +42,8 @@ def check(
     net = model_from(model).to(where)
     opt.spare_threads(sum(p.numel() for p in net.parameters()), where)
     found = run_check(net, *batches_for(net, shape, inputs, (batch, exemplars), where))
-    if not json:
-        size = f"{found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
-        print(f"{model}: {size} on {where}.")
-    opt.show(found, json)
+    size = f"{found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
+    opt.show(found.to_dict(), f"{model}: {size} on {where}.\n{found.text()}", json)
     if not found.passed:
         raise typer.Exit(1)
 

@@ -30,8 +30,6 @@ def demo(
 
         numbers = {key: value for key, value in found.to_dict().items() if key not in ("folders", "picture")}
         kept.keep({"kind": "demo", **numbers, **provenance(where)}, records)
-    if json:
-        opt.print_json(found.to_dict())
-    else:
-        print(f"\n{found.text()}\nRun folders: {str(out).rstrip('/')}/   Picture: {found.picture}")
-        print(f"Done in {time.monotonic() - started:.0f} seconds.")
+    where = f"Run folders: {str(out).rstrip('/')}/   Picture: {found.picture}"
+    took = f"Done in {time.monotonic() - started:.0f} seconds."
+    opt.show(found.to_dict(), f"\n{found.text()}\n{where}\n{took}", json)

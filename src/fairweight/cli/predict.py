@@ -49,7 +49,7 @@ def predict(
     if json:
         table = None if found.table is None else found.table.to_dict()
         where = {"predicted": found.predicted} if out is None else {"out": str(out)}
-        opt.print_json({"rows": len(found.chances), **where, "metrics": table})
+        opt.show({"rows": len(found.chances), **where, "metrics": table}, "", json)
         return
     if out is None:
         write_csv(found.to_pandas(), sys.stdout, "%.6f")

@@ -42,9 +42,6 @@ def refit(
     if not json:
         opt.tell(text.opening(prepared, where, in_flags))
     done = run_train(prepared, folder, device=where, baseline=not no_baseline, watching=opt.epochs_shown(json))
-    if json:
-        opt.print_json(done.to_dict())
-        return
-    print(text.closing(done, time.monotonic() - started, in_flags))
     gap = "–" if before["tprd"] is None else f"{100 * before['tprd']:.2f}"
-    print(f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points.")
+    first = f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points."
+    opt.show(done.to_dict(), f"{text.closing(done, time.monotonic() - started, in_flags)}\n{first}", json)

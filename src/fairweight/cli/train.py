@@ -95,7 +95,4 @@ def train(
             done, values = found.chosen, found.to_dict()
             if not json:
                 print(text.front(found))
-        if json:
-            opt.print_json(values)
-        else:
-            print(text.closing(done, time.monotonic() - started, in_flags))
+        opt.show(values, text.closing(done, time.monotonic() - started, in_flags), json)
