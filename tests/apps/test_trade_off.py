@@ -157,7 +157,7 @@ def test_empty_folders_of_a_sweep_are_nothing_to_lose(tmp_path):
 @pytest.mark.parametrize("give_up", [-0.03, 101.0, float("nan")])
 def test_what_may_be_given_up_is_in_points(give_up, tmp_path):
     with pytest.raises(BadInput, match="from 0 to 100"):
-        trade_off(SimpleNamespace(dataset=None, wish=Wish(None)), tmp_path / "out", [1.0], give_up)
+        trade_off(SimpleNamespace(dataset=None, wish=Wish(None)), tmp_path / "out", {}, give_up)
     assert not (tmp_path / "out").exists()
 
 

@@ -20,7 +20,7 @@ from fairweight.data.source import find, folders
 from fairweight.errors import BadInput, FairweightError, MissingData, Sentence, option
 from fairweight.metrics import compare
 from fairweight.report import Audit, Baseline, Finding, Trained, findings, headline, html, model_card
-from fairweight.report.front import without
+from fairweight.report.front import without_places
 from fairweight.report.samples import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
 from fairweight.report.table_rows import SUMMARY
@@ -33,7 +33,6 @@ from fairweight.training.state import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEFT_OUT = ("--out", "--records", "--data-dir")  # flags of a command, with a value each
 PAGE, CARD, IMAGES = "report.html", "MODEL_CARD.md", 600  # the last: pictures that a page carries
 
 
@@ -168,11 +167,7 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any], met
 
 def _command(told: str, spec: Spec) -> str:
     """The command that trained the run, without where things lay; nothing if it was another."""
-    try:
-        words = without(shlex.split(told), *_LEFT_OUT)
-    except ValueError:  # a quote without its end
-        return ""
-    said = [word for word in words if word not in ("--fresh", "--resume", "--json")]
+    said = [word for word in shlex.split(without_places(told)) if word not in ("--fresh", "--resume", "--json")]
     kept = [_source_name(spec) if w == spec.source else Path(w).name if w[:1] == "/" else w for w in said]
     return shlex.join(kept) if kept[:2] == ["fairweight", "train"] else ""
 

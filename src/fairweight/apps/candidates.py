@@ -114,20 +114,9 @@ class Candidates:
         dear = ways[None].method == "forml"
         kind = f"{learner}{' forml' if dear else ''}{'' if epoch is None else ' fixed'}"
         times = FORML_COST if dear else FIXED_COST
-        began = last = self.clock.now()
-        left, first = len(self.folds.used), not self.clock.took  # the first of all is made in any case
-
-        def way_of(fold: int) -> Way:
-            nonlocal last, left
-            if left < len(self.folds.used):
-                self.clock.note(kind, self.clock.now() - last)
-            if not first:
-                self.clock.check(kind, left, learner, times)
-            last, left = self.clock.now(), left - 1
-            return ways[fold]
-
-        chances, kept = cross_fitted(self.learners[learner], self.train, self.folds, way_of, epoch)
-        self.clock.note(kind, self.clock.now() - last)
+        began = self.clock.now()
+        by_fold = ((fold, ways[fold]) for fold in self.clock.paced(self.folds.used, kind, learner, times))
+        chances, kept = cross_fitted(self.learners[learner], self.train, self.folds, by_fold, epoch)
         self.found.append(Candidate(name, learner, ways[None], kept, chances, self.clock.now() - began))
         if self.tell is not None:
             self.tell(self.found[-1].title, len(self.found))

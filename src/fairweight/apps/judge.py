@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,6 +143,16 @@ class Clock:
     def note(self, kind: str, seconds: float) -> None:
         """Keep what a fold of that kind took."""
         self.took[kind] = max(seconds, self.took.get(kind, 0.0))
+
+    def paced(self, folds: Sequence[int], kind: str, like: str, times: float) -> Iterator[int]:
+        """The folds, one after the other while time allows; the first training of all is made in any case."""
+        first = not self.took
+        for done, fold in enumerate(folds):
+            if not first:
+                self.check(kind, len(folds) - done, like, times)
+            began = self.now()
+            yield fold
+            self.note(kind, self.now() - began)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ def prepare_refit(
     seed: int | None = None,
     device: str = "cpu",
     data_dir: str | Path | None = None,
-    download: bool = False,
     network: str | None = None,
     trust_code: bool = False,
 ) -> tuple[Prepared, Path]:
@@ -62,8 +61,12 @@ def prepare_refit(
     }
     settled = about.get("data", {}).get("options", {}).get("exemplar") or first.data.get("exemplar") or {}
     source = str(settled.get("source", Exemplar().source))  # a named set may have its own way
+    data = dict(first.data)
+    # Where labels were made wrong on purpose the rows stay as they were: another set would have other wrong ones.
+    if source == "train" and not first.rows and not data.get("corruptions"):
+        data["exemplar"] = {**(data.get("exemplar") or {}), "inside": True}
     spec = first.with_(
-        data=with_exemplars_inside(first.data) if source == "train" and not first.rows else first.data,
+        data=data,
         method="given",
         method_options={},
         search={},
@@ -77,7 +80,7 @@ def prepare_refit(
             f"the run in {folder.path} was trained on {spec.source!r}, which is not here; start refit in the folder "
             "that the training was started in."
         )
-    dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
+    dataset = dataset_for(spec, data_dir, beside=folder.beside)
     _check_rows(dataset, table, about, folder)
     if len(dataset.train) == len(table):
         note = f"No exemplar is added to the rows of the run: {_why_none(first, source)}."
@@ -98,17 +101,6 @@ def _why_none(first: Spec, source: str) -> str:
         "they are among them already": inside,
     }
     return next((why for why, holds in reasons.items() if holds), "they have a file or folder of their own")
-
-
-def with_exemplars_inside(data: Any) -> dict[str, Any]:
-    """Options of the data with exemplars left in train, where they were drawn from it.
-
-    Where labels were made wrong on purpose the rows stay as they were: another set would have other wrong ones.
-    """
-    exemplar = dict(data.get("exemplar") or {})
-    if exemplar.get("source", Exemplar().source) != "train" or data.get("corruptions"):
-        return dict(data)
-    return {**data, "exemplar": {**exemplar, "inside": True}}
 
 
 def _check_rows(dataset: Dataset, weights: pd.DataFrame, about: Mapping[str, Any], folder: RunFolder) -> None:

@@ -55,7 +55,7 @@ class TradeOff:
 def trade_off(
     prepared: Prepared,
     out: str | Path,
-    strengths: Sequence[float],
+    specs: Mapping[float, Spec],
     give_up: float = 1.0,
     *,
     device: str = "cpu",
@@ -63,10 +63,10 @@ def trade_off(
 ) -> TradeOff:
     """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself.
 
-    give_up: points of accuracy.
+    specs: by strength, as strength_specs makes them. give_up: points of accuracy.
     """
     dataset, folder = prepared.dataset, RunFolder(out)
-    wish, specs = Wish(prepared.wish.criterion, budget=give_up), strength_specs(prepared, strengths)
+    wish = Wish(prepared.wish.criterion, budget=give_up)
     folder.make()
     folder.tidy(SWEEP, PICTURE)
     if not (folder.path / SWEEP).is_file():

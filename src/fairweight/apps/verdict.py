@@ -175,13 +175,10 @@ class Verdict:
         """For a table in points: name, plain training, what was handed over, the difference with its interval."""
         found: list[tuple[str, ...]] = []
         if not self.of_tprd:
-            limits = [100 * value for value in self.change]
-            apart = "–" if math.isnan(limits[0]) else "{:+.2f} [{:+.1f}, {:+.1f}]".format(*limits)
-            found.append(("gap", *map(in_points, self.gap), apart))
+            found.append(("gap", *map(in_points, self.gap), _apart(*self.change)))
         for name, title in NUMBERS.items():
             d, both = self.numbers[name], [in_points(table.estimate(name)) for table in (self.before, self.after)]
-            apart = "–" if math.isnan(d.value) else f"{100 * d.value:+.2f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
-            found.append((title, *both, apart))
+            found.append((title, *both, _apart(d.value, d.low, d.high)))
         return found
 
     def sentence(self) -> str:
@@ -241,6 +238,11 @@ def in_points(found: Estimate) -> str:
     if math.isnan(found.value):
         return "–"
     return f"{100 * found.value:.2f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def _apart(value: float, low: float, high: float) -> str:
+    """A difference with its interval, in points."""
+    return "–" if math.isnan(value) else f"{100 * value:+.2f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def limits_of(found: Estimate | Difference) -> dict[str, Any]:

@@ -79,19 +79,18 @@ def train(
         if all_ranks is not None and prepared.spec.search:  # better run side by side
             raise BadInput("This method is found over many trainings, each by one process; run it without torchrun.")
         check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
-        if sweep is not None:
-            strength_specs(prepared, sweep)  # refuse now what cannot be swept
+        specs = None if sweep is None else strength_specs(prepared, sweep)  # refuses what cannot be swept
         opt.spare_threads(prepared.built.parameters, where)
         if prepared.asked is not None:
             opt.show_log(only_errors=True)  # of many trainings
         if not json:
             opt.tell(text.opening(prepared, where, in_flags))
-        if sweep is None:
+        if specs is None:
             prepared, tell = prepared.within(time.monotonic() - started), None if json else opt.candidate_shown
             done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
             values = done.to_dict()
         else:
-            found = run_sweep(prepared, folder, sweep, give_up, device=where, watching=shown)
+            found = run_sweep(prepared, folder, specs, give_up, device=where, watching=shown)
             done, values = found.chosen, found.to_dict()
             if not json:
                 print(text.front(found))

@@ -117,6 +117,14 @@ def without(command: Sequence[str], *flags: str) -> list[str]:
     return kept
 
 
+def without_places(command: str) -> str:
+    """The command without where things lie on a machine, which no number depends on; nothing where a quote is open."""
+    try:
+        return shlex.join(without(shlex.split(command), "--out", "--records", "--data-dir"))
+    except ValueError:
+        return ""
+
+
 def of_comparison(record: Mapping[str, Any]) -> Front | None:
     """The rows of a `compare` record: means over seeds, their standard errors, and every seed."""
     key, title = record["numbers"][0]["key"], record["numbers"][0]["title"]  # the gap that counts
