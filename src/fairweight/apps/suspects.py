@@ -20,7 +20,7 @@ from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.report.suspects import HELD_OUT, RULE, Detection, detection, margin_of, places, suspicion
 from fairweight.runs.folder import FILE, METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import PARTS as HELD_OUT_PARTS
-from fairweight.runs.held_out import trusts_exemplars
+from fairweight.runs.held_out import opinion_of, trusts_exemplars
 from fairweight.runs.run_place import finished
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
             margins = chances[given] - np.where(given, -1, chances).max(axis=1)
         rule = RULE if margins is None else HELD_OUT
         return Ranked(suspicion(weights, margins).assign(code=codes), rule, None, names, groups, chances)
-    noise, margin = label_noise(labels=codes, **opinion), margin_of(weights)
+    noise, margin = label_noise(**{**opinion, "labels": codes}), margin_of(weights)
     right = float(np.mean(opinion["trusted_logits"].argmax(axis=1) == opinion["trusted_labels"]))
     repeats = float(np.mean(opinion["logits"].argmax(axis=1) == codes)) - right
     beyond = 2 * np.sqrt(right * (1 - right) / len(opinion["trusted_labels"]))  # chance among exemplars
@@ -242,18 +242,7 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
 def _opinion(folder: RunFolder, n: int, parts: tuple[str, str], grouped: bool) -> dict[str, Any] | None:
     """What the run keeps of train and of exemplars under these names, for label_noise; None: nothing of these rows."""
     try:
-        (logits, y, g), (trusted, ty, tg) = (folder.read_logits(part) for part in parts)
+        train, trusted = ((*found, groups if grouped else None) for *found, groups in map(folder.read_logits, parts))
     except MissingData:
         return None
-    said, beside = (part.reshape(len(part), -1).double().cpu().numpy() for part in (logits, trusted))
-    if said.shape[1] == 1:  # one logit is that of the positive label
-        said, beside = (np.concatenate([0 * part, part], axis=1) for part in (said, beside))
-    if len(y) != n or len(ty) < said.shape[1]:
-        return None
-    found = {"logits": said, "trusted_logits": beside, "trusted_labels": ty.cpu().numpy()}
-    if grouped and g is not None and tg is not None:
-        last = max(int(g.max()), int(tg.max())) + 1  # not known: a group of its own
-        found |= {
-            name: codes.where(codes >= 0, last).cpu().numpy() for name, codes in (("groups", g), ("trusted_groups", tg))
-        }
-    return found
+    return opinion_of(train, trusted) if len(train[1]) == n else None
