@@ -99,10 +99,6 @@ class Wanted:
             raise UnknownName(
                 f"{option('learner', self.learner)}: choose {', '.join(LEARNERS)}, or your own as MODULE:MODEL."
             )
-        if self.seconds is not None and not self.seconds > 0:
-            raise BadInput(f"{option('seconds')}: give a positive time, such as 90s or 5m.")
-        if self.seeds < 1:
-            raise BadInput(f"{option('seeds', self.seeds)}: give 1 or more.")
 
     @property
     def families(self) -> tuple[str, ...]:
