@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from fairweight.apps.verdict import in_points
 from fairweight.errors import BadInput
 from fairweight.metrics import Estimate
 from fairweight.objectives._from_text import objective_from
-from fairweight.report.front import Dot, Front
+from fairweight.report.front import Front, judged_dots
 
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--method", "forml", "--epochs", "3")
 
@@ -69,10 +70,15 @@ def test_plain_training_wins_where_no_point_keeps_accuracy_or_is_far_from_consta
 
 def test_a_gap_that_is_not_known_is_on_no_front_and_strict_json():
     """On validation rows of one group alone."""
-    run = SimpleNamespace(folder=SimpleNamespace(path="x"))
-    dots = [Dot("a", math.nan, 80), Dot("b", math.nan, 70), Dot("c", 10, 70)]
-    front = Front("t", dots, "gap", "rows", "", "why")
-    found = TradeOff((0, 1, 3), (run,) * 3, front, SimpleNamespace(to_dict=dict), "x.png").to_dict()
+    scores = {"a": (0.8, math.nan), "b": (0.7, math.nan), "c": (0.7, 0.1)}
+    told = {
+        name: Judgement(Score(a, a, 0.3, g), (math.nan,) * 3, False, True).to_dict() for name, (a, g) in scores.items()
+    }
+    candidates = [{"name": name, "learner": "network", **one} for name, one in told.items()]
+    judged = {"reference": "a", "chosen": "c", "candidates": candidates}
+    front = Front("t", judged_dots(judged, lambda one: ({}, "")), "gap", "rows", "", "why")
+    folders = dict.fromkeys((0, 1, 3), Path("x"))
+    found = TradeOff(folders, judged, front, SimpleNamespace(to_dict=dict), Path("x.html")).to_dict()
     assert [point["on_front"] for point in found["points"]] == [False, False, True]
     assert json.loads(json.dumps(found, allow_nan=False))["points"][0]["validation"]["gap"] is None
 

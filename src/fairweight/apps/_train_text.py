@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,10 +108,11 @@ def _calibration(found: Verdict) -> str:
 def front(found: TradeOff) -> str:
     """The points on validation, and why one was chosen."""
     rows = [("validation, points", "accuracy", "gap", "")]
-    for dot, point in zip(found.front.dots, found.to_dict()["points"], strict=True):
+    for point in found.points():
+        title = f"strength {point['strength']:g}" if point["strength"] else "uniform"
         marks = ["on the front"] * point["on_front"] + ["chosen"] * point["chosen"]
-        gap = "–" if math.isnan(dot.gap) else f"{dot.gap:.2f}"
-        rows.append((dot.title, f"{dot.accuracy:.2f}", gap, ", ".join(marks)))
+        accuracy, gap = point["validation"]["accuracy"], point["validation"]["gap"]
+        rows.append((title, f"{100 * accuracy:.2f}", "–" if gap is None else f"{100 * gap:.2f}", ", ".join(marks)))
     return f"\n{columns(rows)}\n\n{wrapped(found.front.sentence)}\nPage: {found.picture}"
 
 

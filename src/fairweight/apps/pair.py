@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fairweight.apps.judge import Floats, Judgement, Rows, Wish, judged_together
+from fairweight.apps.judge import Floats, Rows, Wish, judged_together
 from fairweight.apps.second_stage import stages
 from fairweight.apps.verdict import PLAIN
 from fairweight.data import Dataset
@@ -32,8 +32,7 @@ class Choice:
     run: str
     title: str
     shift: Floats | None  # [G, K], or [1, K] for everybody
-    judgements: Sequence[Judgement]
-    judged: Mapping[str, Any]  # plain values
+    judged: Mapping[str, Any]
 
 
 def trained_pair(
@@ -89,13 +88,13 @@ def best_of(
     except MissingData:
         note = "There are no validation rows to judge FORML on, so plain training stays."
         nothing: dict[str, Any] = {"reference": plain, "chosen": plain, "candidates": [], "notes": [note]}
-        return Choice(plain, plain, None, (), nothing)
+        return Choice(plain, plain, None, nothing)
     every = [chances.argmax(axis=1) for _, _, chances, _ in found]
     judgements, place, why = judged_together(rows, every[0], every, wish, seed, sure=not alone)
     title, run, _, shift = found[place or 0]
     told = [{"name": one[0], "learner": "network", **j.to_dict()} for one, j in zip(found, judgements, strict=True)]
     about = {"reference": plain, "chosen": title, "rows": len(rows.labels), "candidates": told, "notes": []}
-    return Choice(run, title, shift, judgements, about | ({"why": why} if title == plain else {}))
+    return Choice(run, title, shift, about | ({"why": why} if title == plain else {}))
 
 
 def adopt(folder: RunFolder, won: Result) -> None:

@@ -6,18 +6,18 @@ import inspect
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
 from fairweight.apps.judge import Wish
-from fairweight.apps.pair import Choice, adopt, best_of
+from fairweight.apps.pair import adopt, best_of
 from fairweight.apps.train import Prepared, Trained
 from fairweight.apps.verdict import table_of, verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics.criterion import default_criterion
-from fairweight.report.front import Dot, Front, on_front
+from fairweight.report.front import SPREAD, Front, judged_dots, on_front
 from fairweight.report.page import front_html
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.run import Result
@@ -30,25 +30,28 @@ from fairweight.training import state
 class TradeOff:
     """What was swept: plain training first, then by strength; and the run that was chosen on validation."""
 
-    strengths: tuple[float, ...]
-    runs: tuple[Result, ...]
+    folders: Mapping[float, Path]  # by strength
+    judged: Mapping[str, Any]  # what the runs were judged by, in the same order
     front: Front
     chosen: Trained
     picture: Path
 
-    def to_dict(self) -> dict[str, Any]:
-        best = on_front([dot for dot in self.front.dots if not math.isnan(dot.gap)])
-        points = [
+    def points(self) -> list[dict[str, Any]]:
+        """Every strength on validation."""
+        best = [dot.title for dot in on_front(self.front.dots)]
+        return [
             {
                 "strength": strength,
-                "folder": str(run.folder.path),
-                "validation": {"accuracy": dot.accuracy / 100, "gap": None if math.isnan(dot.gap) else dot.gap / 100},
-                "on_front": dot in best,
-                "chosen": dot.chosen,
+                "folder": str(path),
+                "validation": {"accuracy": one["accuracy"], "gap": one["gap"]},
+                "on_front": one["name"] in best,
+                "chosen": one["name"] == self.judged["chosen"],
             }
-            for strength, run, dot in zip(self.strengths, self.runs, self.front.dots, strict=True)
+            for (strength, path), one in zip(self.folders.items(), self.judged["candidates"], strict=True)
         ]
-        about = {"rule": self.front.sentence, "points": points, "chosen": self.chosen.to_dict()}
+
+    def to_dict(self) -> dict[str, Any]:
+        about = {"rule": self.front.sentence, "points": self.points(), "chosen": self.chosen.to_dict()}
         return {**about, "picture": str(self.picture)}
 
 
@@ -77,7 +80,7 @@ def trade_off(
         name = f"{spec.method}, {title}" if strength else title
         runs[title] = run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n))  # type: ignore[misc]
     choice = best_of({t: run.folder for t, run in runs.items()}, wish, dataset, prepared.spec.seed, alone=True)
-    plain, won = runs[BASELINE], runs[choice.run]
+    plain, won, judged = runs[BASELINE], runs[choice.run], choice.judged
     adopt(folder, won)
     done = Result(won.spec, folder, won.metrics, won.reused)
     trained, metrics = Trained(done, table_of(folder), None), won.metrics
@@ -85,9 +88,9 @@ def trade_off(
         verdict = verdict_between(done, plain, dataset, wish)
         trained, metrics = Trained(done, verdict.after, plain, verdict), {**won.metrics, **verdict.to_dict()}
     folder.write(METRICS, metrics)
-    swept = TradeOff(tuple(specs), tuple(runs.values()), _front(runs, choice, wish), trained, folder.path / PICTURE)
-    shown = replace(swept.front, dots=[dot for dot in swept.front.dots if not math.isnan(dot.gap)])
-    state.write_atomically(swept.picture, front_html(shown).encode())
+    folders = {strength: run.folder.path for strength, run in zip(specs, runs.values(), strict=True)}
+    swept = TradeOff(folders, judged, _front(runs, judged, wish), trained, folder.path / PICTURE)
+    state.write_atomically(swept.picture, front_html(swept.front).encode())
     folder.write(SWEEP, {"of": prepared.spec.fingerprint, **swept.to_dict()})
     folder.seal(SWEEP, PICTURE)
     return swept
@@ -136,33 +139,22 @@ def _has_objective(method: str) -> bool:
     return "objective" in inspect.signature(catalog.load("methods", method)).parameters
 
 
-def _front(runs: Mapping[str, Result], choice: Choice, wish: Wish) -> Front:
+def _front(runs: Mapping[str, Result], judged: Mapping[str, Any], wish: Wish) -> Front:
     """Every strength on validation, with the command that trains it."""
-    dots, plain = [], choice.judgements[0].score.gap
-    for (title, run), one in zip(runs.items(), choice.judgements, strict=True):
-        spec, (_, low, high) = run.spec, one.change
+
+    def more(one: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
+        spec, folder = runs[one["name"]].spec, runs[one["name"]].folder
         flags = {"label": spec.label, "group": spec.group, "method": spec.method}
         flags |= {"objective": spec.method_options.get("objective")}
         words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-        known = title != BASELINE and not math.isnan(low)
-        dots.append(
-            Dot(
-                title,
-                100 * one.score.gap,
-                100 * one.score.accuracy,
-                (100 * max(0.0, plain + low), 100 * (plain + high)) if known else None,
-                chosen=title == choice.run,
-                plain=title == BASELINE,
-                row={"folder": run.folder.path.name},
-                command=shlex.join(["fairweight", "train", spec.source, *words]),
-            )
-        )
+        return {"folder": folder.path.name}, shlex.join(["fairweight", "train", spec.source, *words])
+
     rule = (
         f"Chosen on validation: the smallest {wish.criterion.measure} among the points that give up at most "
         f"{wish.allowed:g} point{'' if wish.allowed == 1 else 's'} of uniform's accuracy and are not close to "
-        f"constant, which is {choice.run}. Test rows played no part in the choice."
+        f"constant, which is {judged['chosen']}. Test rows played no part in the choice."
     )
-    spec, spread = runs[BASELINE].spec, "Bars: 90 % interval of the gap's change from plain training. One seed."
-    facts = {"source": spec.source, "seed": str(spec.seed), "strengths": str(len(dots) - 1)}
-    title, where = f"Trade-off: {Path(spec.source).name or spec.source}", f"{choice.judged['rows']:,} validation rows"
-    return Front(title, dots, wish.criterion.measure, where, spread, rule, facts)
+    spec, where = runs[BASELINE].spec, f"{judged['rows']:,} validation rows"
+    facts = {"source": spec.source, "seed": str(spec.seed), "strengths": str(len(runs) - 1)}
+    title, dots = f"Trade-off: {Path(spec.source).name or spec.source}", judged_dots(judged, more)
+    return Front(title, dots, wish.criterion.measure, where, f"{SPREAD} One seed.", rule, facts)
