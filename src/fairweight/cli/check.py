@@ -55,4 +55,6 @@ def batches_for(net: nn.Module, shape: str, inputs: str, sizes: tuple[int, int],
 
     one = tuple(whole_numbers(shape, "--input")) if shape else None
     train, held = (map_tensors(example_inputs(net, size, one, inputs or None), lambda t: t.to(where)) for size in sizes)
+    if not any(p.requires_grad for p in net.parameters()):
+        raise BadInput("The model has no parameters to train; name one that has.")
     return example_batches(net, train, held, *sizes)
