@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -42,6 +42,9 @@ from fairweight.runs.spec import Spec
 from fairweight.training.predict import logits
 from fairweight.training.run_record import RunRecord
 from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    from fairweight.apps.train import Prepared
 
 ANY = criterion("recall-parity")  # where the gap is not asked for
 
@@ -176,16 +179,17 @@ def gone_wrong(fitted: Fitted, whole: Dataset, then: Score, labels: Ints | None 
 
 
 def deliver(
-    spec: Spec, asked: Wanted, wish: Wish, dataset: Dataset, out: Path, *, device: str = "cpu", tell: Tell | None = None
+    prepared: Prepared, asked: Wanted, out: Path, *, device: str = "cpu", tell: Tell | None = None
 ) -> tuple[Result, Result | None, dict[str, Any]]:
     """Search, and write what was chosen: the run but for its numbers, plain training if that is another, the search."""
-    found = search(dataset, asked, wish, seed=spec.seed, device=device, tell=tell)
+    spec = prepared.spec
+    found = search(prepared.dataset, asked, prepared.wish, seed=spec.seed, device=device, tell=tell)
     about, plain = provenance(device), None
     if not found.kept_plain:
-        plain = _written(RunFolder(out / BASELINE), spec, found, found.plain, found.fitted_plain, about, dataset)
+        plain = _written(RunFolder(out / BASELINE), prepared, found, found.plain, found.fitted_plain, about)
         plain = ended(plain.spec, plain.folder, plain.metrics)
     about |= {"asked": spec.to_dict(), "fingerprint": spec.fingerprint}
-    done = _written(RunFolder(out), spec, found, found.chosen, found.fitted, about, dataset, found.seconds)
+    done = _written(RunFolder(out), prepared, found, found.chosen, found.fitted, about, found.seconds)
     return done, plain, found.to_dict()
 
 
@@ -229,13 +233,13 @@ def _held_out(one: Candidate, fitted: Fitted, labels: Tensor) -> dict[str, Tenso
 
 
 def _written(
-    folder: RunFolder, asked: Spec, found: Search, one: Candidate, fitted: Fitted, about: Mapping[str, Any],
-    dataset: Dataset, seconds: float = 0.0,
+    folder: RunFolder, prepared: Prepared, found: Search, one: Candidate, fitted: Fitted, about: Mapping[str, Any],
+    seconds: float = 0.0,
 ) -> Result:  # fmt: skip
     """Write all files of a run but its numbers, which the result holds."""
     folder.make()
     folder.drop(MANIFEST, METRICS)
-    spec = chosen_spec(asked, found, one, fitted)
+    spec, dataset = chosen_spec(prepared.spec, found, one, fitted), prepared.dataset
     folder.write_run(spec, dataset, about)
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
     metrics = write_results(

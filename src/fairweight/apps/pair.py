@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,14 +13,16 @@ from fairweight.apps.second_stage import stages
 from fairweight.apps.verdict import PLAIN
 from fairweight.data import Dataset
 from fairweight.errors import MissingData
-from fairweight.runs.build import Built, network_for
+from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, RUN, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
 from fairweight.runs.run import Result, final_predictions, placed, probabilities
 from fairweight.runs.run_place import BASELINE, FORML, Watching, run_into
 from fairweight.runs.shift import shifted
-from fairweight.runs.spec import Spec
+
+if TYPE_CHECKING:
+    from fairweight.apps.train import Prepared
 
 HALVES = 2  # of the validation rows: each is decided by what was found on the other
 
@@ -36,20 +38,20 @@ class Choice:
 
 
 def trained_pair(
-    spec: Spec, baseline: Spec, wish: Wish, dataset: Dataset, built: Built, folder: RunFolder, device: str,
-    watching: Watching,
-) -> tuple[Result, Result, Mapping[str, Any]]:  # fmt: skip
+    prepared: Prepared, folder: RunFolder, device: str, watching: Watching
+) -> tuple[Result, Result, Mapping[str, Any]]:
     """Train both into folders inside, and put the better one, with its second stage, into the folder itself.
 
     Return it but for its numbers, plain training, and what both were judged by.
     """
+    spec, dataset = prepared.spec, prepared.dataset
     folder.make()
     if not folder.holds(spec, dataset):
         folder.write_run(spec, dataset, provenance(device))  # a run that is stopped goes on from here
-    done = run_into(spec.with_(judge={}), folder.path / FORML, dataset, device, watching, built)
-    plain = run_into(baseline, folder.path / BASELINE, dataset, device, watching)
+    done = run_into(spec.with_(judge={}), folder.path / FORML, dataset, device, watching, prepared.built)
+    plain = run_into(prepared.baseline, folder.path / BASELINE, dataset, device, watching)
     by_group = bool(spec.judge.get("groups_at_prediction"))
-    choice = best_of({PLAIN: plain.folder, FORML: done.folder}, wish, dataset, spec.seed, by_group)
+    choice = best_of({PLAIN: plain.folder, FORML: done.folder}, prepared.wish, dataset, spec.seed, by_group)
     won = plain if choice.run == PLAIN else done
     adopt(folder, won)
     final = won.spec if choice.shift is None else won.spec.with_(judge={"shift": choice.shift.tolist()})

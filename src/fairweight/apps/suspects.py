@@ -248,7 +248,7 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
 def _opinion(folder: RunFolder, n: int, parts: tuple[str, str], grouped: bool) -> dict[str, Any] | None:
     """What the run keeps of train and of exemplars under these names, for label_noise; None: nothing of these rows."""
     try:
-        train, trusted = ((*found, groups if grouped else None) for *found, groups in map(folder.read_logits, parts))
+        train, trusted = (folder.read_logits(part) for part in parts)
     except MissingData:
         return None
-    return opinion_of(train, trusted) if len(train[1]) == n else None
+    return opinion_of(train, trusted, grouped) if len(train[1]) == n else None

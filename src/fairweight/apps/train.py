@@ -206,13 +206,11 @@ def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell
         verdict = verdict_between(done, plain or done, dataset, wish, done.metrics["judged"])
         return Trained(done, verdict.after, plain, verdict)
     if prepared.asked is None:
-        done, plain, judged = trained_pair(
-            spec, prepared.baseline, wish, dataset, prepared.built, folder, device, watching
-        )
+        done, plain, judged = trained_pair(prepared, folder, device, watching)
     else:
         existed = next((p for p in [out, *out.parents] if p.exists()), out)
         try:
-            done, plain, judged = deliver(spec, prepared.asked, wish, dataset, out, device=device, tell=tell)
+            done, plain, judged = deliver(prepared, prepared.asked, out, device=device, tell=tell)
         except (FairweightError, OSError):
             if out.is_dir() and not folder.finished:
                 remove(out, existed)

@@ -63,16 +63,17 @@ def noise_of(dataset: Dataset) -> LabelNoise | None:
     return None if opinion is None else label_noise(**opinion)
 
 
-def opinion_of(train: Said, trusted: Said) -> dict[str, Any] | None:
+def opinion_of(train: Said, trusted: Said, grouped: bool = True) -> dict[str, Any] | None:
     """Arguments of label_noise by what was said of train and of trusted rows; None where too few are trusted."""
     found: dict[str, Any] = {}
-    last = max(-1 if groups is None else int(groups.max()) for _, _, groups in (train, trusted)) + 1
+    known = [groups for _, _, groups in (train, trusted) if groups is not None]
+    last = max((int(groups.max()) for groups in known), default=-1) + 1
     for name, (said, labels, groups) in {"": train, "trusted_": trusted}.items():
         logits = said.reshape(len(said), -1).double().cpu().numpy()
         if logits.shape[1] == 1:  # that of the positive label
             logits = np.concatenate([0 * logits, logits], axis=1)
         found |= {f"{name}logits": logits, f"{name}labels": labels.cpu().numpy()}
-        if train[2] is not None and trusted[2] is not None and groups is not None:
+        if grouped and len(known) == 2 and groups is not None:
             found[f"{name}groups"] = groups.where(groups >= 0, last).cpu().numpy()  # not known: a group of its own
     return found if len(found["trusted_labels"]) >= found["logits"].shape[1] else None
 
