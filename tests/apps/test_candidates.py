@@ -183,7 +183,7 @@ def test_the_words_on_weights_are_those_of_the_verdict_and_promise_no_bias():
     fitted = SimpleNamespace(weights=np.ones(3))
 
     def said(chosen: Candidate, **more: str) -> str:
-        found = Search(None, None, plain, [plain], [], chosen, fitted, fitted, **more)  # type: ignore[arg-type]
+        found = Search(None, None, None, plain, [plain], [], chosen, fitted, fitted, **more)  # type: ignore[arg-type]
         return Weights(found, Path("w.csv")).text()
 
     assert said(plain) == "No weights beat plain training, so every row counts 1: w.csv"

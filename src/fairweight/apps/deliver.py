@@ -55,6 +55,7 @@ class Search:
 
     dataset: Dataset  # with every row that is not for test in train
     rows: Rows
+    wish: Wish
     plain: Candidate
     candidates: Sequence[Candidate]
     judgements: Sequence[Judgement]
@@ -124,7 +125,7 @@ def search(
             chosen, fitted, told = plain, fitted_plain, ""
     notes += [told] if told else []
     took = clock.now() - clock.start
-    return Search(whole, rows, plain, found, judgements, chosen, fitted, fitted_plain, tuple(notes), took, why)
+    return Search(whole, rows, wish, plain, found, judgements, chosen, fitted, fitted_plain, tuple(notes), took, why)
 
 
 def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score) -> str:

@@ -260,10 +260,19 @@ class Judgement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        plain = {"accuracy": self.score.accuracy, "balanced_accuracy": self.score.balanced, "gap": self.score.gap}
-        change = dict(zip(("gap_change", "low", "high"), self.change, strict=True))
-        found = {key: None if math.isnan(value) else value for key, value in {**plain, **change}.items()}
-        return {**found, "near_constant": self.constant, "within_budget": self.within, "allowed": self.allowed}
+        numbers = {"accuracy": self.score.accuracy, "balanced_accuracy": self.score.balanced, "gap": self.score.gap}
+        numbers |= dict(zip(("gap_change", "low", "high"), self.change, strict=True))
+        return {
+            **known_values(numbers),
+            "near_constant": self.constant,
+            "within_budget": self.within,
+            "allowed": self.allowed,
+        }
+
+
+def known_values(values: Mapping[str, float]) -> dict[str, Any]:
+    """Numbers for JSON, None for what cannot be said."""
+    return {key: None if math.isnan(value) else float(value) for key, value in values.items()}
 
 
 def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, wish: Wish, seed: int = 0) -> Judgement:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fairweight.apps._table_file import write_table
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data.files import bounded
 from fairweight.data.image.decode import DROP
@@ -61,10 +60,6 @@ class Predictions:
         else:
             columns["probability"] = self.chances.amax(dim=1).tolist()
         return pd.DataFrame(columns)
-
-    def write(self, path: Path) -> None:
-        """Write as CSV, or as parquet by the file's name; whole or not at all."""
-        write_table(self.to_pandas(), path, "predictions.csv", "%.6f")
 
 
 def predict_rows(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from fairweight.apps.judge import BUDGET, NOTHING, Rows, Wish, gap_change
+from fairweight.apps.judge import BUDGET, NOTHING, Rows, Wish, gap_change, known_values
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
@@ -138,7 +138,7 @@ class Verdict:
         before, after = self.gap
         columns = [self.criterion.by_column(table) for table in (self.before, self.after)]
         more = {
-            "columns": {name: _plain({"gap_before": columns[0][name], "gap_after": columns[1][name]})
+            "columns": {name: known_values({"gap_before": columns[0][name], "gap_after": columns[1][name]})
                         for name in columns[0]},
             "calibration": self.calibration,
             "all_rates_move_together": self.together(),
@@ -151,8 +151,8 @@ class Verdict:
             "criterion": self.criterion.name,
             "gap_before": limits_of(before) | {"n": before.n},
             "gap_after": limits_of(after) | {"n": after.n},
-            "gap_change": _plain(dict(zip(("value", "low", "high"), self.change, strict=True))),
-            **_plain({"accuracy_before": self.accuracy.a, "accuracy_after": self.accuracy.b}),
+            "gap_change": known_values(dict(zip(("value", "low", "high"), self.change, strict=True))),
+            **known_values({"accuracy_before": self.accuracy.a, "accuracy_after": self.accuracy.b}),
             "accuracy_change": limits_of(self.accuracy),
             "sentence": self.sentence(),
             **{key: value for key, value in more.items() if value},
@@ -162,8 +162,8 @@ class Verdict:
         """TPRD, maxFNR and accuracy before and after, with paired intervals, as plain values."""
         found = {
             name: {
-                **_plain({"before": d.a, "after": d.b, "difference": d.value}),
-                "interval": [*_plain({"low": d.low, "high": d.high}).values()],
+                **known_values({"before": d.a, "after": d.b, "difference": d.value}),
+                "interval": [*known_values({"low": d.low, "high": d.high}).values()],
                 "larger_than_interval": d.beyond_interval,
                 "n": d.n,
             }
@@ -247,8 +247,4 @@ def _apart(value: float, low: float, high: float) -> str:
 
 def limits_of(found: Estimate | Difference) -> dict[str, Any]:
     """Value and interval as plain values, None for what cannot be said."""
-    return _plain({"value": found.value, "low": found.low, "high": found.high})
-
-
-def _plain(values: Mapping[str, float]) -> dict[str, Any]:
-    return {key: None if math.isnan(value) else float(value) for key, value in values.items()}
+    return known_values({"value": found.value, "low": found.low, "high": found.high})
