@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairweight.apps.compare import Protocol, compare, costs, prepare, text_of, verdict_on
+from fairweight.apps.compare import Protocol, compare, costs, prepare, smaller, text_of, verdict_on
 from fairweight.apps.judge import Wish
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics.criterion import criterion
@@ -172,9 +172,8 @@ def test_a_busy_moment_does_not_change_the_cost():
 def test_the_verdict_on_a_row_is_the_rule_of_train_over_seeds(gap, p, accuracy, bound, word):
     found = {"tprd": {"mean": gap, "p": p}, "accuracy": {"mean": accuracy, "p": None}}
     row = {"compared": {"uniform": found}, "means": {"tprd": {"mean": 1.0}}}
-    found, outside = verdict_on(row, Wish(criterion("equal-opportunity"), bound=bound), "tprd")
-    assert found == word
-    said = verdict_words({"verdict": found, "outside_limits": outside})
+    assert verdict_on(row, Wish(criterion("equal-opportunity"), bound=bound), "tprd") == word
+    said = verdict_words({"verdict": word, "outside_limits": word == "no-effect" and smaller(row, "tprd")})
     other = "no clear effect" if p > 0.05 else "smaller gap, outside the budget or bound"
     assert said == (other if word == "no-effect" else word)
-    assert verdict_on({**row, "compared": {}}, Wish(criterion("equal-opportunity")), "tprd") == (None, False)
+    assert verdict_on({**row, "compared": {}}, Wish(criterion("equal-opportunity")), "tprd") is None

@@ -136,7 +136,8 @@ def compare(
     numbers = [vars(number) for number in (*([gap] if own else []), TPRD, MAX_FNR, ACCURACY)]
     rows = with_means([_row(key, spec, which, outcomes, prepared) for key, spec in prepared.specs.items()], numbers)
     for row in rows:
-        row["verdict"], row["outside_limits"] = verdict_on(row, wish, gap.key if own else TPRD.key)
+        row["verdict"] = verdict_on(row, wish, gap.key if own else TPRD.key)
+        row["outside_limits"] = row["verdict"] == "no-effect" and smaller(row, gap.key if own else TPRD.key)
     found = provenance(device)
     folders = [RunFolder(outcome.folder) for outcome in outcomes.values()]
     return {
@@ -162,21 +163,26 @@ def compare(
     }
 
 
-def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> tuple[Word | None, bool]:
+def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> Word | None:
     """What the seeds say of a method beside plain training: helps, no-effect or worse; None of plain training itself.
 
     The rule is that of `train`, with a paired test over seeds in place of an interval; and it helps only where the mean
-    loss of accuracy is within the budget and, with a bound, the mean gap keeps it. Beside it: whether the gap is
-    smaller and that alone is missing.
+    loss of accuracy is within the budget and, with a bound, the mean gap keeps it.
     """
     found = row["compared"].get(BASELINE)
     if found is None or found[gap]["mean"] is None or row["means"][gap]["mean"] is None:
-        return None, False
+        return None
     sure = found[gap]["p"] is not None and found[gap]["p"] < SURE
     dear = -found["accuracy"]["mean"] > wish.allowed
     word = word_for(sure and found[gap]["mean"] < 0, sure and found[gap]["mean"] > 0, dear)
-    outside = word == "helps" and (dear or (wish.bound is not None and row["means"][gap]["mean"] > wish.bound))
-    return "no-effect" if outside else word, outside
+    keeps = wish.bound is None or row["means"][gap]["mean"] <= wish.bound
+    return "no-effect" if word == "helps" and (dear or not keeps) else word
+
+
+def smaller(row: Mapping[str, Any], gap: str) -> bool:
+    """True if a method's gap is smaller than plain training's by more than chance."""
+    change = row["compared"][BASELINE][gap]
+    return bool(change["p"] is not None and change["p"] < SURE and change["mean"] < 0)
 
 
 def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], prepared: Prepared) -> dict[str, Any]:
