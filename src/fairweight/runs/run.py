@@ -90,11 +90,11 @@ def run(
                 folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
         else:
             record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
-        model, reweighter = built.model, built.reweighter
-        results = write_results(folder, dataset, model, reweighter, dynamics, record, device=built.device)
-        done = ended(spec, folder, results)
+        metrics = write_results(folder, dataset, built.model, built.reweighter, dynamics, record, device=built.device)
+        folder.write(METRICS, metrics)
+        folder.seal()
         folder.drop(CHECKPOINT)
-        return done
+        return Result(spec, folder, folder.read(METRICS), reused=False)
 
 
 def ended(spec: Spec, folder: RunFolder, metrics: dict[str, Any], *names: str) -> Result:
