@@ -119,23 +119,20 @@ class Retrained:
     sizes: Mapping[str, int]  # by set
 
     def to_dict(self) -> dict[str, Any]:
-        """By set, what plain training has."""
-        return self._of(PLAIN)
-
-    def by_method(self) -> dict[str, Any]:
-        """By method and set."""
-        return {method: self._of(method) for method in self.compared.seeds}
-
-    def _of(self, method: str) -> dict[str, Any]:
-        return {
-            arm: {
-                "samples": self.sizes[arm],
-                **{number: self.compared.mean(method, arm, number).to_dict() for number in NUMBERS},
-                **{f"{n}_against_random": self.compared.difference(method, arm, n, "random") for n in NUMBERS},
-                "beside_all": self.compared.moved(method, arm),
+        """By set what plain training has, by method and set, and the verdict."""
+        by_method = {
+            method: {
+                arm: {
+                    "samples": self.sizes[arm],
+                    **{number: self.compared.mean(method, arm, number).to_dict() for number in NUMBERS},
+                    **{f"{n}_against_random": self.compared.difference(method, arm, n, "random") for n in NUMBERS},
+                    "beside_all": self.compared.moved(method, arm),
+                }
+                for arm in arms
             }
-            for arm in self.compared.seeds[method]
+            for method, arms in self.compared.seeds.items()
         }
+        return {"retrained": by_method[PLAIN], "by_method": by_method, "verdict": self.verdict()}
 
     def verdict(self) -> str:
         """What training on the kept samples does beside training on all of them, in one sentence."""
@@ -190,6 +187,5 @@ def retrain(
 
         compared = Compared.of(trainings.over(methods, ways, ARMS, written.out), FULL)
         found = Retrained(compared, {arm: len(weights) if arm == FULL else int(kept.sum()) for arm in ARMS})
-        told = {"retrained": found.to_dict(), "by_method": found.by_method(), "verdict": found.verdict()}
-        RunFolder(written.out).write(SUMMARY, {**written.to_dict(), **told, "seeds": trainings.seeds})
+        RunFolder(written.out).write(SUMMARY, {**written.to_dict(), **found.to_dict(), "seeds": trainings.seeds})
         return found

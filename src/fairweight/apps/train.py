@@ -62,17 +62,16 @@ class Trained:
     verdict: Verdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        about = [
-            {"folder": str(one.folder.path), "reused": one.reused, "metrics": one.metrics}
-            for one in (self.result, self.baseline)
-            if one is not None
-        ]
-        found = {**about[0], "spec": self.result.spec.to_dict()}
+        found = {**_told(self.result), "spec": self.result.spec.to_dict()}
         if self.verdict is not None:
             found |= self.verdict.to_dict()
             if self.baseline is not None:
-                found |= {"baseline": about[1], "differences": self.verdict.differences()}
+                found |= {"baseline": _told(self.baseline), "differences": self.verdict.differences()}
         return found
+
+
+def _told(run: Result) -> dict[str, Any]:
+    return {"folder": str(run.folder.path), "reused": run.reused, "metrics": run.metrics}
 
 
 def prepare(

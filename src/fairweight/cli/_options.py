@@ -17,6 +17,7 @@ from fairweight.cli._flags import DATA, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, printable_lines
 
 if TYPE_CHECKING:
+    from fairweight.apps.train import Prepared
     from fairweight.apps.trainings import Trainings
     from fairweight.runs.run_place import Watching
 
@@ -97,6 +98,19 @@ def introduce(run: Path, *, source: bool = False) -> None:
         tell(f"Note: {run} has no manifest.json, so its files are not verified.")
     if source:
         tell(f"Reading what {run} was trained on: {', '.join(files_named(folder.read_spec()))}.")
+
+
+def begin(prepared: Prepared, folder: Path, device: str, json: bool, *, fresh: bool, sweep: bool = False) -> None:
+    """Check that the run may be written there, and say what will be trained."""
+    from fairweight.apps._train_text import opening
+    from fairweight.cli import in_flags
+    from fairweight.runs.run_place import check_folder
+
+    check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep, fresh=fresh)
+    spare_threads(prepared.built.parameters, device)
+    show_log(only_errors=prepared.asked is not None)  # of many trainings
+    if not json:
+        tell(opening(prepared, device, in_flags))
 
 
 def spare_threads(parameters: int, device: str) -> None:

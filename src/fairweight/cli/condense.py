@@ -42,7 +42,7 @@ def condense(
     if retrain:
         trainings = opt.trainings(seeds, seed, jobs, device, data_dir)
         found = train_again(written, trainings, network=network, trust_code=trust_code)
-        values |= {"retrained": found.to_dict(), "by_method": found.by_method(), "verdict": found.verdict()}
+        values |= found.to_dict()
         text = found.text()
     if json or retrain:
         opt.show(values, text, json)
