@@ -169,11 +169,11 @@ def test_of_two_runs_the_better_one_or_its_second_stage_is_kept():
     data = SimpleNamespace(label_names=("a", "b", "c"), group_names=())
     assert best_of({"plain": plain, "forml": forml}, wish, data, 0).run == "forml"
     biased = best_of({"plain": plain, "forml": plain}, wish, data, 0)
-    assert biased.title == "plain + bias-1"
+    assert biased.judged["chosen"] == "plain + bias-1"
     np.testing.assert_allclose(biased.shift[0, 2] - biased.shift[0, :2], 1.5, atol=0.4)
     same = best_of({"plain": forml, "forml": forml}, wish, data, 0)
-    assert (same.title, same.shift) == ("plain", None)
-    assert best_of({"plain": Folder(None, labels)}, wish, data, 0).title == "plain"
+    assert (same.judged["chosen"], same.shift) == ("plain", None)
+    assert best_of({"plain": Folder(None, labels)}, wish, data, 0).judged["chosen"] == "plain"
     assert best_of({"plain": plain, "forml": plain}, wish, data, 0, alone=True).judged["candidates"][2:] == []
 
 

@@ -13,11 +13,10 @@ from fairweight.apps.second_stage import stages
 from fairweight.apps.verdict import PLAIN
 from fairweight.data import Dataset
 from fairweight.errors import MissingData
-from fairweight.runs.build import network_for
 from fairweight.runs.folder import METRICS, RUN, SEALED, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
-from fairweight.runs.run import Result, final_predictions, placed, probabilities
+from fairweight.runs.run import Result, predictions_by, probabilities
 from fairweight.runs.run_place import BASELINE, FORML, Watching, run_into
 from fairweight.runs.shift import shifted
 
@@ -32,7 +31,6 @@ class Choice:
     """The run to hand over, what is added to its logits, and what all were judged by."""
 
     run: str
-    title: str
     shift: Floats | None  # [G, K], or [1, K] for everybody
     judged: Mapping[str, Any]
 
@@ -57,7 +55,7 @@ def trained_pair(
     final = won.spec if choice.shift is None else won.spec.with_(judge={"shift": choice.shift.tolist()})
     folder.write(RUN, {**won.folder.read(RUN), "spec": final.to_dict(), "fingerprint": spec.fingerprint})
     if choice.shift is not None:
-        _shift(folder, won, choice.shift.tolist(), dataset, device)
+        _shift(folder, won, choice.shift.tolist(), dataset)
     return Result(final, folder, won.metrics, reused=False), plain, choice.judged
 
 
@@ -90,13 +88,13 @@ def best_of(
     except MissingData:
         note = "There are no validation rows to judge FORML on, so plain training stays."
         nothing: dict[str, Any] = {"reference": plain, "chosen": plain, "candidates": [], "notes": [note]}
-        return Choice(plain, plain, None, nothing)
+        return Choice(plain, None, nothing)
     every = [chances.argmax(axis=1) for _, _, chances, _ in found]
     judgements, place, why = judged_together(rows, every[0], every, wish, seed, sure=not alone)
     title, run, _, shift = found[place or 0]
     told = [{"name": one[0], "learner": "network", **j.to_dict()} for one, j in zip(found, judgements, strict=True)]
     about = {"reference": plain, "chosen": title, "rows": len(rows.labels), "candidates": told, "notes": []}
-    return Choice(run, title, shift, about | ({"why": why} if title == plain else {}))
+    return Choice(run, shift, about | ({"why": why} if title == plain else {}))
 
 
 def adopt(folder: RunFolder, won: Result) -> None:
@@ -105,16 +103,13 @@ def adopt(folder: RunFolder, won: Result) -> None:
     folder.copy(won.folder, [name for name in SEALED if name != METRICS])
 
 
-def _shift(folder: RunFolder, won: Result, up: list[list[float]], dataset: Dataset, device: str) -> None:
+def _shift(folder: RunFolder, won: Result, up: list[list[float]], dataset: Dataset) -> None:
     """Write the decisions of a second stage in place of the run's own."""
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    folder.write_logits(
-        {
-            name: (part, shifted(won.folder.read_logits(name)[0], part.groups, up))
-            for name, part in parts.items()
-            if part is not None
-        }
-    )
-    model = network_for(dataset.preprocessing, won.spec.network)
-    won.folder.read_model(model)
-    folder.write_predictions(dataset, final_predictions(model.to(device), placed(dataset.test, device), up))
+    said = {
+        name: (part, shifted(won.folder.read_logits(name)[0], part.groups, up))
+        for name, part in parts.items()
+        if part is not None
+    }
+    folder.write_logits(said)
+    folder.write_predictions(dataset, predictions_by(said["test"][1], dataset.test.labels))

@@ -137,7 +137,7 @@ def write_results(
         loss = -at_end["probability"].double().clamp_min(1e-7).log()
         at_end |= {"ema_loss": loss} if held_out is None else held_out
     folder.write_weights(trained, reweighter, dynamics, at_end)
-    folder.write_predictions(dataset, final_predictions(model, test, shift))
+    folder.write_predictions(dataset, predictions_by(said, test.labels))
     scores = {} if reweighter.scores is None else {"scores": score_numbers(reweighter.scores, trained)}
     return {**table.to_dict(), "run": record.to_dict(), **scores}
 
@@ -247,12 +247,17 @@ def final_predictions(model: nn.Module, samples: Samples, shift: ByGroup | None 
     for start in range(0, len(samples), _AT_ONCE):
         where = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
         batch = samples.take(where)
-        chances = probabilities(shifted(logits(model, batch), batch.groups, shift))  # [B, K]
-        labels = batch.labels.to(chances.device)[:, None]  # [B, 1]
-        others = chances.scatter(1, labels, -1.0)
-        found.append((chances.argmax(dim=1), chances.gather(1, labels).squeeze(1), others.argmax(dim=1)))
-    names = ("predicted", "probability", "suggested")
-    return {name: torch.cat(parts).cpu() for name, parts in zip(names, zip(*found, strict=True), strict=True)}
+        found.append(predictions_by(shifted(logits(model, batch), batch.groups, shift), batch.labels))
+    return {name: torch.cat([one[name] for one in found]) for name in found[0]}
+
+
+def predictions_by(found: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """The same of samples by their logits [N, K]."""
+    chances = probabilities(found)
+    own = labels.to(chances.device)[:, None]  # [N, 1]
+    others = chances.scatter(1, own, -1.0).argmax(dim=1)
+    said = {"predicted": chances.argmax(dim=1), "probability": chances.gather(1, own).squeeze(1), "suggested": others}
+    return {name: values.cpu() for name, values in said.items()}
 
 
 def probabilities(found: Tensor) -> Tensor:
