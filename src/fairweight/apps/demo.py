@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fairweight.apps._train_text import columns
+from fairweight.apps.trainings import NUMBERS
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, one_thread, run
 from fairweight.runs.spec import Spec
@@ -19,7 +20,6 @@ CORRUPTION = "one-class:label=2,fraction=0.2"
 TUNED, OURS = "Uniform, then fine-tuned on the exemplars", "FORML"
 ROWS = ("Uniform, clean labels", "Uniform", "Exemplars only", TUNED, "Uniform with the exemplars added", OURS)
 EPOCHS, MANY = 40, 80  # the 150 exemplars alone have fewer steps to an epoch; more epochs than 80 add nothing
-NUMBERS = ("tprd", "max_fnr", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,8 @@ class DemoResult:
 
     def text(self) -> str:
         """The rows and how well low scores find wrong labels, for a terminal."""
-        heads = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
         title = f"in %, mean ± standard error, {self.auc.n} seeds"
-        lines = [(title, *heads.values())]
+        lines = [(title, *NUMBERS.values())]
         lines += [(name, *(_points(row[number]) for number in NUMBERS)) for name, row in self.rows.items()]
         return (
             f"{columns(lines)}\n\nThe 150 exemplars used plainly: FORML is {_points(self.beside)} points more accurate "
