@@ -12,12 +12,12 @@ from tests.command import fairweight
 from tests.tables import people
 
 from fairweight.apps.judge import Judgement, Score, Wish, choose, near_constant
-from fairweight.apps.trade_off import TradeOff, scaled, trade_off
+from fairweight.apps.trade_off import points, scaled, trade_off
 from fairweight.apps.verdict import in_points
 from fairweight.errors import BadInput
 from fairweight.metrics import Estimate
 from fairweight.objectives._from_text import objective_from
-from fairweight.report.front import Front, judged_dots
+from fairweight.report.front import judged_dots
 
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--method", "forml", "--epochs", "3")
 
@@ -76,11 +76,9 @@ def test_a_gap_that_is_not_known_is_on_no_front_and_strict_json():
     }
     candidates = [{"name": name, "learner": "network", **one} for name, one in told.items()]
     judged = {"reference": "a", "chosen": "c", "candidates": candidates}
-    front = Front("t", judged_dots(judged, lambda one: ({}, "")), "gap", "rows", "", "why")
-    folders = dict.fromkeys((0, 1, 3), Path("x"))
-    found = TradeOff(folders, judged, front, SimpleNamespace(to_dict=dict), Path("x.html")).to_dict()
-    assert [point["on_front"] for point in found["points"]] == [False, False, True]
-    assert json.loads(json.dumps(found, allow_nan=False))["points"][0]["validation"]["gap"] is None
+    found = points(dict.fromkeys((0, 1, 3), Path("x")), judged, judged_dots(judged, lambda one: ({}, "")))
+    assert [point["on_front"] for point in found] == [False, False, True]
+    assert json.loads(json.dumps(found, allow_nan=False))[0]["validation"]["gap"] is None
 
 
 @pytest.fixture(scope="module")

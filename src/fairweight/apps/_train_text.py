@@ -15,7 +15,6 @@ from fairweight.runs.spec import Spec
 from fairweight.sampling import Cells
 
 if TYPE_CHECKING:
-    from fairweight.apps.trade_off import TradeOff
     from fairweight.apps.train import Prepared, Trained
     from fairweight.apps.verdict import Verdict
 
@@ -105,15 +104,15 @@ def _calibration(found: Verdict) -> str:
     return columns(rows)
 
 
-def front(found: TradeOff) -> str:
+def front(found: Mapping[str, Any]) -> str:
     """The points on validation, and why one was chosen."""
     rows = [("validation, points", "accuracy", "gap", "")]
-    for point in found.points():
+    for point in found["points"]:
         title = f"strength {point['strength']:g}" if point["strength"] else "uniform"
         marks = ["on the front"] * point["on_front"] + ["chosen"] * point["chosen"]
         accuracy, gap = point["validation"]["accuracy"], point["validation"]["gap"]
         rows.append((title, f"{100 * accuracy:.2f}", "–" if gap is None else f"{100 * gap:.2f}", ", ".join(marks)))
-    return f"\n{columns(rows)}\n\n{wrapped(found.front.sentence)}\nPage: {found.picture}"
+    return f"\n{columns(rows)}\n\n{wrapped(found['rule'])}\nPage: {found['picture']}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,18 +25,9 @@ if TYPE_CHECKING:
 HALVES = 2  # of the validation rows: each is decided by what was found on the other
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The run to hand over, what is added to its logits, and what all were judged by."""
-
-    run: str
-    shift: Floats | None  # [G, K], or [1, K] for everybody
-    judged: Mapping[str, Any]
-
-
 def trained_pair(
     prepared: Prepared, folder: RunFolder, device: str, watching: Watching
-) -> tuple[Result, Result, Mapping[str, Any]]:
+) -> tuple[Result, Result, dict[str, Any]]:
     """Train both into folders inside, and put the better one, with its second stage, into the folder itself.
 
     Return it but for its numbers, plain training, and what both were judged by.
@@ -49,14 +39,15 @@ def trained_pair(
     done = run_into(spec.with_(judge={}), folder.path / FORML, dataset, device, watching, prepared.built)
     plain = run_into(prepared.baseline, folder.path / BASELINE, dataset, device, watching)
     by_group = bool(spec.judge.get("groups_at_prediction"))
-    choice = best_of({PLAIN: plain.folder, FORML: done.folder}, prepared.wish, dataset, spec.seed, by_group)
-    won = plain if choice.run == PLAIN else done
+    runs = {PLAIN: plain.folder, FORML: done.folder}
+    chosen, shift, judged = best_of(runs, prepared.wish, dataset, spec.seed, by_group)
+    won = plain if chosen == PLAIN else done
     adopt(folder, won)
-    final = won.spec if choice.shift is None else won.spec.with_(judge={"shift": choice.shift.tolist()})
+    final = won.spec if shift is None else won.spec.with_(judge={"shift": shift.tolist()})
     folder.write(RUN, {**won.folder.read(RUN), "spec": final.to_dict(), "fingerprint": spec.fingerprint})
-    if choice.shift is not None:
-        _shift(folder, won, choice.shift.tolist(), dataset)
-    return Result(final, folder, won.metrics, reused=False), plain, choice.judged
+    if shift is not None:
+        _shift(folder, won, shift.tolist(), dataset)
+    return Result(final, folder, won.metrics, reused=False), plain, judged
 
 
 def best_of(
@@ -67,11 +58,12 @@ def best_of(
     by_group: bool = False,
     *,
     alone: bool = False,
-) -> Choice:
+) -> tuple[str, Floats | None, dict[str, Any]]:
     """Judge the runs, plain training first, and their second stages; without validation rows plain training stays.
 
     by_group: thresholds by group are allowed. alone: no second stages, and the smallest gap wins even if chance may
-    explain it.
+    explain it. Return the run to take, what to add to its logits, [G, K] or [1, K] for everybody, and what all were
+    judged by.
     """
     found: list[tuple[str, str, Floats, Floats | None]] = []  # title, run, chances, shift
     plain = next(iter(runs))
@@ -88,13 +80,13 @@ def best_of(
     except MissingData:
         note = "There are no validation rows to judge FORML on, so plain training stays."
         nothing: dict[str, Any] = {"reference": plain, "chosen": plain, "candidates": [], "notes": [note]}
-        return Choice(plain, None, nothing)
+        return plain, None, nothing
     every = [chances.argmax(axis=1) for _, _, chances, _ in found]
     judgements, place, why = judged_together(rows, every[0], every, wish, seed, sure=not alone)
     title, run, _, shift = found[place or 0]
     told = [{"name": one[0], "learner": "network", **j.to_dict()} for one, j in zip(found, judgements, strict=True)]
     about = {"reference": plain, "chosen": title, "rows": len(rows.labels), "candidates": told, "notes": []}
-    return Choice(run, shift, about | ({"why": why} if title == plain else {}))
+    return run, shift, about | ({"why": why} if title == plain else {})
 
 
 def adopt(folder: RunFolder, won: Result) -> None:

@@ -6,7 +6,6 @@ import inspect
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,42 +16,13 @@ from fairweight.apps.train import Prepared, Trained
 from fairweight.apps.verdict import table_of, verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics.criterion import default_criterion
-from fairweight.report.front import SPREAD, Front, judged_dots, on_front
+from fairweight.report.front import SPREAD, Dot, Front, judged_dots, on_front
 from fairweight.report.page import front_html
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.run import Result
 from fairweight.runs.run_place import BASELINE, PICTURE, SWEEP, Watching, run_into
 from fairweight.runs.spec import Spec
 from fairweight.training import state
-
-
-@dataclass(frozen=True)
-class TradeOff:
-    """What was swept: plain training first, then by strength; and the run that was chosen on validation."""
-
-    folders: Mapping[float, Path]  # by strength
-    judged: Mapping[str, Any]  # what the runs were judged by, in the same order
-    front: Front
-    chosen: Trained
-    picture: Path
-
-    def points(self) -> list[dict[str, Any]]:
-        """Every strength on validation."""
-        best = [dot.title for dot in on_front(self.front.dots)]
-        return [
-            {
-                "strength": strength,
-                "folder": str(path),
-                "validation": {"accuracy": one["accuracy"], "gap": one["gap"]},
-                "on_front": one["name"] in best,
-                "chosen": one["name"] == self.judged["chosen"],
-            }
-            for (strength, path), one in zip(self.folders.items(), self.judged["candidates"], strict=True)
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        about = {"rule": self.front.sentence, "points": self.points(), "chosen": self.chosen.to_dict()}
-        return {**about, "picture": str(self.picture)}
 
 
 def trade_off(
@@ -63,10 +33,11 @@ def trade_off(
     *,
     device: str = "cpu",
     watching: Watching = lambda title: (),
-) -> TradeOff:
+) -> tuple[Trained, dict[str, Any]]:
     """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself.
 
-    specs: by strength, as strength_specs makes them. give_up: points of accuracy.
+    specs: by strength, as strength_specs makes them. give_up: points of accuracy. Return the chosen run, and the rule,
+    every point and the chosen one as plain values.
     """
     dataset, folder = prepared.dataset, RunFolder(out)
     wish = Wish(prepared.wish.criterion, budget=give_up)
@@ -79,8 +50,9 @@ def trade_off(
         title, where = (f"strength {strength:g}", f"strength_{strength:g}") if strength else (BASELINE, BASELINE)
         name = f"{spec.method}, {title}" if strength else title
         runs[title] = run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n))  # type: ignore[misc]
-    choice = best_of({t: run.folder for t, run in runs.items()}, wish, dataset, prepared.spec.seed, alone=True)
-    plain, won, judged = runs[BASELINE], runs[choice.run], choice.judged
+    said = {title: run.folder for title, run in runs.items()}
+    chosen, _, judged = best_of(said, wish, dataset, prepared.spec.seed, alone=True)
+    plain, won = runs[BASELINE], runs[chosen]
     adopt(folder, won)
     done = Result(won.spec, folder, won.metrics, won.reused)
     trained, metrics = Trained(done, table_of(folder), None), won.metrics
@@ -88,12 +60,29 @@ def trade_off(
         verdict = verdict_between(done, plain, dataset, wish)
         trained, metrics = Trained(done, verdict.after, plain, verdict), {**won.metrics, **verdict.to_dict()}
     folder.write(METRICS, metrics)
+    front = _front(runs, judged, wish)
+    state.write_atomically(folder.path / PICTURE, front_html(front).encode())
     folders = {strength: run.folder.path for strength, run in zip(specs, runs.values(), strict=True)}
-    swept = TradeOff(folders, judged, _front(runs, judged, wish), trained, folder.path / PICTURE)
-    state.write_atomically(swept.picture, front_html(swept.front).encode())
-    folder.write(SWEEP, {"of": prepared.spec.fingerprint, **swept.to_dict()})
+    found = {"rule": front.sentence, "points": points(folders, judged, front.dots), "chosen": trained.to_dict()}
+    found |= {"picture": str(folder.path / PICTURE)}
+    folder.write(SWEEP, {"of": prepared.spec.fingerprint, **found})
     folder.seal(SWEEP, PICTURE)
-    return swept
+    return trained, found
+
+
+def points(folders: Mapping[float, Path], judged: Mapping[str, Any], dots: Sequence[Dot]) -> list[dict[str, Any]]:
+    """Every strength on validation, in the order in which the runs were judged."""
+    best = [dot.title for dot in on_front(dots)]
+    return [
+        {
+            "strength": strength,
+            "folder": str(path),
+            "validation": {"accuracy": one["accuracy"], "gap": one["gap"]},
+            "on_front": one["name"] in best,
+            "chosen": one["name"] == judged["chosen"],
+        }
+        for (strength, path), one in zip(folders.items(), judged["candidates"], strict=True)
+    ]
 
 
 def scaled(objective: str, strength: float) -> str:

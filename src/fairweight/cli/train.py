@@ -84,8 +84,7 @@ def train(
             done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
             values = done.to_dict()
         else:
-            found = run_sweep(prepared, folder, specs, give_up, device=where, watching=shown)
-            done, values = found.chosen, found.to_dict()
+            done, values = run_sweep(prepared, folder, specs, give_up, device=where, watching=shown)
             if not json:
-                print(text.front(found))
+                print(text.front(values))
         opt.show(values, text.closing(done, time.monotonic() - started, in_flags), json)
