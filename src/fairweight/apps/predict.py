@@ -18,9 +18,9 @@ from fairweight.data.texts import columns_are
 from fairweight.errors import BadInput, MissingColumn, UnreadableImage, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
-from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
 from fairweight.runs.run import by_group, probabilities
+from fairweight.runs.run_place import finished
 from fairweight.runs.shift import shifted
 from fairweight.training.predict import logits
 from fairweight.types import Batch
@@ -83,9 +83,8 @@ def predict_rows(
     max_file_gb, max_megapixels: the largest file to read, unpacked, and the largest image to decode. network: the
     run's own model, repeated; without it, or trust_code, a model that is code is not imported.
     """
-    folder = RunFolder(run)
+    folder = finished(run)
     spec = with_trusted_network(folder, network, trust_code)
-    folder.read(METRICS)  # a run without them is not finished
     preprocessing = folder.read_preprocessing()
     model = network_for(preprocessing, spec.network)
     folder.read_model(model)

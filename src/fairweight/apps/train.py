@@ -85,7 +85,8 @@ def prepare(
         _refuse_unused(wanted, method)
     if wanted.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
-    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=method or FORML, seed=wanted.seed)
+    named = FORML if method is None else method
+    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=named, seed=wanted.seed)
     dataset = dataset_for(first, data_dir, download)
     groups = dataset.train.groups
     if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):
