@@ -205,19 +205,19 @@ def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell
         plain = _found(beside) if beside.finished else None
         verdict = verdict_between(done, plain or done, dataset, wish, done.metrics["judged"])
         return Trained(done, verdict.after, plain, verdict)
-    if prepared.asked is None:
-        done, plain, judged = trained_pair(prepared, folder, device, watching)
-    else:
-        existed = next((p for p in [out, *out.parents] if p.exists()), out)
-        try:
+    existed = next((p for p in [out, *out.parents] if p.exists()), out)
+    try:
+        if prepared.asked is None:
+            done, plain, judged = trained_pair(prepared, folder, device, watching)
+        else:
             done, plain, judged = deliver(prepared, prepared.asked, out, device=device, tell=tell)
-        except (FairweightError, OSError):
-            if out.is_dir() and not folder.finished:
-                remove(out, existed)
-            raise
-    verdict = verdict_between(done, plain or done, dataset, wish, judged)
-    metrics = {**done.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
-    return Trained(ended(done.spec, folder, metrics), verdict.after, plain, verdict)
+        verdict = verdict_between(done, plain or done, dataset, wish, judged)
+        metrics = {**done.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
+        return Trained(ended(done.spec, folder, metrics), verdict.after, plain, verdict)
+    except (FairweightError, OSError):
+        if prepared.asked is not None and out.is_dir() and not folder.finished:  # a pair goes on from its runs
+            remove(out, existed)
+        raise
 
 
 def _found(folder: RunFolder) -> Result:
