@@ -13,7 +13,7 @@ from fairweight import catalog
 from fairweight.apps.judge import Wish
 from fairweight.apps.pair import adopt, best_of
 from fairweight.apps.train import Prepared, Trained
-from fairweight.apps.verdict import table_of, verdict_between
+from fairweight.apps.verdict import verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics.criterion import default_criterion
 from fairweight.report.front import SPREAD, Dot, Front, judged_dots, on_front
@@ -55,10 +55,10 @@ def trade_off(
     plain, won = runs[BASELINE], runs[chosen]
     adopt(folder, won)
     done = Result(won.spec, folder, won.metrics, won.reused)
-    trained, metrics = Trained(done, table_of(folder), None), won.metrics
+    trained, metrics = Trained(done), won.metrics
     if won is not plain:
         verdict = verdict_between(done, plain, dataset, wish)
-        trained, metrics = Trained(done, verdict.after, plain, verdict), {**won.metrics, **verdict.to_dict()}
+        trained, metrics = Trained(done, plain, verdict), {**won.metrics, **verdict.to_dict()}
     folder.write(METRICS, metrics)
     front = _front(runs, judged, wish)
     state.write_atomically(folder.path / PICTURE, front_html(front).encode())

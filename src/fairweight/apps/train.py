@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,16 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Trained:
-    """The run that was handed over, its table on test, and how it differs from plain training."""
+    """The run that was handed over, and how it differs from plain training."""
 
     result: Result
-    table: GroupTable
-    baseline: Result | None
+    baseline: Result | None = None
     verdict: Verdict | None = None
+
+    @cached_property
+    def table(self) -> GroupTable:
+        """The table by group on test rows."""
+        return table_of(self.result.folder) if self.verdict is None else self.verdict.after
 
     def to_dict(self) -> dict[str, Any]:
         found = {**_told(self.result), "spec": self.result.spec.to_dict()}
@@ -186,13 +191,13 @@ def train(
         return _judged(prepared, Path(out), device, watching, tell)
     done = run_into(spec, out, dataset, device, watching, prepared.built)
     if not baseline or spec.method == BASELINE:
-        return Trained(done, table_of(done.folder), None)
+        return Trained(done)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
     verdict = verdict_between(done, plain, dataset, prepared.wish)
     whole = {**done.metrics, **verdict.to_dict()}
     if whole != done.metrics:  # a finished run that is found again stays as it is
         done.folder.write(METRICS, whole)
-    return Trained(replace(done, metrics=done.folder.read(METRICS)), verdict.after, plain, verdict)
+    return Trained(replace(done, metrics=done.folder.read(METRICS)), plain, verdict)
 
 
 def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
@@ -204,7 +209,7 @@ def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell
         done, beside = _found(folder), RunFolder(out / BASELINE)
         plain = _found(beside) if beside.finished else None
         verdict = verdict_between(done, plain or done, dataset, wish, done.metrics["judged"])
-        return Trained(done, verdict.after, plain, verdict)
+        return Trained(done, plain, verdict)
     existed = next((p for p in [out, *out.parents] if p.exists()), out)
     try:
         if prepared.asked is None:
@@ -213,7 +218,7 @@ def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell
             done, plain, judged = deliver(prepared, prepared.asked, out, device=device, tell=tell)
         verdict = verdict_between(done, plain or done, dataset, wish, judged)
         metrics = {**done.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
-        return Trained(ended(done.spec, folder, metrics), verdict.after, plain, verdict)
+        return Trained(ended(done.spec, folder, metrics), plain, verdict)
     except (FairweightError, OSError):
         if prepared.asked is not None and out.is_dir() and not folder.finished:  # a pair goes on from its runs
             remove(out, existed)
