@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +76,9 @@ class Cleaned:
             }
             for method, arms in self.compared.seeds.items()
         }
+        counts = {"suspected": self.suspected, "dropped": self.dropped, "relabelled": self.relabelled}
         said = {"methods": methods, "advice": self.advice(), "recommended": self.recommended, "folder": str(self.out)}
-        return {**{key: value for key, value in asdict(self).items() if key not in ("compared", "out")}, **said}
+        return {**counts, "cells": list(self.cells), **said}
 
     def text(self) -> str:
         """The table of all sets and the verdict, for a terminal."""
