@@ -31,7 +31,8 @@ def measured(rule: str, chooser: Path, asked: argparse.Namespace) -> dict[str, A
     written = condense_run(chooser, asked.drop, rule, 10, Path(asked.out) / rule)
     found = retrain(written, Trainings(asked.seeds, 1, jobs=1, data_dir=asked.data_dir))
     cells = written.condensed.cells.to_dict(orient="records")
-    said = {"arms": found.to_dict(), "by_method": found.by_method(), "verdict": found.verdict()}
+    told = found.to_dict()
+    said = {"arms": told["retrained"], "by_method": told["by_method"], "verdict": told["verdict"]}
     return {"rule": rule, "cells": cells, **said}
 
 

@@ -65,8 +65,9 @@ def searched(found: Any) -> list[dict[str, Any]]:
     from judgement_numbers import counts_of, numbers_of
     from judgement_sets import loaded
 
-    from fairweight.apps.deliver import gone_wrong, search, verdict_of
-    from fairweight.apps.judge import Asked, Wish, choose
+    from fairweight.apps.deliver import gone_wrong, search
+    from fairweight.apps.judge import Wanted, Wish, choose
+    from fairweight.apps.verdict import verdict_on
     from fairweight.metagradient.passes import predicted
     from fairweight.metrics.criterion import criterion
     from fairweight.runs.learners import Learner
@@ -76,7 +77,7 @@ def searched(found: Any) -> list[dict[str, Any]]:
     started, before = time.monotonic(), time.process_time()
     dataset = loaded(found.frame, found.seed)
     wish = Wish(criterion("equal-opportunity"))
-    every = search(dataset, Asked(wish, groups_at_prediction=True), seed=found.seed)
+    every = search(dataset, Wanted("frame", groups_at_prediction=True), wish, seed=found.seed)
     blind = [k for k, one in enumerate(every.candidates) if one.shift is None]
     plain = every.judgements[list(every.candidates).index(every.plain)].score
     place = choose(plain, [every.judgements[k] for k in blind], wish)
@@ -91,10 +92,16 @@ def searched(found: Any) -> list[dict[str, Any]]:
             chosen, fitted = every.plain, every.fitted_plain
     took = {"seconds": round(time.monotonic() - started, 2), "cpu_seconds": round(time.process_time() - before, 2)}
     runs = []
+    test = dataset.test
     for method, search_ in (("ours", replace(every, chosen=chosen, fitted=fitted)), ("ours-groups", every)):
-        test = dataset.test
-        said = predicted(shifted(logits(search_.fitted.model, test), test.groups, search_.fitted.shift)).numpy()
-        told = verdict_of(search_, dataset).to_dict()
+        first, last = (
+            shifted(logits(one.model, test), test.groups, one.shift) for one in (search_.fitted_plain, search_.fitted)
+        )
+        said = predicted(last).numpy()
+        about = {"chosen": search_.chosen.title, "plain": search_.plain.title, "kept_epoch": search_.fitted.epoch}
+        about |= {"kept_plain": search_.kept_plain, "notes": search_.notes, "why": search_.why}
+        meaning = dataset.preprocessing.meaning
+        told = verdict_on(meaning, wish, test.labels, test.groups, first, last, **about).to_dict()
         keys = ("verdict", "chosen", "kept_epoch", "criterion", "gap_before", "gap_after", "accuracy_before",
                 "accuracy_after")  # fmt: skip
         names = {c.title: [round(v, 4) for v in (j.score.accuracy, j.score.gap, j.change[2])] for c, j in

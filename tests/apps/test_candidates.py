@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,8 @@ from tests.tables import people
 
 from fairweight.apps.candidates import Candidate, reference
 from fairweight.apps.deliver import Search, closest, gone_wrong, search, short_of_bound
-from fairweight.apps.judge import Asked, Judgement, Rows, Score, Wish
-from fairweight.apps.pair import best_of_pair
+from fairweight.apps.judge import Judgement, Rows, Score, Wanted, Wish
+from fairweight.apps.pair import best_of
 from fairweight.apps.train import wish_for
 from fairweight.apps.weights import Weights
 from fairweight.data import load
@@ -29,9 +30,13 @@ from fairweight.training.predict import logits
 FAIR = criterion("equal-opportunity")
 
 
+def asked(learner: str, *candidates: str, **more: Any) -> Wanted:
+    return Wanted("frame", learner=learner, candidates=candidates, **more)
+
+
 def test_scores_by_cell_close_a_gap_that_the_inputs_carry_and_keep_each_labels_total():
     data = load(crowd(1500, 1), label="income", group="sex")
-    found = search(data, Asked(Wish(FAIR, budget=5), "linear", ("plain", "forml-rates")))
+    found = search(data, asked("linear", "forml-rates"), Wish(FAIR, budget=5))
     assert found.chosen.name.startswith("forml-rates")
     gaps = {one.name: j.score.gap for one, j in zip(found.candidates, found.judgements, strict=True)}
     assert gaps["forml-rates-1"] < gaps["forml-rates-0.5"] < gaps["plain"]
@@ -42,7 +47,7 @@ def test_scores_by_cell_close_a_gap_that_the_inputs_carry_and_keep_each_labels_t
 
 def test_further_seeds_vote_on_every_row():
     data = load(crowd(600, 1), label="income", group="sex")
-    found = search(data, Asked(Wish(FAIR), "linear", ("plain", "reweighing"), seeds=3))
+    found = search(data, asked("linear", "reweighing", seeds=3), Wish(FAIR))
     one = found.candidates[0]
     assert len(one.again) == 2
     assert not np.array_equal(one.chances, one.again[0])
@@ -117,7 +122,7 @@ def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):
     x = (job == "b") * 1.0 + (job == "c") * 2.0 + draw.normal(0, 0.9, 1500)
     data = load(pd.DataFrame({"x": x, "z": draw.normal(size=1500), "job": job}), label="job")
     wish = Wish(criterion("recall-parity"), budget=8)
-    found = search(data, Asked(wish, "trees", ("plain",)))
+    found = search(data, asked("trees"), wish)
     assert [one.name for one in found.candidates] == ["plain", *(f"plain + bias-{s}" for s in ("0.25", "0.5", "1"))]
     assert "bias" in found.chosen.name
     assert found.fitted.model is found.fitted_plain.model
@@ -159,19 +164,17 @@ def test_of_two_runs_the_better_one_or_its_second_stage_is_kept():
     labels = draw.integers(3, size=3000)
     noise = draw.normal(size=(3000, 3))
     uneven = 2 * np.eye(3)[labels] + noise - np.array([0, 0, 1.5])
-    runs = {"plain": Folder(uneven, labels), "forml": Folder(2 * np.eye(3)[labels] + noise, labels)}
-    wish, asked = (
-        Wish(criterion("recall-parity"), budget=1),
-        {"groups": False, "groups_at_prediction": False, "seed": 0},
-    )
-    even = best_of_pair(runs, wish, 3, **asked)
-    assert even.run == "forml"
-    alone = best_of_pair({"plain": runs["plain"], "forml": runs["plain"]}, wish, 3, **asked)
-    assert alone.title == "plain training + bias-1"
-    np.testing.assert_allclose(alone.shift[0, 2] - alone.shift[0, :2], 1.5, atol=0.4)
-    same = best_of_pair({"plain": runs["forml"], "forml": runs["forml"]}, wish, 3, **asked)
-    assert (same.title, same.shift) == ("plain training", None)
-    assert best_of_pair({"plain": Folder(None, labels)}, wish, 3, **asked).title == "plain training"
+    plain, forml = Folder(uneven, labels), Folder(2 * np.eye(3)[labels] + noise, labels)
+    wish = Wish(criterion("recall-parity"), budget=1)
+    data = SimpleNamespace(label_names=("a", "b", "c"), group_names=())
+    assert best_of({"plain": plain, "forml": forml}, wish, data, 0)[0] == "forml"
+    _, shift, judged = best_of({"plain": plain, "forml": plain}, wish, data, 0)
+    assert judged["chosen"] == "plain + bias-1"
+    np.testing.assert_allclose(shift[0, 2] - shift[0, :2], 1.5, atol=0.4)
+    _, shift, judged = best_of({"plain": forml, "forml": forml}, wish, data, 0)
+    assert (judged["chosen"], shift) == ("plain", None)
+    assert best_of({"plain": Folder(None, labels)}, wish, data, 0)[2]["chosen"] == "plain"
+    assert len(best_of({"plain": plain, "forml": plain}, wish, data, 0, alone=True)[2]["candidates"]) == 2
 
 
 def test_the_words_on_weights_are_those_of_the_verdict_and_promise_no_bias():

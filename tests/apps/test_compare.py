@@ -5,11 +5,11 @@ import json
 import pytest
 from tests.docs.generators import generator
 
-from fairweight.apps.compare import Protocol, _command, compare, costs, prepare, smaller, text_of, verdict_on
+from fairweight.apps.compare import Protocol, compare, costs, prepare, smaller, text_of, verdict_on
 from fairweight.apps.judge import Wish
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics.criterion import criterion
-from fairweight.report.front import verdict_words
+from fairweight.report.front import verdict_words, without_places
 from fairweight.runs.spec_data import dataset_for
 
 DATA = {"limit": 500, "split": {"test": 0.3, "validation": 0.2}, "corruptions": ["one-class:label=2,fraction=0.2"]}
@@ -132,7 +132,7 @@ def test_the_command_of_a_record_says_nothing_of_places():
     words = (
         "fairweight compare mnist --out /home/me/x --corrupt one-class:label=2 --data-dir=/data --records r --seeds 5"
     )
-    assert _command(words) == "fairweight compare mnist --corrupt one-class:label=2 --seeds 5"
+    assert without_places(words) == "fairweight compare mnist --corrupt one-class:label=2 --seeds 5"
 
 
 def test_the_methods_page_shows_the_record(record):

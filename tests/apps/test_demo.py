@@ -1,5 +1,7 @@
 """The demo: plain uses of the exemplars stand beside FORML."""
 
+from pathlib import Path
+
 from fairweight.apps import demo
 
 
@@ -8,11 +10,11 @@ def test_rows_begin_where_they_say(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "MANY", 1)
     lines = []
     found = demo.demo(tmp_path, seeds=1, tell=lines.append)
-    assert list(found.rows) == list(demo.ROWS)
+    assert list(found["rows"]) == list(demo.ROWS)
     assert lines[0].startswith("[ 1/6] trained Uniform, clean labels")
-    assert found.picture.is_file()
-    ours, tuned = (found.rows[name]["accuracy"].value for name in (demo.OURS, demo.TUNED))
-    assert found.beside.value == ours - tuned
-    assert "fine-tuning on them" in found.text()
-    sizes = {name: len((paths[0] / "weights.parquet").read_bytes()) for name, paths in found.folders.items()}
+    assert Path(found["picture"]).is_file()
+    ours, tuned = (found["rows"][name]["accuracy"]["mean"] for name in (demo.OURS, demo.TUNED))
+    assert found["beside_fine_tuned"]["mean"] == ours - tuned
+    assert "fine-tuning on them" in demo.text_of(found)
+    sizes = {name: (Path(paths[0]) / "weights.parquet").stat().st_size for name, paths in found["folders"].items()}
     assert sizes["Exemplars only"] < sizes["Uniform"] < sizes["Uniform with the exemplars added"]

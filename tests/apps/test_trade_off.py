@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from tests.command import fairweight
 from tests.tables import people
 
-from fairweight.apps.judge import Judgement, Score, Wish, near_constant
-from fairweight.apps.trade_off import TradeOff, choose, scaled, trade_off
+from fairweight.apps.judge import Judgement, Score, Wish, choose, near_constant
+from fairweight.apps.trade_off import points, scaled, trade_off
 from fairweight.apps.verdict import in_points
 from fairweight.errors import BadInput
 from fairweight.metrics import Estimate
 from fairweight.objectives._from_text import objective_from
-from fairweight.report.front import Dot, Front
+from fairweight.report.front import judged_dots
 
 TABLE = ("people.csv", "--label", "income", "--group", "sex", "--method", "forml", "--epochs", "3")
 
@@ -51,26 +52,33 @@ def judgement(accuracy: float, gap: float, plain: float = 0.8, give_up: float = 
     return Judgement(score, (0.0, 0.0, 0.0), near_constant(score, Score(plain, plain, 0.3, 0.2), 12), within)
 
 
+def chosen(*found: Judgement) -> int:
+    return choose(found[0].score, found, Wish(None), sure=False) or 0
+
+
 @pytest.mark.parametrize(("give_up", "place"), [(0, 1), (1, 2), (5, 3), (100, 3)])
 def test_the_rule(give_up, place):
     points = ((0.80, 0.20), (0.81, 0.15), (0.792, 0.05), (0.785, 0.01), (0.7, 0.3))
-    assert choose([judgement(*point, give_up=give_up) for point in points]) == place
+    assert chosen(*(judgement(*point, give_up=give_up) for point in points)) == place
 
 
 def test_plain_training_wins_where_no_point_keeps_accuracy_or_is_far_from_constant():
-    assert choose([judgement(0.8, 0.2), judgement(0.5, 0.0)]) == 0
-    assert choose([judgement(0.8, math.nan), judgement(0.5, 0.0)]) == 0
-    assert choose([judgement(0.8, 0.2), judgement(0.8, 0.0, share=0.0)]) == 0
+    assert chosen(judgement(0.8, 0.2), judgement(0.5, 0.0)) == 0
+    assert chosen(judgement(0.8, math.nan), judgement(0.5, 0.0)) == 0
+    assert chosen(judgement(0.8, 0.2), judgement(0.8, 0.0, share=0.0)) == 0
 
 
 def test_a_gap_that_is_not_known_is_on_no_front_and_strict_json():
     """On validation rows of one group alone."""
-    run = SimpleNamespace(folder=SimpleNamespace(path="x"))
-    dots = [Dot("a", math.nan, 80), Dot("b", math.nan, 70), Dot("c", 10, 70)]
-    front = Front("t", dots, "gap", "rows", "", "why")
-    found = TradeOff((0, 1, 3), (run,) * 3, front, SimpleNamespace(to_dict=dict), "x.png").to_dict()
-    assert [point["on_front"] for point in found["points"]] == [False, False, True]
-    assert json.loads(json.dumps(found, allow_nan=False))["points"][0]["validation"]["gap"] is None
+    scores = {"a": (0.8, math.nan), "b": (0.7, math.nan), "c": (0.7, 0.1)}
+    told = {
+        name: Judgement(Score(a, a, 0.3, g), (math.nan,) * 3, False, True).to_dict() for name, (a, g) in scores.items()
+    }
+    candidates = [{"name": name, "learner": "network", **one} for name, one in told.items()]
+    judged = {"reference": "a", "chosen": "c", "candidates": candidates}
+    found = points(dict.fromkeys((0, 1, 3), Path("x")), judged, judged_dots(judged, lambda one: ({}, "")))
+    assert [point["on_front"] for point in found] == [False, False, True]
+    assert json.loads(json.dumps(found, allow_nan=False))[0]["validation"]["gap"] is None
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +161,7 @@ def test_empty_folders_of_a_sweep_are_nothing_to_lose(tmp_path):
 @pytest.mark.parametrize("give_up", [-0.03, 101.0, float("nan")])
 def test_what_may_be_given_up_is_in_points(give_up, tmp_path):
     with pytest.raises(BadInput, match="from 0 to 100"):
-        trade_off(SimpleNamespace(dataset=None, wish=Wish(None)), tmp_path / "out", [1.0], give_up)
+        trade_off(SimpleNamespace(dataset=None, wish=Wish(None)), tmp_path / "out", {}, give_up)
     assert not (tmp_path / "out").exists()
 
 

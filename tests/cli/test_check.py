@@ -122,6 +122,7 @@ def test_inputs_from_a_function(folder):
         (["nets:needs_argument"], "cannot be made without arguments"),
         (["nets:pairs"], "cannot be made without arguments"),
         (["nets:silent"], "No layer says what inputs"),
+        (["nets:silent", "--input", "3"], "no parameters to train"),
         (["nets:Plain", "--input", "9"], "does not take these inputs"),
         (["nets:Plain", "--input", "nine"], "give whole numbers"),
         (["nets:Plain", "--input=-8"], "give whole numbers from 1"),

@@ -272,9 +272,9 @@ def test_predict_needs_neither_label_nor_group_and_prints_csv(desk):
         (("run", "lacks.csv"), "the rows of lacks.csv lack the column 'age' that the model was trained on"),
         (("run", "nobody.csv"), "no file 'nobody.csv'"),
         (("run", "people.csv", "--file-column", "age"), "was trained on a table"),
-        (("nowhere", "people.csv"), "is no finished run"),
+        (("nowhere", "people.csv"), "give the folder of a finished run"),
         (("run", "people.csv", "--out", "run"), "is a folder"),
-        (("killed", "people.csv"), "is no finished run"),
+        (("killed", "people.csv"), "has not come to its end"),
     ],
 )
 def test_predict_refuses_in_one_sentence(desk, words, sentence):

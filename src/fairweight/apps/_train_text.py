@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,6 @@ from fairweight.runs.spec import Spec
 from fairweight.sampling import Cells
 
 if TYPE_CHECKING:
-    from fairweight.apps.trade_off import TradeOff
     from fairweight.apps.train import Prepared, Trained
     from fairweight.apps.verdict import Verdict
 
@@ -31,7 +29,7 @@ def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     settings = in_words(prepared.spec, dataset)
     settings["network"] += f" ({prepared.built.parameters:,} parameters)"
     if asked is not None:
-        wish = asked.wish
+        wish = prepared.wish
         limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
         limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
         settings = {
@@ -106,14 +104,15 @@ def _calibration(found: Verdict) -> str:
     return columns(rows)
 
 
-def front(found: TradeOff) -> str:
+def front(found: Mapping[str, Any]) -> str:
     """The points on validation, and why one was chosen."""
     rows = [("validation, points", "accuracy", "gap", "")]
-    for dot, point in zip(found.front.dots, found.to_dict()["points"], strict=True):
+    for point in found["points"]:
+        title = f"strength {point['strength']:g}" if point["strength"] else "uniform"
         marks = ["on the front"] * point["on_front"] + ["chosen"] * point["chosen"]
-        gap = "–" if math.isnan(dot.gap) else f"{dot.gap:.2f}"
-        rows.append((dot.title, f"{dot.accuracy:.2f}", gap, ", ".join(marks)))
-    return f"\n{columns(rows)}\n\n{wrapped(found.front.sentence)}\nPage: {found.picture}"
+        accuracy, gap = point["validation"]["accuracy"], point["validation"]["gap"]
+        rows.append((title, f"{100 * accuracy:.2f}", "–" if gap is None else f"{100 * gap:.2f}", ", ".join(marks)))
+    return f"\n{columns(rows)}\n\n{wrapped(found['rule'])}\nPage: {found['picture']}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping
@@ -15,17 +14,18 @@ import torch
 
 from fairweight import catalog
 from fairweight.apps.suspects import ranked_labels
+from fairweight.apps.verdict import limits_of, table_of
 from fairweight.data import Dataset, Request
 from fairweight.data.source import find, folders
 from fairweight.errors import BadInput, FairweightError, MissingData, Sentence, option
-from fairweight.metrics import GroupTable, compare, group_table
+from fairweight.metrics import compare
 from fairweight.report import Audit, Baseline, Finding, Trained, findings, headline, html, model_card
-from fairweight.report.front import without
+from fairweight.report.front import without_places
 from fairweight.report.samples import thumbnails, worth_a_picture
 from fairweight.report.suspects import detection
 from fairweight.report.table_rows import SUMMARY
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
-from fairweight.runs.run_place import BASELINE
+from fairweight.runs.run_place import BASELINE, finished
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for, options_from
 from fairweight.training.state import write_atomically
@@ -33,7 +33,6 @@ from fairweight.training.state import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEFT_OUT = ("--out", "--records", "--data-dir")  # flags of a command, with a value each
 PAGE, CARD, IMAGES = "report.html", "MODEL_CARD.md", 600  # the last: pictures that a page carries
 
 
@@ -115,23 +114,6 @@ def audit_of(
     )
 
 
-def finished(run: str | Path) -> RunFolder:
-    """The folder of a finished run; where it holds several instead, they are named."""
-    folder = RunFolder(run)
-    if folder.finished:
-        folder.read(RUN)  # a folder without it, or with another's, is refused before anything is made of the rest
-        return folder
-    if not folder.path.is_dir():
-        raise MissingData(f"there is no folder {str(run)!r}; give the folder of a finished run.")
-    inside = sorted(path.parent.name for path in folder.path.glob(f"*/{METRICS}"))
-    if inside:
-        some = ", ".join(inside[:5]) + (" ..." if len(inside) > 5 else "")
-        raise MissingData(f"{folder.path} holds {len(inside)} runs and is none itself; give one of them: {some}.")
-    if (folder.path / RUN).is_file():
-        raise MissingData(f"the run in {folder.path} has not come to its end; start the same training again to go on.")
-    raise MissingData(f"{folder.path} is no run folder; give one that `fairweight train` wrote.")
-
-
 def _trained(folder: RunFolder, spec: Spec, metrics: Mapping[str, Any]) -> Trained:
     """What training left of every sample, without inputs."""
     weights = folder.read_weights()
@@ -185,11 +167,7 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any], met
 
 def _command(told: str, spec: Spec) -> str:
     """The command that trained the run, without where things lay; nothing if it was another."""
-    try:
-        words = without(shlex.split(told), *_LEFT_OUT)
-    except ValueError:  # a quote without its end
-        return ""
-    said = [word for word in words if word not in ("--fresh", "--resume", "--json")]
+    said = [word for word in shlex.split(without_places(told)) if word not in ("--fresh", "--resume", "--json")]
     kept = [_source_name(spec) if w == spec.source else Path(w).name if w[:1] == "/" else w for w in said]
     return shlex.join(kept) if kept[:2] == ["fairweight", "train"] else ""
 
@@ -239,7 +217,7 @@ def _baseline(
     if other is None:
         return None
     theirs, name = other.read(METRICS), catalog.load("methods", other.read_spec().method).__name__
-    if theirs["by"] != metrics["by"] or theirs["labels"] != metrics["labels"]:
+    if _tested(theirs) != _tested(metrics):
         raise BadInput(f"{other.path} was tested on other labels or groups; give a baseline of the same data.")
     frames = [other.read_predictions(), folder.read_predictions()]
     keys = [None if one is None else one[["row", "label"]].astype(str) for one in frames]
@@ -249,16 +227,19 @@ def _baseline(
             "predictions."
         )
         return Baseline(name, theirs, {})
-    first, last = (_table(one) for one in frames if one is not None)
-    apart: dict[str, dict[str, Any]] = {}
-    for number in SUMMARY:
-        found = compare(first, last, number)
-        limits = {"value": found.value, "low": found.low, "high": found.high}.items()
-        apart[number] = {k: None if math.isnan(v) else v for k, v in limits} | {"beyond": found.beyond_interval}
+    before, after = table_of(other), table_of(folder)
+    changes = {number: compare(before, after, number) for number in SUMMARY}
+    apart = {number: limits_of(change) | {"beyond": change.beyond_interval} for number, change in changes.items()}
     change, gaps = metrics.get("gap_change") or {}, [metrics.get(when, {}) for when in ("gap_before", "gap_after")]
     if [gap.get("value") for gap in gaps] == [theirs["tprd"], metrics["tprd"]] and change.get("low") is not None:
         apart["tprd"] |= change | {"beyond": change["low"] > 0 or change["high"] < 0}  # the verdict's interval
     return Baseline(name, theirs, apart)
+
+
+def _tested(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The labels and groups that a run was tested on."""
+    groups = [group["group"] for group in metrics["groups"]]
+    return metrics["by"] == "label", metrics["labels"], groups
 
 
 def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
@@ -282,11 +263,3 @@ def _found_beside(folder: RunFolder, spec: Spec) -> RunFolder | None:
 def _data(spec: Spec) -> tuple[Any, ...]:
     """What of a Spec determines its samples."""
     return spec.source, spec.label, spec.group, spec.data, spec.rows, spec.drawing_seed
-
-
-def _table(predictions: pd.DataFrame) -> GroupTable:
-    names = [name for name in ("label", "predicted", "group") if name in predictions]
-    codes = [predictions[name].cat.codes.to_numpy() for name in names]
-    labels, *_, groups = ([str(one) for one in predictions[name].cat.categories] for name in names)
-    grouped = groups if len(names) == 3 else None
-    return group_table(*codes, label_names=labels, group_names=grouped, missing="ignore")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -101,7 +102,7 @@ def bench(
     repeats: int = 30,
     bf16: bool = False,
     more: Sequence[Way] = (),
-    seconds: float | None = None,
+    seconds: float = math.inf,
     tell: Callable[[Timing], None] = lambda _: None,
 ) -> list[Timing]:
     """Measure every way, and more of them, on copies of the model; the model itself stays as it is.
@@ -111,15 +112,14 @@ def bench(
     """
     results = []
     wanted = [*ways(batch.labels.device.type), *more]
-    end = None if seconds is None else time.perf_counter() + seconds
+    end = time.perf_counter() + seconds
     longest = plain = 0.0  # seconds of a step so far; of the plain one
     for k, way in enumerate(wanted):
-        left = None if end is None else end - time.perf_counter()
-        share = None if left is None else left / (len(wanted) - k)
+        left = end - time.perf_counter()
         try:
-            if left is not None and left < max(3 * longest, _WARM * plain):
+            if left < max(3 * longest, _WARM * plain):
                 raise TimeoutError(f"left out: {seconds:.0f} seconds are spent")  # the caller says how to give more
-            found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16, seconds=share)
+            found = measure(way, model, batch, exemplar, repeats=repeats, bf16=bf16, seconds=left / (len(wanted) - k))
             longest = max(longest, (found.median_ms or 0.0) / 1000)
             plain = longest if k == 0 else plain
         except (FairweightError, RuntimeError, TimeoutError) as error:
@@ -162,11 +162,11 @@ class Ready:
     peak_mib: float | None
     refusal: str | None
 
-    def times(self, repeats: int, seconds: float | None = None) -> list[float]:
+    def times(self, repeats: int, seconds: float = math.inf) -> list[float]:
         """Milliseconds of so many steps, rounded up to whole rounds; of fewer where those take longer than seconds."""
         found: list[float] = []
         for k in range(-(-repeats // self.every) * self.every):
-            if seconds is not None and k and k % self.every == 0 and sum(found) > 1000 * seconds:
+            if k and k % self.every == 0 and sum(found) > 1000 * seconds:
                 break
             found.append(timed(self.step, self.peak_mib is not None))
         return found
@@ -203,18 +203,16 @@ def warmed(way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, bf16: b
         torch.cuda.synchronize()
     warm_up = time.perf_counter() - started
     peak = (torch.cuda.max_memory_allocated() - before) / 2**20 if on_gpu else None
-    refusal = captured.refusal if captured is not None else None
-    graphs = getattr(reweighter, "_traced", None)
-    refusal = refusal or (graphs.refusal if graphs is not None else None)
-    return Ready(step, every, warm_up, peak, refusal)
+    refused = (one.refusal for one in (captured, getattr(reweighter, "_traced", None)) if one is not None)
+    return Ready(step, every, warm_up, peak, next(filter(None, refused), None))
 
 
 def measure(
-    way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int, bf16: bool, seconds: float | None = None
+    way: Way, model: nn.Module, batch: Batch, exemplar: Batch, *, repeats: int, bf16: bool, seconds: float = math.inf
 ) -> Timing:
     """Median time of a step; the mean if steps differ in kind. seconds: warming up included."""
     ready = warmed(way, model, batch, exemplar, bf16=bf16)
-    times = ready.times(repeats, None if seconds is None else max(0.0, seconds - ready.warm_up_s))
+    times = ready.times(repeats, max(0.0, seconds - ready.warm_up_s))
     middle = statistics.median(times) if ready.every == 1 else statistics.mean(times)
     numbers = (middle, min(times), len(times), ready.peak_mib, ready.warm_up_s, ready.refusal)
     return Timing(way.name, way.regime, way.exact, len(batch), *numbers)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairweight.apps.judge import BUDGET, Asked, Clock, Floats, Ints, Mask, OutOfTime, Rows, Wish
+from fairweight.apps.judge import BUDGET, Clock, Floats, Ints, Mask, OutOfTime, Rows, Wanted, Wish
 from fairweight.apps.second_stage import stages
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
@@ -64,14 +64,14 @@ class Candidates:
     """Makes the candidates one after the other, the cheapest first, while time allows."""
 
     def __init__(
-        self, whole: Dataset, folds: Folds, learners: Mapping[str, Learner], asked: Asked, clock: Clock,
+        self, whole: Dataset, folds: Folds, learners: Mapping[str, Learner], asked: Wanted, wish: Wish, clock: Clock,
         tell: Tell | None = None, labels: Ints | None = None,
     ) -> None:  # fmt: skip
         """labels: what models are judged by, where those of train are known to be wrong in part."""
         train = whole.train
         assert isinstance(train, Batch)
-        self.whole, self.train, self.folds, self.learners, self.asked = whole, train, folds, learners, asked
-        self.clock, self.tell = clock, tell
+        self.whole, self.train, self.folds, self.learners = whole, train, folds, learners
+        self.asked, self.wish, self.clock, self.tell = asked, wish, clock, tell
         self.found: list[Candidate] = []
         self.notes: list[str] = []
         labels = train.labels.numpy() if labels is None else labels
@@ -97,7 +97,7 @@ class Candidates:
         near = self.in_reach()
         for one in list(self.found):  # second stages: they cost no training
             by_group = self.asked.groups_at_prediction and one.name == "plain" and one.learner in near
-            made = stages(one.chances, self.rows, self.asked.wish, self.folds.of, self.folds.used, by_group)
+            made = stages(one.chances, self.rows, self.wish, self.folds.of, self.folds.used, by_group)
             for name, chances, shift in made:
                 title = name if by_group else f"{one.name} + {name}"
                 self.found.append(replace(one, name=title, chances=chances, seconds=0.0, shift=shift))
@@ -105,7 +105,7 @@ class Candidates:
     def in_reach(self) -> list[str]:
         """Learners whose plain training is not far behind the best; the best one first."""
         right = {o.learner: o.right(self.folds.judged, self.rows.labels) for o in self.found if o.name == "plain"}
-        allowed = min(self.asked.wish.allowed, 5.0) + BEHIND
+        allowed = min(self.wish.allowed, 5.0) + BEHIND
         near = [name for name in right if right[name] >= max(right.values()) - allowed]
         return sorted(near, key=lambda name: -right[name])
 
@@ -114,20 +114,9 @@ class Candidates:
         dear = ways[None].method == "forml"
         kind = f"{learner}{' forml' if dear else ''}{'' if epoch is None else ' fixed'}"
         times = FORML_COST if dear else FIXED_COST
-        began = last = self.clock.now()
-        left, first = len(self.folds.used), not self.clock.took  # the first of all is made in any case
-
-        def way_of(fold: int) -> Way:
-            nonlocal last, left
-            if left < len(self.folds.used):
-                self.clock.note(kind, self.clock.now() - last)
-            if not first:
-                self.clock.check(kind, left, learner, times)
-            last, left = self.clock.now(), left - 1
-            return ways[fold]
-
-        chances, kept = cross_fitted(self.learners[learner], self.train, self.folds, way_of, epoch)
-        self.clock.note(kind, self.clock.now() - last)
+        began = self.clock.now()
+        by_fold = ((fold, ways[fold]) for fold in self.clock.paced(self.folds.used, kind, learner, times))
+        chances, kept = cross_fitted(self.learners[learner], self.train, self.folds, by_fold, epoch)
         self.found.append(Candidate(name, learner, ways[None], kept, chances, self.clock.now() - began))
         if self.tell is not None:
             self.tell(self.found[-1].title, len(self.found))
@@ -187,7 +176,7 @@ class Candidates:
     def _moved(self, table: Floats, last: Candidate, without: int | None) -> Floats:
         rows = self.folds.judged if without is None else self.folds.judged & (self.folds.of != without)
         counts = self._confusion(np.nan_to_num(last.chances).argmax(axis=1), rows)
-        push = self.asked.wish.criterion.pressure(counts, by_label=self.rows.by_label)  # [G, K]
+        push = self.wish.criterion.pressure(counts, by_label=self.rows.by_label)  # [G, K]
         return self._natural(table * np.exp(np.clip(PULL * push, -2.0, 2.0)))
 
     def _natural(self, cells: Floats) -> Floats:
@@ -201,7 +190,7 @@ class Candidates:
         return np.asarray(cells * self.counts.sum(axis=0) / np.where(total > 0, total, 1.0))
 
     def _forml(self, strength: float) -> dict[str, Any]:
-        term = "variance" if self.rows.by_label else self.asked.wish.criterion.objective(self.rows.classes)
+        term = "variance" if self.rows.by_label else self.wish.criterion.objective(self.rows.classes)
         return {"objective": f"mean + {strength:g} * {term}"}
 
     def _forml_cells(self) -> Floats:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairweight.apps.bench import Make, timed
+from fairweight.apps.bench import Make, Way, warmed
 from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.metagradient import choose, classification_loss, score_gradient
 from fairweight.metagradient.model import RandomState
@@ -143,10 +143,5 @@ def _untouched(model: nn.Module, batch: Batch, exemplar: Batch) -> dict[str, boo
 
 
 def _milliseconds(make: Make, model: nn.Module, batch: Batch, exemplar: Batch, repeats: int) -> float:
-    twin = copy.deepcopy(model)
-    optimizer = torch.optim.SGD([p for p in twin.parameters() if p.requires_grad], lr=1e-6)
-    reweighter = make(twin, len(batch))
-    times = [
-        timed(lambda: reweighter.step(batch, exemplar, optimizer), batch.labels.is_cuda) for _ in range(repeats + 3)
-    ]
-    return statistics.median(times[3:])
+    ready = warmed(Way("", make, "eager"), model, batch, exemplar, bf16=False)
+    return statistics.median(ready.times(repeats))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight.apps import condense as sets
 from fairweight.apps._drop_rules import random_like
-from fairweight.apps.audit import finished
-from fairweight.apps.suspects import Suspects, stays, suspects_of, write_table
-from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, mean_of, methods_of
+from fairweight.apps._table_file import write_table
+from fairweight.apps.suspects import Suspects, stays, suspects_of
+from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, methods_of
 from fairweight.runs.folder import RunFolder
+from fairweight.runs.run_place import finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,7 @@ class Cleaned:
             method: {
                 arm: {
                     "seeds": found,
-                    "means": {n: mean_of(found, n).to_dict() for n in NUMBERS},
+                    "means": {n: self.compared.mean(method, arm, n).to_dict() for n in NUMBERS},
                     "from_as_given": {n: self.compared.difference(method, arm, n) for n in NUMBERS},
                     "over_test_rows": self.compared.rows[method][arm],
                     "harms": method in self.compared.methods(arm, HARMS),
@@ -75,8 +76,9 @@ class Cleaned:
             }
             for method, arms in self.compared.seeds.items()
         }
+        counts = {"suspected": self.suspected, "dropped": self.dropped, "relabelled": self.relabelled}
         said = {"methods": methods, "advice": self.advice(), "recommended": self.recommended, "folder": str(self.out)}
-        return {**{key: value for key, value in asdict(self).items() if key not in ("compared", "out")}, **said}
+        return {**counts, "cells": list(self.cells), **said}
 
     def text(self) -> str:
         """The table of all sets and the verdict, for a terminal."""
@@ -89,10 +91,9 @@ class Cleaned:
                 lines.append(f"  {cell['label']}, {cell['group']}: {cell['after']:,} of {cell['before']:,} rows stay")
         count = 0
         for method, arms in self.compared.seeds.items():
-            said = {a: ", ".join(self.compared.moved(method, a)) or "no more than chance explains" for a in arms} | {
-                GIVEN: ""
-            }
-            rows = {ARMS[a]: [*(mean_of(v, n).text() for n in NUMBERS), said[a]] for a, v in arms.items()}
+            said = {a: ", ".join(self.compared.moved(method, a)) or "no more than chance explains" for a in arms}
+            said[GIVEN] = ""
+            rows = {ARMS[a]: [*(self.compared.mean(method, a, n).text() for n in NUMBERS), said[a]] for a in arms}
             table = pd.DataFrame.from_dict(rows, orient="index", columns=[*NUMBERS.values(), ""])
             count = len(arms[GIVEN])
             lines += ["", f"{method}, in %, {count} seeds, mean ± standard error", table.to_string()]

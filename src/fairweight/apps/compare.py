@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import statistics
 import textwrap
 import time
@@ -22,7 +21,7 @@ from fairweight.apps.verdict import Word, table_of, word_for
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.methods import Reweighter
-from fairweight.report.front import of_comparison, verdict_words
+from fairweight.report.front import of_comparison, verdict_words, without_places
 from fairweight.report.page import front_html
 from fairweight.runs.defaults import knows_groups, with_defaults
 from fairweight.runs.folder import RUN, RunFolder
@@ -156,7 +155,7 @@ def compare(
         "printed": False,
         "notes": list(prepared.dataset.notes),
         "wall_seconds": round(time.monotonic() - started, 1),
-        "command": _command(found["command"]),
+        "command": without_places(found["command"]),
         "date": found["date"],
         **of_runs(folder.read(RUN) for folder in folders if folder.finished),
         "paired_test": PAIRED_TEST,
@@ -192,7 +191,7 @@ def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], pr
     for seed, outcome in became.items():
         if outcome.error is None:
             folder = RunFolder(outcome.folder)
-            gap = prepared.wish.criterion.gap(table_of(folder, prepared.dataset))
+            gap = prepared.wish.criterion.gap(table_of(folder))
             found[seed] = {**numbers_of(folder), **({} if math.isnan(gap) else {"gap": 100 * gap})}
     return {
         "key": key,
@@ -231,11 +230,6 @@ def _describe(prepared: Prepared) -> str:
         f"{spec.network['name']}, {spec.optimizer} at {spec.lr:g}, batches of {spec.batch_size}, {spec.epochs} epochs "
         f"for every method; {chosen}; {split}"
     )
-
-
-def _command(words: str) -> str:
-    """The command without where things lie on this machine, which no number depends on."""
-    return re.sub(r" (?:--out|--records|--data-dir)[ =]\S+", "", words)
 
 
 def text_of(record: Mapping[str, Any]) -> str:

@@ -9,25 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fairweight.apps import _drop_rules as rules
-from fairweight.apps.audit import finished
-from fairweight.apps.suspects import write_table
-from fairweight.apps.trainings import (
-    HARMS,
-    HELPS,
-    LEVELS,
-    NUMBERS,
-    PLAIN,
-    Compared,
-    Seeds,
-    Trainings,
-    difference,
-    mean_of,
-    methods_of,
-)
+from fairweight.apps._table_file import write_table
+from fairweight.apps.trainings import HARMS, HELPS, LEVELS, NUMBERS, PLAIN, Compared, Trainings, methods_of
 from fairweight.errors import MissingData
 from fairweight.metagradient.passes import predicted
 from fairweight.runs.folder import FILE, METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
+from fairweight.runs.run_place import finished
 from fairweight.runs.statistics import mean_text
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
@@ -130,41 +118,31 @@ class Retrained:
     compared: Compared
     sizes: Mapping[str, int]  # by set
 
-    @property
-    def arms(self) -> Mapping[str, Seeds]:
-        """Plain training on each set."""
-        return self.compared.seeds[PLAIN]
-
     def to_dict(self) -> dict[str, Any]:
-        """By set, what plain training has."""
-        return self._of(PLAIN)
-
-    def by_method(self) -> dict[str, Any]:
-        """By method and set."""
-        return {method: self._of(method) for method in self.compared.seeds}
-
-    def _of(self, method: str) -> dict[str, Any]:
-        arms = self.compared.seeds[method]
-        return {
-            arm: {
-                "samples": self.sizes[arm],
-                **{number: mean_of(seeds, number).to_dict() for number in NUMBERS},
-                **{f"{n}_against_random": difference(seeds, arms["random"], n) for n in NUMBERS},
-                "beside_all": self.compared.moved(method, arm),
+        """By set what plain training has, by method and set, and the verdict."""
+        by_method = {
+            method: {
+                arm: {
+                    "samples": self.sizes[arm],
+                    **{number: self.compared.mean(method, arm, number).to_dict() for number in NUMBERS},
+                    **{f"{n}_against_random": self.compared.difference(method, arm, n, "random") for n in NUMBERS},
+                    "beside_all": self.compared.moved(method, arm),
+                }
+                for arm in arms
             }
-            for arm, seeds in arms.items()
+            for method, arms in self.compared.seeds.items()
         }
+        return {"retrained": by_method[PLAIN], "by_method": by_method, "verdict": self.verdict()}
 
     def verdict(self) -> str:
         """What training on the kept samples does beside training on all of them, in one sentence."""
-        if len(next(iter(self.arms.values()))) < 2:
+        if len(self.compared.seeds[PLAIN]["kept"]) < 2:
             return "One seed tells nothing of chance: raise the seeds."
-        harms = {move: self.compared.methods("kept", [move]) for move in HARMS}
-        if said := [f"{move} ({', '.join(methods)})" for move, methods in harms.items() if methods]:
-            return f"Keep all samples, or drop fewer: training on what the rule keeps {' and '.join(said)}."
-        helps = {move: self.compared.methods("kept", [move]) for move in (*HELPS, LEVELS)}
-        said = [f"{move} ({', '.join(methods)})" for move, methods in helps.items() if methods]
-        more = f"; it {' and '.join(said)}" if said else ""
+        by = {move: self.compared.methods("kept", [move]) for move in (*HARMS, *HELPS, LEVELS)}
+        said = {move: f"{move} ({', '.join(methods)})" for move, methods in by.items() if methods}
+        if harms := [said[move] for move in HARMS if move in said]:
+            return f"Keep all samples, or drop fewer: training on what the rule keeps {' and '.join(harms)}."
+        more = f"; it {' and '.join(said.values())}" if said else ""
         return f"The smaller set does no harm beyond chance on these test rows{more}."
 
     def text(self) -> str:
@@ -173,11 +151,12 @@ class Retrained:
 
         lines = []
         for method, arms in self.compared.seeds.items():
-            said = {arm: ", ".join(self.compared.moved(method, arm)) for arm in arms}
-            rows = {ARMS[a]: [f"{self.sizes[a]:,}", *(mean_of(v, n).text() for n in NUMBERS), said[a]]
-                    for a, v in arms.items()}  # fmt: skip
-            for arm in ("kept", *(arm for arm in DRAWN if arm in arms and arm != "random")):
-                apart = [difference(arms[arm], arms["random"], number) for number in NUMBERS]
+            rows = {}
+            for arm in arms:
+                means = [self.compared.mean(method, arm, number).text() for number in NUMBERS]
+                rows[ARMS[arm]] = [f"{self.sizes[arm]:,}", *means, ", ".join(self.compared.moved(method, arm))]
+            for arm in [arm for arm in arms if arm not in (FULL, "random")]:
+                apart = [self.compared.difference(method, arm, number, "random") for number in NUMBERS]
                 rows[f"{ARMS[arm]}, minus random"] = ["", *map(mean_text, apart), ""]
             table = pd.DataFrame.from_dict(rows, orient="index", columns=["samples", *NUMBERS.values(), "beside all"])
             lines += ["", f"{method}, in %, {len(arms[FULL])} seeds, mean ± standard error", table.to_string()]
@@ -208,6 +187,5 @@ def retrain(
 
         compared = Compared.of(trainings.over(methods, ways, ARMS, written.out), FULL)
         found = Retrained(compared, {arm: len(weights) if arm == FULL else int(kept.sum()) for arm in ARMS})
-        told = {"retrained": found.to_dict(), "by_method": found.by_method(), "verdict": found.verdict()}
-        RunFolder(written.out).write(SUMMARY, {**written.to_dict(), **told, "seeds": trainings.seeds})
+        RunFolder(written.out).write(SUMMARY, {**written.to_dict(), **found.to_dict(), "seeds": trainings.seeds})
         return found

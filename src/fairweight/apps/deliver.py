@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,36 +15,36 @@ from fairweight.apps.candidates import Candidate, Candidates, Tell, reference, t
 from fairweight.apps.judge import (
     NOTHING,
     SURE,
-    Asked,
     Clock,
     Ints,
     Judgement,
     Rows,
     Score,
+    Wanted,
     Wish,
-    choose,
-    judged,
+    judged_together,
     near_constant,
-    why_plain,
 )
-from fairweight.apps.verdict import Verdict, by_group, verdict_on
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows, folds_for
-from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
-from fairweight.runs.held_out import held_out_parts, noise_of
+from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
+from fairweight.runs.held_out import noise_of
 from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.provenance import provenance
-from fairweight.runs.run import Result, final_predictions, score_numbers
+from fairweight.runs.run import Result, ended, write_results
 from fairweight.runs.run_place import BASELINE
 from fairweight.runs.shift import shifted
 from fairweight.runs.spec import Spec
 from fairweight.training.predict import logits
 from fairweight.training.run_record import RunRecord
-from fairweight.types import Batch, Samples
+from fairweight.types import Batch
+
+if TYPE_CHECKING:
+    from fairweight.apps.train import Prepared
 
 ANY = criterion("recall-parity")  # where the gap is not asked for
 
@@ -82,40 +82,38 @@ class Search:
         return {**about, "candidates": found, "notes": list(self.notes), "seconds": round(self.seconds, 2)}
 
 
-def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None) -> Search:
+def search(
+    dataset: Dataset, asked: Wanted, wish: Wish, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None
+) -> Search:
     """Train and judge the candidates, choose one, train it on all rows and look at it again."""
-    clock, wish, whole = Clock(asked.seconds), asked.wish, all_rows(dataset)
+    clock, whole = Clock(asked.seconds), all_rows(dataset)
     names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
     if not names:
         takes = f"two labels and at most {WIDEST} inputs" if asked.learner == "linear" else "tables"
         raise BadInput(f"{option('learner', asked.learner)} takes only {takes}; choose trees or mlp.")
     assert isinstance(whole.train, Batch)
     runs: list[Candidates] = []
-    labels, mended = mended_labels(whole, seed)
+    labels, notes = mended_labels(whole, seed)
     for turn in range(seed, seed + asked.seeds):
         learners = {name: Learner(name, whole, turn, device, asked.training) for name in names}
-        made = Candidates(whole, folds_for(whole.train, turn), learners, asked, clock, tell, labels)
+        made = Candidates(whole, folds_for(whole.train, turn), learners, asked, wish, clock, tell, labels)
         wish.criterion.check(groups=not made.rows.by_label)
         made.run()
         if not runs or not made.notes:  # a further seed that came to its end
             runs.append(made)
         if made.notes:
             break
+    notes += made.notes
     first = runs[0]
     found = together([made.found for made in runs])
     there = np.logical_or.reduce([made.folds.judged for made in runs])
     rows = first.rows.at(there)
     plain = reference([one for one in found if one.name == "plain"], there, first.rows.labels, wish)
-    said = plain.said(there)
-    judgements = [judged(rows, said, one.said(there), wish, seed) for one in found]
-    place = choose(Score.of(rows, said, wish.criterion), judgements, wish)
+    judgements, place, why = judged_together(rows, plain.said(there), [one.said(there) for one in found], wish, seed)
     chosen = plain if place is None else found[place]
-    fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
-    fitted, notes = fitted_plain, [*mended, *made.notes]
-    before = judgements[found.index(plain)]
-    why = why_plain(before.score, wish)
+    fitted = fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
     if place is None:
-        told = closest(found, judgements, before.score) if why == NOTHING else ""
+        told = closest(found, judgements, judgements[found.index(plain)].score) if why == NOTHING else ""
     else:
         told = short_of_bound(found, judgements, judgements[place].score, wish)
         if chosen.way is not plain.way:  # a second stage of plain training needs no other
@@ -126,8 +124,8 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
             why = f"{chosen.title} won on the rows that models were judged on, but lost much in its last training"
             chosen, fitted, told = plain, fitted_plain, ""
     notes += [told] if told else []
-    took, found_all = clock.now() - clock.start, (found, judgements, chosen, fitted, fitted_plain)
-    return Search(whole, rows, wish, plain, *found_all, tuple(notes), took, why)
+    took = clock.now() - clock.start
+    return Search(whole, rows, wish, plain, found, judgements, chosen, fitted, fitted_plain, tuple(notes), took, why)
 
 
 def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score) -> str:
@@ -177,37 +175,23 @@ def gone_wrong(fitted: Fitted, whole: Dataset, then: Score, labels: Ints | None 
     On rows that it has seen a sound training is more often right than on others, whatever trains it.
     """
     rows = Rows(whole.train.labels.numpy() if labels is None else labels, None, len(whole.label_names))
-    return near_constant(Score.of(rows, predicted(_logits(fitted, whole.train)).numpy(), ANY), then)
-
-
-def _logits(fitted: Fitted, part: Samples) -> Tensor:
-    return shifted(logits(fitted.model, part), part.groups, fitted.shift).cpu()
+    said = shifted(logits(fitted.model, whole.train), whole.train.groups, fitted.shift)
+    return near_constant(Score.of(rows, predicted(said).cpu().numpy(), ANY), then)
 
 
 def deliver(
-    spec: Spec, asked: Asked, dataset: Dataset, out: Path, *, device: str = "cpu", tell: Tell | None = None
-) -> tuple[Result, Result | None, Verdict]:
-    """Search, and write what was chosen: the run, plain training where that is another model, and the verdict."""
-    found = search(dataset, asked, seed=spec.seed, device=device, tell=tell)
-    verdict, plain = verdict_of(found, dataset), None
-    about = {**provenance(device), "asked": spec.to_dict(), "fingerprint": spec.fingerprint}
-    folder = RunFolder(out)
-    folder.make()
+    prepared: Prepared, asked: Wanted, out: Path, *, device: str = "cpu", tell: Tell | None = None
+) -> tuple[Result, Result | None, dict[str, Any]]:
+    """Search, and write what was chosen: the run but for its numbers, plain training if that is another, the search."""
+    spec = prepared.spec
+    found = search(prepared.dataset, asked, prepared.wish, seed=spec.seed, device=device, tell=tell)
+    about, plain = provenance(device), None
     if not found.kept_plain:
-        ours = chosen_spec(spec, found, found.plain, found.fitted_plain)
-        plain = _written(RunFolder(out / BASELINE), ours, found, found.fitted_plain, provenance(device), {}, dataset)
-    final = chosen_spec(spec, found, found.chosen, found.fitted)
-    more = {**verdict.to_dict(), "judged": found.to_dict()}
-    return _written(folder, final, found, found.fitted, about, more, dataset), plain, verdict
-
-
-def verdict_of(found: Search, dataset: Dataset) -> Verdict:
-    """What the chosen model changes on test rows."""
-    test = dataset.test
-    before, after = (_logits(one, test) for one in (found.fitted_plain, found.fitted))
-    said: dict[str, Any] = {"chosen": found.chosen.title, "plain": found.plain.title, "kept_epoch": found.fitted.epoch}
-    said |= {"kept_plain": found.kept_plain, "notes": found.notes, "why": found.why}
-    return verdict_on(dataset.preprocessing.meaning, found.wish, test.labels, test.groups, before, after, **said)
+        plain = _written(RunFolder(out / BASELINE), prepared, found, found.plain, found.fitted_plain, about)
+        plain = ended(plain.spec, plain.folder, plain.metrics)
+    about |= {"asked": spec.to_dict(), "fingerprint": spec.fingerprint}
+    done = _written(RunFolder(out), prepared, found, found.chosen, found.fitted, about, found.seconds)
+    return done, plain, found.to_dict()
 
 
 def chosen_spec(spec: Spec, found: Search, one: Candidate, fitted: Fitted) -> Spec:
@@ -241,40 +225,33 @@ def multipliers(cells: Any, *, by_label: bool) -> list[list[float]]:
     return found
 
 
-def _held_out(found: Search, fitted: Fitted) -> dict[str, Tensor]:
-    """Loss and margin of each row by a model that was not trained on it, where training kept no history of its own."""
-    if bool((fitted.dynamics.table()["visits"] > 0).any()):
-        return {}
-    one = found.plain if fitted is found.fitted_plain else found.chosen
+def _held_out(one: Candidate, fitted: Fitted, labels: Tensor) -> dict[str, Tensor]:
+    """Loss and margin of each training row by a model that was not trained on it."""
     chances = torch.from_numpy(np.clip(one.chances, 1e-7, 1.0)).log()  # [N, K]
-    labels = found.dataset.train.labels[:, None]
-    loss = -chances.gather(1, labels).squeeze(1)
-    margin = torch.where(loss.isnan(), loss, -loss - chances.scatter(1, labels, -torch.inf).amax(dim=1))
+    loss = -chances.gather(1, labels[:, None]).squeeze(1)
+    margin = torch.where(loss.isnan(), loss, -loss - chances.scatter(1, labels[:, None], -torch.inf).amax(dim=1))
     return {"ema_loss": loss, "ema_weighted_loss": loss * fitted.weights, "margin": margin, "mean_margin": margin}
 
 
 def _written(
-    folder: RunFolder, spec: Spec, found: Search, fitted: Fitted, about: dict[str, Any], more: dict[str, Any],
-    dataset: Dataset,
+    folder: RunFolder, prepared: Prepared, found: Search, one: Candidate, fitted: Fitted, about: Mapping[str, Any],
+    seconds: float = 0.0,
 ) -> Result:  # fmt: skip
+    """Write all files of a run but its numbers, which the result holds."""
     folder.make()
-    for name in (MANIFEST, METRICS):
-        (folder.path / name).unlink(missing_ok=True)
+    folder.drop(MANIFEST, METRICS)
+    spec, dataset = chosen_spec(prepared.spec, found, one, fitted), prepared.dataset
     folder.write_run(spec, dataset, about)
     folder.write(PREPROCESSING, dataset.preprocessing.to_dict())
-    folder.write_model(fitted.model)
-    parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    kept = {name: (part, _logits(fitted, part)) for name, part in parts.items() if part is not None}
-    folder.write_logits({**kept, **held_out_parts(found.dataset, folder.read(RUN)["data"])})
-    said = {**final_predictions(fitted.model, found.dataset.train, fitted.shift), **_held_out(found, fitted)}
-    folder.write_weights(found.dataset, fitted.reweighter, fitted.dynamics, said)
-    folder.write_predictions(dataset, final_predictions(fitted.model, dataset.test, fitted.shift))
-    record = RunRecord(fitted.epoch, 0, "finished", fitted.epoch, seconds=found.seconds if more else 0.0)
-    test = dataset.test
-    table = by_group(dataset.preprocessing.meaning, test.labels, predicted(kept["test"][1]), test.groups)
-    metrics = {**table.to_dict(), "run": record.to_dict(), **more}
-    if fitted.reweighter.scores is not None:
-        metrics["scores"] = score_numbers(torch.as_tensor(fitted.reweighter.scores), found.dataset)
-    folder.write(METRICS, metrics)
-    folder.seal()
-    return Result(spec, folder, folder.read(METRICS), reused=False)
+    metrics = write_results(
+        folder,
+        dataset,
+        fitted.model,
+        fitted.reweighter,
+        fitted.dynamics,
+        RunRecord(fitted.epoch, 0, "finished", fitted.epoch, seconds=seconds),
+        trained=found.dataset,
+        shift=fitted.shift,
+        held_out=_held_out(one, fitted, found.dataset.train.labels),
+    )
+    return Result(spec, folder, metrics, reused=False)

@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fairweight.apps._train_text import columns
+from fairweight.apps.trainings import NUMBERS
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, one_thread, run
 from fairweight.runs.spec import Spec
-from fairweight.runs.statistics import Mean
+from fairweight.runs.statistics import Mean, mean_text
 
 CORRUPTION = "one-class:label=2,fraction=0.2"
 TUNED, OURS = "Uniform, then fine-tuned on the exemplars", "FORML"
 ROWS = ("Uniform, clean labels", "Uniform", "Exemplars only", TUNED, "Uniform with the exemplars added", OURS)
 EPOCHS, MANY = 40, 80  # the 150 exemplars alone have fewer steps to an epoch; more epochs than 80 add nothing
-NUMBERS = ("tprd", "max_fnr", "accuracy")
 
 
-@dataclass(frozen=True)
-class DemoResult:
-    """Findings of the demo."""
-
-    rows: dict[str, dict[str, Mean]]  # by row name: each number over seeds
-    beside: Mean  # accuracy of FORML over that of fine-tuning, seed by seed
-    auc: Mean  # of minus the score, for wrong labels
-    folders: dict[str, list[Path]]
-    picture: Path
-
-    def to_dict(self) -> dict[str, Any]:
-        rows = {name: {key: mean.to_dict() for key, mean in numbers.items()} for name, numbers in self.rows.items()}
-        return {
-            "rows": rows,
-            "beside_fine_tuned": self.beside.to_dict(),
-            "auc_wrong_labels": self.auc.to_dict(),
-            "folders": {name: [str(path) for path in paths] for name, paths in self.folders.items()},
-            "picture": str(self.picture),
-        }
-
-    def text(self) -> str:
-        """The rows and how well low scores find wrong labels, for a terminal."""
-        heads = {"tprd": "TPRD ↓", "max_fnr": "maxFNR ↓", "accuracy": "accuracy ↑"}
-        title = f"in %, mean ± standard error, {self.auc.n} seeds"
-        lines = [(title, *heads.values())]
-        lines += [(name, *(_points(row[number]) for number in NUMBERS)) for name, row in self.rows.items()]
-        return (
-            f"{columns(lines)}\n\nThe 150 exemplars used plainly: FORML is {_points(self.beside)} points more accurate "
-            f"than fine-tuning on them.\nA low score finds a wrong label: AUC {self.auc.text(3)}."
-        )
+def text_of(found: Mapping[str, Any]) -> str:
+    """The rows and how well low scores find wrong labels, for a terminal."""
+    auc, more = found["auc_wrong_labels"], _points(found["beside_fine_tuned"])
+    lines = [(f"in %, mean ± standard error, {auc['n']} seeds", *NUMBERS.values())]
+    lines += [(name, *(_points(row[number]) for number in NUMBERS)) for name, row in found["rows"].items()]
+    return (
+        f"{columns(lines)}\n\nThe 150 exemplars used plainly: FORML is {more} points more accurate than fine-tuning "
+        f"on them.\nA low score finds a wrong label: AUC {mean_text(auc, 3)}."
+    )
 
 
-def _points(mean: Mean) -> str:
-    return Mean(100 * mean.value, 100 * mean.error, mean.n).text()
+def _points(entry: Mapping[str, Any]) -> str:
+    return mean_text({key: None if value is None else 100 * value for key, value in entry.items()})
 
 
 def spec_for(row: str, seed: int) -> Spec:
@@ -79,8 +57,12 @@ def spec_for(row: str, seed: int) -> Spec:
 
 def demo(
     out: str | Path, *, seeds: int = 5, first_seed: int = 0, device: str = "cpu", tell: Callable[[str], None] = print
-) -> DemoResult:
-    """Train every row over seeds into run folders, and draw the scores of right and wrong labels over time."""
+) -> dict[str, Any]:
+    """Train every row over seeds into run folders, and draw the scores of right and wrong labels over time.
+
+    Return plain values: by row each number over seeds, how much more accurate FORML is than fine-tuning, seed by seed,
+    and how well a low score finds a wrong label.
+    """
     folder, total = Path(out), len(ROWS) * seeds
     results: dict[str, list[Result]] = {name: [] for name in ROWS}
     wanted = [(row, seed) for row in ROWS for seed in range(first_seed, first_seed + seeds)]
@@ -91,16 +73,18 @@ def demo(
         results[name].append(done)
         verb = "found" if done.reused else "trained"
         tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
-    pairs = zip(results[OURS], results[TUNED], strict=True)
-    return DemoResult(
-        rows={
-            name: {key: Mean.of([r.metrics[key] for r in found]) for key in NUMBERS} for name, found in results.items()
-        },
-        beside=Mean.of([ours.metrics["accuracy"] - theirs.metrics["accuracy"] for ours, theirs in pairs]),
-        auc=Mean.of([r.metrics["scores"]["auc_wrong_labels"] for r in results[OURS]]),
-        folders={name: [r.folder.path for r in found] for name, found in results.items()},
-        picture=draw_scores(results[OURS][0].folder, folder / "scores.png"),
-    )
+    accuracies, means = {}, {}
+    for name, found in results.items():
+        accuracies[name] = [one.metrics["accuracy"] for one in found]
+        means[name] = {key: Mean.of([one.metrics[key] for one in found]).to_dict() for key in NUMBERS}
+    beside = [ours - theirs for ours, theirs in zip(accuracies[OURS], accuracies[TUNED], strict=True)]
+    return {
+        "rows": means,
+        "beside_fine_tuned": Mean.of(beside).to_dict(),
+        "auc_wrong_labels": Mean.of([one.metrics["scores"]["auc_wrong_labels"] for one in results[OURS]]).to_dict(),
+        "folders": {name: [str(one.folder.path) for one in found] for name, found in results.items()},
+        "picture": str(draw_scores(results[OURS][0].folder, folder / "scores.png")),
+    }
 
 
 def draw_scores(folder: RunFolder, path: Path) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,28 +72,43 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the user said of the search; None leaves it open. seeds: cross-fits of every candidate."""
+class Wanted:
+    """What the user said; everything else is chosen by the data."""
 
-    wish: Wish
+    source: str
+    label: str | None = None
+    group: str | None = None
+    method: str | None = None  # None: the best of many, judged beside plain training
+    seed: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)  # options of data.load, as plain values
+    training: Mapping[str, Any] = field(default_factory=dict)  # fields of a Spec
+    criterion: str | None = None  # None: by the data
+    bound: float | None = None  # largest gap, in points
+    budget: float | None = None  # largest loss of accuracy, in points
+    each: bool = False  # sensitive columns side by side: the worst counts
     learner: str | None = None
-    families: tuple[str, ...] = tuple(FAMILIES)
+    candidates: Sequence[str] | None = None  # families beside plain training; None: all
     seconds: float | None = None
     groups_at_prediction: bool = False
-    seeds: int = 1
-    training: Mapping[str, Any] = field(default_factory=dict)  # fields of a Spec, for networks
+    seeds: int = 1  # cross-fits of every candidate
 
     def __post_init__(self) -> None:
         if strange := [name for name in self.families if name not in FAMILIES]:
             raise UnknownName(f"{option('candidates')}: {strange[0]!r} is none; choose from: {', '.join(FAMILIES)}.")
-        if self.learner is not None and self.learner not in LEARNERS:
+        if self.learner is not None and self.learner not in LEARNERS and ":" not in self.learner:
             raise UnknownName(
                 f"{option('learner', self.learner)}: choose {', '.join(LEARNERS)}, or your own as MODULE:MODEL."
             )
-        if self.seconds is not None and not self.seconds > 0:
-            raise BadInput(f"{option('seconds')}: give a positive time, such as 90s or 5m.")
-        if self.seeds < 1:
-            raise BadInput(f"{option('seeds', self.seeds)}: give 1 or more.")
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Ways of weighing to try, plain training first."""
+        return tuple(FAMILIES) if self.candidates is None else ("plain", *self.candidates)
+
+    def said(self, *names: str) -> dict[str, Any]:
+        """Those of these fields that were given."""
+        usual = Wanted(self.source)
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(usual, name)}
 
 
 class OutOfTime(Exception):
@@ -124,6 +139,16 @@ class Clock:
     def note(self, kind: str, seconds: float) -> None:
         """Keep what a fold of that kind took."""
         self.took[kind] = max(seconds, self.took.get(kind, 0.0))
+
+    def paced(self, folds: Sequence[int], kind: str, like: str, times: float) -> Iterator[int]:
+        """The folds, one after the other while time allows; the first training of all is made in any case."""
+        first = not self.took
+        for done, fold in enumerate(folds):
+            if not first:
+                self.check(kind, len(folds) - done, like, times)
+            began = self.now()
+            yield fold
+            self.note(kind, self.now() - began)
 
 
 @dataclass(frozen=True)
@@ -224,16 +249,30 @@ class Judgement:
     within: bool  # the budget
 
     @property
+    def sound(self) -> bool:
+        """True if it keeps the budget, is not close to constant, and its gap is known."""
+        return self.within and not self.constant and not math.isnan(self.score.gap)
+
+    @property
     def allowed(self) -> bool:
         """True if plain training may be left for it: the whole interval of the gap's change lies below 0."""
-        return self.within and self.change[2] < 0 and not self.constant
+        return self.sound and self.change[2] < 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        plain = {"accuracy": self.score.accuracy, "balanced_accuracy": self.score.balanced, "gap": self.score.gap}
-        change = dict(zip(("gap_change", "low", "high"), self.change, strict=True))
-        found = {key: None if math.isnan(value) else value for key, value in {**plain, **change}.items()}
-        return {**found, "near_constant": self.constant, "within_budget": self.within, "allowed": self.allowed}
+        numbers = {"accuracy": self.score.accuracy, "balanced_accuracy": self.score.balanced, "gap": self.score.gap}
+        numbers |= dict(zip(("gap_change", "low", "high"), self.change, strict=True))
+        return {
+            **known_values(numbers),
+            "near_constant": self.constant,
+            "within_budget": self.within,
+            "allowed": self.allowed,
+        }
+
+
+def known_values(values: Mapping[str, float]) -> dict[str, Any]:
+    """Numbers for JSON, None for what cannot be said."""
+    return {key: None if math.isnan(value) else float(value) for key, value in values.items()}
 
 
 def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, wish: Wish, seed: int = 0) -> Judgement:
@@ -251,15 +290,28 @@ def why_plain(plain: Score, wish: Wish) -> str:
     return NOTHING
 
 
-def choose(plain: Score, found: Sequence[Judgement], wish: Wish) -> int | None:
+def choose(plain: Score, found: Sequence[Judgement], wish: Wish, *, sure: bool = True) -> int | None:
     """Place of the model to take; None for plain training.
 
     With a bound: the most accurate that keeps it, and plain training where that does; if none does, the smallest gap.
+    sure: whether chance must not explain the smaller gap.
     """
-    allowed = [k for k, one in enumerate(found) if one.allowed]
+    allowed = [k for k, one in enumerate(found) if (one.allowed if sure else one.sound)]
     if wish.bound is not None:
         if 100 * plain.gap <= wish.bound:
             return None
         if keep := [k for k in allowed if 100 * found[k].score.gap <= wish.bound]:
             return max(keep, key=lambda k: (found[k].score.accuracy, -found[k].score.gap))
     return min(allowed, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=None)
+
+
+def judged_together(
+    rows: Rows, plain: Ints | Floats, others: Sequence[Ints | Floats], wish: Wish, seed: int, *, sure: bool = True
+) -> tuple[list[Judgement], int | None, str]:
+    """Judge models beside plain training: all judgements, the place of the one to take, and why plain training stays.
+
+    The place is None for plain training; sure: as for choose.
+    """
+    before = Score.of(rows, plain, wish.criterion)
+    found = [judged(rows, plain, one, wish, seed) for one in others]
+    return found, choose(before, found, wish, sure=sure), why_plain(before, wish)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fairweight.apps.verdict import by_group
 from fairweight.data import New, Preprocessing, TableOptions, TablePreprocessing
 from fairweight.data.files import bounded
 from fairweight.data.image.decode import DROP
 from fairweight.data.meaning import Meaning
-from fairweight.data.safe_csv import write_csv
 from fairweight.data.texts import columns_are
-from fairweight.errors import BadInput, MissingColumn, NoSpace, UnreadableImage, option
+from fairweight.errors import BadInput, MissingColumn, UnreadableImage, option
 from fairweight.metrics import GroupTable
 from fairweight.runs.build import network_for
-from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
-from fairweight.runs.run import probabilities
+from fairweight.runs.run import by_group, probabilities
+from fairweight.runs.run_place import finished
 from fairweight.runs.shift import shifted
-from fairweight.training import state
 from fairweight.training.predict import logits
 from fairweight.types import Batch
 
@@ -65,34 +61,6 @@ class Predictions:
             columns["probability"] = self.chances.amax(dim=1).tolist()
         return pd.DataFrame(columns)
 
-    def write(self, path: Path) -> None:
-        """Write as CSV, or as parquet by the file's name; whole or not at all."""
-        write_frame(self.to_pandas(), path, "predictions.csv", "%.6f")
-
-
-def check_writable(path: Path, usual: str) -> None:
-    """Refuse a file whose name is not that of a parquet or CSV file; usual: the name of such a file."""
-    if path.is_dir():
-        raise BadInput(f"{option('out', path)} is a folder; name a file, such as {path / usual}.")
-    if path.suffix.lower() not in (".csv", ".parquet", ".pq", ""):
-        raise BadInput(f"{option('out', path)}: name a file that ends in .csv or .parquet.")
-
-
-def write_frame(frame: pd.DataFrame, path: Path, usual: str, float_format: str | None = None) -> None:
-    """Write a frame as parquet or CSV by the file's name; usual: the name of such a file."""
-    content = io.BytesIO()
-    check_writable(path, usual)
-    if path.suffix.lower() in (".parquet", ".pq"):
-        frame.to_parquet(content, index=False, write_page_checksum=True)
-    else:
-        write_csv(frame, content, float_format)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        state.write_atomically(path, content.getvalue())
-    except OSError as error:
-        where = option("out")
-        raise NoSpace(f"{path} cannot be written ({error.strerror}); choose another file with {where}.") from error
-
 
 def predict_rows(
     run: str | Path,
@@ -115,9 +83,8 @@ def predict_rows(
     max_file_gb, max_megapixels: the largest file to read, unpacked, and the largest image to decode. network: the
     run's own model, repeated; without it, or trust_code, a model that is code is not imported.
     """
-    folder = RunFolder(run)
+    folder = finished(run)
     spec = with_trusted_network(folder, network, trust_code)
-    folder.read(METRICS)  # a run without them is not finished
     preprocessing = folder.read_preprocessing()
     model = network_for(preprocessing, spec.network)
     folder.read_model(model)

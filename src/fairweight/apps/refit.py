@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
-from fairweight.apps.audit import finished
 from fairweight.apps.train import Prepared, wish_for
 from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
@@ -20,7 +19,7 @@ from fairweight.runs.build import build
 from fairweight.runs.folder import METRICS, RUN, WEIGHTS, RunFolder
 from fairweight.runs.other_runs import checked, learned_weights
 from fairweight.runs.own_model import with_trusted_network
-from fairweight.runs.run_place import FORML, REFIT
+from fairweight.runs.run_place import FORML, REFIT, finished
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 
@@ -63,8 +62,12 @@ def prepare_refit(
     }
     settled = about.get("data", {}).get("options", {}).get("exemplar") or first.data.get("exemplar") or {}
     source = str(settled.get("source", Exemplar().source))  # a named set may have its own way
+    data = dict(first.data)
+    # Where labels were made wrong on purpose the rows stay as they were: another set would have other wrong ones.
+    if source == "train" and not first.rows and not data.get("corruptions"):
+        data["exemplar"] = {**(data.get("exemplar") or {}), "inside": True}
     spec = first.with_(
-        data=with_exemplars_inside(first.data) if source == "train" and not first.rows else first.data,
+        data=data,
         method="given",
         method_options={},
         search={},
@@ -99,17 +102,6 @@ def _why_none(first: Spec, source: str) -> str:
         "they are among them already": inside,
     }
     return next((why for why, holds in reasons.items() if holds), "they have a file or folder of their own")
-
-
-def with_exemplars_inside(data: Any) -> dict[str, Any]:
-    """Options of the data with exemplars left in train, where they were drawn from it.
-
-    Where labels were made wrong on purpose the rows stay as they were: another set would have other wrong ones.
-    """
-    exemplar = dict(data.get("exemplar") or {})
-    if exemplar.get("source", Exemplar().source) != "train" or data.get("corruptions"):
-        return dict(data)
-    return {**data, "exemplar": {**exemplar, "inside": True}}
 
 
 def _check_rows(dataset: Dataset, weights: pd.DataFrame, about: Mapping[str, Any], folder: RunFolder) -> None:

@@ -7,25 +7,22 @@ margin ranks. Opinions are held out where the run keeps such ones (runs/held_out
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairweight.apps._drop_rules import FLOOR
-from fairweight.data.safe_csv import write_csv
-from fairweight.errors import BadInput, MissingData, NoSpace, option
+from fairweight.errors import BadInput, MissingData, option
 from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.report.suspects import HELD_OUT, RULE, Detection, detection, margin_of, places, suspicion
-from fairweight.runs.folder import FILE, METRICS, PREPROCESSING, RUN, SEALED, RunFolder
+from fairweight.runs.folder import FILE, METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import PARTS as HELD_OUT_PARTS
-from fairweight.runs.held_out import trusts_exemplars
-from fairweight.runs.manifest import FILE as MANIFEST
-from fairweight.training.lock import claimed
-from fairweight.training.state import write_atomically
+from fairweight.runs.held_out import opinion_of, trusts_exemplars
+from fairweight.runs.run_place import finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,9 +44,10 @@ SUGGESTED, SOFT = "suggested", "soft"  # ways to relabel
 
 
 @dataclass(frozen=True)
-class Ranked:
+class Suspects:
     """Suspicion of every training label, in the order of weights.parquet."""
 
+    weights: pd.DataFrame
     table: pd.DataFrame  # code, rank, suspicion, suspected; with trusted rows also hard, posterior and true_code
     rule: str
     noise: LabelNoise | None  # None: no trusted rows
@@ -78,13 +76,33 @@ class Ranked:
             return None
         return None if self.chances is None else int(num_label_issues(self.table["code"].to_numpy(), self.chances))
 
+    @cached_property
+    def _told(self) -> pd.DataFrame:
+        """The weights with the label as it was given and, where another is more probable, that one."""
+        import pandas as pd
 
-@dataclass(frozen=True)
-class Suspects(Ranked):
-    """Every training label, the most suspect first."""
+        told = self.weights.assign(given=self.weights["label"])
+        if self.noise is not None:  # empty where the label stands
+            said = pd.Series(self.label_names, dtype="object").take(self.noise.suggested).set_axis(told.index)
+            told["suggested"] = said.where(self.table["suspected"])
+        return told
 
-    ranked: pd.DataFrame
-    found: Detection | None  # where the truth is known
+    @cached_property
+    def found(self) -> Detection | None:
+        """How well the ranking finds wrong labels, where the truth is known."""
+        return detection(self._told, self.table)
+
+    @cached_property
+    def ranked(self) -> pd.DataFrame:
+        """Every label, the most suspect first."""
+        told = self._told
+        shown = [name for name in _SHOWN if name in told and (name == "suggested" or told[name].notna().any())]
+        shown = [name for name in shown if self.group_names or name != "group"]
+        table = self.table.join(told[["row", *shown]])
+        if "group" in shown:
+            table["cell"] = table["given"].astype(str) + ", " + table["group"].astype(object).fillna("?").astype(str)
+        order = ["rank", "row", "suspicion", "posterior", "suspected", *shown, "cell"]
+        return table[[name for name in order if name in table]].sort_values("rank").reset_index(drop=True)
 
     @property
     def suspected(self) -> int:
@@ -177,52 +195,13 @@ def stays(ranked: pd.DataFrame, floor: int = FLOOR) -> Any:
     return ~(ranked["suspected"].to_numpy() & (turn <= most))
 
 
-def write_table(table: pd.DataFrame, path: str | Path) -> Path:
-    """Write a table as .csv or .parquet, by the file's name."""
-    where, content = Path(path), io.BytesIO()
-    if where.suffix == ".parquet":
-        table.to_parquet(content, index=False, write_page_checksum=True)
-    elif where.suffix == ".csv":
-        write_csv(table, content)
-    else:
-        raise BadInput(f"{option('out', where)}: name a file that ends in .csv or .parquet.")
-    try:
-        if where.name in SEALED and (where.parent / MANIFEST).is_file():
-            with claimed(where.parent):
-                RunFolder(where.parent).put({where.name: content.getvalue()})
-        else:
-            write_atomically(where, content.getvalue())
-    except OSError as error:
-        said = f"{where} cannot be written ({error.strerror}); choose another file with {option('out')}."
-        raise NoSpace(said) from error
-    return where
-
-
 def suspects_of(run: str | Path, *, trust: bool | None = None) -> Suspects:
     """The labels of a finished run, ranked; trust: whether its exemplars are right, None decides by how they came."""
-    import pandas as pd
-
-    from fairweight.apps.audit import finished  # which ranks labels, too
-
     folder = finished(run)
-    weights = folder.read_weights()
-    ranked = ranked_labels(folder, weights, trust=trust)
-    weights = weights.assign(given=weights["label"])
-    if ranked.noise is not None:  # empty where the label stands
-        said = pd.Series(ranked.label_names, dtype="object").take(ranked.noise.suggested).set_axis(weights.index)
-        weights["suggested"] = said.where(ranked.table["suspected"])
-    grouped = folder.read(METRICS)["by"] != "label"
-    shown = [name for name in _SHOWN if name in weights and (name == "suggested" or weights[name].notna().any())]
-    shown = [name for name in shown if grouped or name != "group"]
-    table = ranked.table.join(weights[["row", *shown]])
-    if "group" in shown:
-        table["cell"] = table["given"].astype(str) + ", " + table["group"].astype(object).fillna("?").astype(str)
-    order = [name for name in ("rank", "row", "suspicion", "posterior", "suspected", *shown, "cell") if name in table]
-    found = table[order].sort_values("rank").reset_index(drop=True)
-    return Suspects(**vars(ranked), ranked=found, found=detection(weights, ranked.table))
+    return ranked_labels(folder, folder.read_weights(), trust=trust)
 
 
-def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | None = None) -> Ranked:
+def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | None = None) -> Suspects:
     """Rank a finished run's labels; trust: whether its exemplars' labels are right, None decides by how they came."""
     import pandas as pd
 
@@ -243,14 +222,14 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
         if chances is not None:
             margins = chances[given] - np.where(given, -1, chances).max(axis=1)
         rule = RULE if margins is None else HELD_OUT
-        return Ranked(suspicion(weights, margins).assign(code=codes), rule, None, names, groups, chances)
-    noise, margin = label_noise(labels=codes, **opinion), margin_of(weights)
+        return Suspects(weights, suspicion(weights, margins).assign(code=codes), rule, None, names, groups, chances)
+    noise, margin = label_noise(**{**opinion, "labels": codes}), margin_of(weights)
     right = float(np.mean(opinion["trusted_logits"].argmax(axis=1) == opinion["trusted_labels"]))
     repeats = float(np.mean(opinion["logits"].argmax(axis=1) == codes)) - right
     beyond = 2 * np.sqrt(right * (1 - right) / len(opinion["trusted_labels"]))  # chance among exemplars
     pictures = held_out is None and folder.read(PREPROCESSING)["kind"] != "table"
     if pictures and right < CLEAR and margin is not None and (right < POOR or repeats > beyond):
-        return Ranked(suspicion(weights).assign(code=codes), LEARNED, None, names, groups, chances)
+        return Suspects(weights, suspicion(weights).assign(code=codes), LEARNED, None, names, groups, chances)
     rule, measure = FINISHED if held_out is None else POSTERIOR, pd.Series(noise.wrong).rank()
     if held_out is None and right >= CLEAR and margin is not None:
         rule, measure = BOTH, measure + (-margin).reset_index(drop=True).rank(na_option="top")
@@ -263,24 +242,13 @@ def ranked_labels(folder: RunFolder, weights: pd.DataFrame, *, trust: bool | Non
         "true_code": noise.suggested,
         "code": codes,
     }
-    return Ranked(pd.DataFrame(columns, index=weights.index), rule, noise, names, groups, chances)
+    return Suspects(weights, pd.DataFrame(columns, index=weights.index), rule, noise, names, groups, chances)
 
 
 def _opinion(folder: RunFolder, n: int, parts: tuple[str, str], grouped: bool) -> dict[str, Any] | None:
     """What the run keeps of train and of exemplars under these names, for label_noise; None: nothing of these rows."""
     try:
-        (logits, y, g), (trusted, ty, tg) = (folder.read_logits(part) for part in parts)
+        train, trusted = (folder.read_logits(part) for part in parts)
     except MissingData:
         return None
-    said, beside = (part.reshape(len(part), -1).double().cpu().numpy() for part in (logits, trusted))
-    if said.shape[1] == 1:  # one logit is that of the positive label
-        said, beside = (np.concatenate([0 * part, part], axis=1) for part in (said, beside))
-    if len(y) != n or len(ty) < said.shape[1]:
-        return None
-    found = {"logits": said, "trusted_logits": beside, "trusted_labels": ty.cpu().numpy()}
-    if grouped and g is not None and tg is not None:
-        last = max(int(g.max()), int(tg.max())) + 1  # not known: a group of its own
-        found |= {
-            name: codes.where(codes >= 0, last).cpu().numpy() for name, codes in (("groups", g), ("trusted_groups", tg))
-        }
-    return found
+    return opinion_of(train, trusted, grouped) if len(train[1]) == n else None

@@ -5,19 +5,18 @@ from __future__ import annotations
 import inspect
 import math
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
-from fairweight.apps.judge import Judgement, Wish, judged
-from fairweight.apps.pair import adopt, on_validation
+from fairweight.apps.judge import Wish
+from fairweight.apps.pair import adopt, best_of
 from fairweight.apps.train import Prepared, Trained
-from fairweight.apps.verdict import table_of, verdict_between
+from fairweight.apps.verdict import verdict_between
 from fairweight.errors import BadInput, MissingGroups, option
 from fairweight.metrics.criterion import default_criterion
-from fairweight.report.front import Dot, Front, on_front
+from fairweight.report.front import SPREAD, Dot, Front, judged_dots, on_front
 from fairweight.report.page import front_html
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.run import Result
@@ -26,80 +25,64 @@ from fairweight.runs.spec import Spec
 from fairweight.training import state
 
 
-@dataclass(frozen=True)
-class TradeOff:
-    """What was swept: plain training first, then by strength; and the run that was chosen on validation."""
-
-    strengths: tuple[float, ...]
-    runs: tuple[Result, ...]
-    front: Front
-    chosen: Trained
-    picture: Path
-
-    def to_dict(self) -> dict[str, Any]:
-        best = on_front([dot for dot in self.front.dots if not math.isnan(dot.gap)])
-        points = [
-            {
-                "strength": strength,
-                "folder": str(run.folder.path),
-                "validation": {"accuracy": dot.accuracy / 100, "gap": None if math.isnan(dot.gap) else dot.gap / 100},
-                "on_front": dot in best,
-                "chosen": dot.chosen,
-            }
-            for strength, run, dot in zip(self.strengths, self.runs, self.front.dots, strict=True)
-        ]
-        about = {"rule": self.front.sentence, "points": points, "chosen": self.chosen.to_dict()}
-        return {**about, "picture": str(self.picture)}
-
-
 def trade_off(
     prepared: Prepared,
     out: str | Path,
-    strengths: Sequence[float],
+    specs: Mapping[float, Spec],
     give_up: float = 1.0,
     *,
     device: str = "cpu",
     watching: Watching = lambda title: (),
-) -> TradeOff:
+) -> tuple[Trained, dict[str, Any]]:
     """Train plain and at every strength, choose on validation, and put the chosen run into the folder itself.
 
-    give_up: points of accuracy.
+    specs: by strength, as strength_specs makes them. give_up: points of accuracy. Return the chosen run, and the rule,
+    every point and the chosen one as plain values.
     """
     dataset, folder = prepared.dataset, RunFolder(out)
-    wish, specs = Wish(prepared.wish.criterion, budget=give_up), strength_specs(prepared, strengths)
+    wish = Wish(prepared.wish.criterion, budget=give_up)
     folder.make()
     folder.tidy(SWEEP, PICTURE)
     if not (folder.path / SWEEP).is_file():
         folder.write(SWEEP, {"of": prepared.spec.fingerprint})  # a sweep that is stopped goes on from here
-    runs = []
+    runs: dict[str, Result] = {}
     for strength, spec in specs.items():
-        where = BASELINE if strength == 0 else f"strength_{strength:g}"
-        name = spec.method if strength == 0 else f"{spec.method}, strength {strength:g}"
-        runs.append(run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n)))  # type: ignore[misc]
-    found = [on_validation(run.folder, len(dataset.label_names), groups=bool(dataset.group_names)) for run in runs]
-    said = [chances.argmax(axis=1) for _, chances in found]
-    judgements = [judged(found[0][0], said[0], one, wish, prepared.spec.seed) for one in said]
-    place = choose(judgements)
-    adopt(folder, runs[place])
-    done = Result(runs[place].spec, folder, runs[place].metrics, runs[place].reused)
-    verdict = verdict_between(done, runs[0], dataset, wish) if place else None
-    trained = Trained(done, table_of(folder, dataset), runs[0] if place else None, verdict)
-    folder.copy(runs[place].folder, [METRICS])
-    if verdict is not None:
-        folder.write(METRICS, {**done.metrics, **verdict.to_dict()})
-    front = _front(tuple(specs), runs, judgements, place, wish, len(said[0]))
-    swept = TradeOff(tuple(specs), tuple(runs), front, trained, folder.path / PICTURE)
-    shown = Front(**{**vars(front), "dots": [dot for dot in front.dots if not math.isnan(dot.gap)]})
-    state.write_atomically(swept.picture, front_html(shown).encode())
-    folder.write(SWEEP, {"of": prepared.spec.fingerprint, **swept.to_dict()})
+        title, where = (f"strength {strength:g}", f"strength_{strength:g}") if strength else (BASELINE, BASELINE)
+        name = f"{spec.method}, {title}" if strength else title
+        runs[title] = run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n))  # type: ignore[misc]
+    said = {title: run.folder for title, run in runs.items()}
+    chosen, _, judged = best_of(said, wish, dataset, prepared.spec.seed, alone=True)
+    plain, won = runs[BASELINE], runs[chosen]
+    adopt(folder, won)
+    done = Result(won.spec, folder, won.metrics, won.reused)
+    trained, metrics = Trained(done), won.metrics
+    if won is not plain:
+        verdict = verdict_between(done, plain, dataset, wish)
+        trained, metrics = Trained(done, plain, verdict), {**won.metrics, **verdict.to_dict()}
+    folder.write(METRICS, metrics)
+    front = _front(runs, judged, wish)
+    state.write_atomically(folder.path / PICTURE, front_html(front).encode())
+    folders = {strength: run.folder.path for strength, run in zip(specs, runs.values(), strict=True)}
+    found = {"rule": front.sentence, "points": points(folders, judged, front.dots), "chosen": trained.to_dict()}
+    found |= {"picture": str(folder.path / PICTURE)}
+    folder.write(SWEEP, {"of": prepared.spec.fingerprint, **found})
     folder.seal(SWEEP, PICTURE)
-    return swept
+    return trained, found
 
 
-def choose(found: Sequence[Judgement]) -> int:
-    """Place of the smallest gap within the budget; plain training, the first, where there is none."""
-    kept = [k for k, one in enumerate(found) if one.within and not one.constant and not math.isnan(one.score.gap)]
-    return min(kept, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=0)
+def points(folders: Mapping[float, Path], judged: Mapping[str, Any], dots: Sequence[Dot]) -> list[dict[str, Any]]:
+    """Every strength on validation, in the order in which the runs were judged."""
+    best = [dot.title for dot in on_front(dots)]
+    return [
+        {
+            "strength": strength,
+            "folder": str(path),
+            "validation": {"accuracy": one["accuracy"], "gap": one["gap"]},
+            "on_front": one["name"] in best,
+            "chosen": one["name"] == judged["chosen"],
+        }
+        for (strength, path), one in zip(folders.items(), judged["candidates"], strict=True)
+    ]
 
 
 def scaled(objective: str, strength: float) -> str:
@@ -145,35 +128,22 @@ def _has_objective(method: str) -> bool:
     return "objective" in inspect.signature(catalog.load("methods", method)).parameters
 
 
-def _front(
-    strengths: Sequence[float], runs: Sequence[Result], found: Sequence[Judgement], place: int, wish: Wish, n: int
-) -> Front:
+def _front(runs: Mapping[str, Result], judged: Mapping[str, Any], wish: Wish) -> Front:
     """Every strength on validation, with the command that trains it."""
-    dots = []
-    for strength, run, one in zip(strengths, runs, found, strict=True):
-        spec, gap, (_, low, high) = run.spec, found[0].score.gap, one.change
+
+    def more(one: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
+        spec, folder = runs[one["name"]].spec, runs[one["name"]].folder
         flags = {"label": spec.label, "group": spec.group, "method": spec.method}
         flags |= {"objective": spec.method_options.get("objective")}
         words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
-        span = (100 * max(0.0, gap + low), 100 * (gap + high)) if strength and not math.isnan(low) else None
-        dots.append(
-            Dot(
-                "uniform" if strength == 0 else f"strength {strength:g}",
-                100 * one.score.gap,
-                100 * one.score.accuracy,
-                span,
-                chosen=one is found[place],
-                plain=strength == 0,
-                row={"folder": run.folder.path.name},
-                command=shlex.join(["fairweight", "train", spec.source, *words]),
-            )
-        )
+        return {"folder": folder.path.name}, shlex.join(["fairweight", "train", spec.source, *words])
+
     rule = (
         f"Chosen on validation: the smallest {wish.criterion.measure} among the points that give up at most "
         f"{wish.allowed:g} point{'' if wish.allowed == 1 else 's'} of uniform's accuracy and are not close to "
-        f"constant, which is {dots[place].title}. Test rows played no part in the choice."
+        f"constant, which is {judged['chosen']}. Test rows played no part in the choice."
     )
-    source, spread = runs[0].spec.source, "Bars: 90 % interval of the gap's change from plain training. One seed."
-    facts = {"source": source, "seed": str(runs[0].spec.seed), "strengths": str(len(dots) - 1)}
-    title, gap_name = f"Trade-off: {Path(source).name or source}", wish.criterion.measure
-    return Front(title, dots, gap_name, f"{n:,} validation rows", spread, rule, facts)
+    spec, where = runs[BASELINE].spec, f"{judged['rows']:,} validation rows"
+    facts = {"source": spec.source, "seed": str(spec.seed), "strengths": str(len(runs) - 1)}
+    title, dots = f"Trade-off: {Path(spec.source).name or spec.source}", judged_dots(judged, more)
+    return Front(title, dots, wish.criterion.measure, where, f"{SPREAD} One seed.", rule, facts)

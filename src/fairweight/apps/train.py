@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import deliver
-from fairweight.apps.judge import FAMILIES, NOTHING, Asked, Wish
+from fairweight.apps.judge import Wanted as Wanted
+from fairweight.apps.judge import Wish
 from fairweight.apps.pair import trained_pair
 from fairweight.apps.verdict import Verdict, table_of, verdict_between
 from fairweight.data import Dataset
@@ -20,33 +22,13 @@ from fairweight.metrics.criterion import criterion, default_criterion
 from fairweight.runs.build import LINEAR, TREES, Built, build
 from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RunFolder
-from fairweight.runs.run import Result
+from fairweight.runs.run import Result, ended
 from fairweight.runs.run_place import BASELINE, FORML, Watching, remove, run_into
 from fairweight.runs.run_search import search_for, search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the user said; everything else is chosen by the data."""
-
-    source: str
-    label: str | None = None
-    group: str | None = None
-    method: str | None = None  # None: the best of many, judged beside plain training
-    seed: int = 0
-    data: Mapping[str, Any] = field(default_factory=dict)  # options of data.load, as plain values
-    training: Mapping[str, Any] = field(default_factory=dict)  # fields of a Spec
-    criterion: str | None = None  # None: by the data
-    bound: float | None = None  # largest gap, in points
-    budget: float | None = None  # largest loss of accuracy, in points
-    learner: str | None = None
-    candidates: Sequence[str] | None = None
-    seconds: float | None = None
-    groups_at_prediction: bool = False
-    seeds: int = 1  # cross-fits of every candidate
-    each: bool = False  # sensitive columns side by side: the worst counts
+CHOOSING = ("candidates", "seconds", "groups_at_prediction", "seeds")  # heeded where candidates are compared, alone
 
 
 @dataclass(frozen=True)
@@ -57,7 +39,7 @@ class Prepared:
     spec: Spec
     built: Built
     wish: Wish
-    asked: Asked | None = None  # of a table: the best of many is searched for
+    asked: Wanted | None = None  # of a table: the best of many is searched for
 
     def within(self, spent: float) -> Prepared:
         """The same with less time to search, where a time was given: so much of it is spent."""
@@ -73,25 +55,28 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Trained:
-    """The run that was handed over, its table on test, and how it differs from plain training."""
+    """The run that was handed over, and how it differs from plain training."""
 
     result: Result
-    table: GroupTable
-    baseline: Result | None
+    baseline: Result | None = None
     verdict: Verdict | None = None
 
+    @cached_property
+    def table(self) -> GroupTable:
+        """The table by group on test rows."""
+        return table_of(self.result.folder) if self.verdict is None else self.verdict.after
+
     def to_dict(self) -> dict[str, Any]:
-        about = [
-            {"folder": str(one.folder.path), "reused": one.reused, "metrics": one.metrics}
-            for one in (self.result, self.baseline)
-            if one is not None
-        ]
-        found = {**about[0], "spec": self.result.spec.to_dict()}
+        found = {**_told(self.result), "spec": self.result.spec.to_dict()}
         if self.verdict is not None:
             found |= self.verdict.to_dict()
             if self.baseline is not None:
-                found |= {"baseline": about[1], "differences": self.verdict.differences()}
+                found |= {"baseline": _told(self.baseline), "differences": self.verdict.differences()}
         return found
+
+
+def _told(run: Result) -> dict[str, Any]:
+    return {"folder": str(run.folder.path), "reused": run.reused, "metrics": run.metrics}
 
 
 def prepare(
@@ -105,14 +90,8 @@ def prepare(
         _refuse_unused(wanted, method)
     if wanted.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
-    first = Spec(
-        wanted.source,
-        wanted.label,
-        wanted.group,
-        data=data,
-        method=FORML if method is None else method,
-        seed=wanted.seed,
-    )
+    named = FORML if method is None else method
+    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=named, seed=wanted.seed)
     dataset = dataset_for(first, data_dir, download)
     groups = dataset.train.groups
     if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):
@@ -125,17 +104,17 @@ def prepare(
     own = ":" in str(training.get("network", {}).get("name", ""))
     asked = None
     if method is None and dataset.kind == "table" and not own:
-        families = tuple(FAMILIES) if wanted.candidates is None else ("plain", *wanted.candidates)
         learner = learner or ("mlp" if training.get("network") else None)
-        asked = Asked(wish, learner, families, wanted.seconds, wanted.groups_at_prediction, wanted.seeds, training)
-    elif learner == "trees":
-        training["network"] = {"name": "trees"}
-        training.setdefault("epochs", 100)
-    judge = {} if method is not None else _judging(wanted, wish)
-    if asked is not None:
+        asked = replace(wanted, learner=learner, training=training)
         first = first.with_(method=BASELINE)
     else:
+        if learner == TREES:
+            training["network"] = {"name": TREES}
+            training.setdefault("epochs", 100)
         training = with_objective(first.method, training, wish, dataset)
+    judge: dict[str, Any] = {}
+    if method is None:
+        judge = wanted.said("bound", "budget", "learner", "each", *CHOOSING) | {"criterion": wish.criterion.name}
     spec = with_defaults(first, dataset, training, device)
     spec = spec.with_(search=search_of(spec.method, spec.method_options, training.get("search")), judge=judge)
     built = build(spec.with_(judge={}), dataset, device)
@@ -146,12 +125,10 @@ def prepare(
 
 def _refuse_unused(wanted: Wanted, method: str) -> None:
     """Refuse what the choice among candidates alone heeds, where one method is trained."""
-    usual = Wanted(wanted.source)
-    names = ["candidates", "seconds", "groups_at_prediction", "seeds", *(["learner"] * (wanted.learner == "linear"))]
-    if unused := next((name for name in names if getattr(wanted, name) != getattr(usual, name)), None):
+    if unused := [*wanted.said(*CHOOSING), *(["learner"] if wanted.learner == LINEAR else [])]:
         raise BadInput(
-            f"{option(unused)} has a say only where candidates are compared, and {method} alone is trained: leave it "
-            f"out, or give no {option('method')}, none of its options, no {option('trade_off')} and no "
+            f"{option(unused[0])} has a say only where candidates are compared, and {method} alone is trained: leave "
+            f"it out, or give no {option('method')}, none of its options, no {option('trade_off')} and no "
             f"{option('no_baseline')}."
         )
 
@@ -185,14 +162,6 @@ def _side_by_side(dataset: Dataset) -> tuple[tuple[str, ...], list[list[str]]]:
     return columns, values
 
 
-def _judging(wanted: Wanted, wish: Wish) -> dict[str, Any]:
-    """What determines the choice, as plain values."""
-    names = ("bound", "budget", "learner", "candidates", "seconds", "groups_at_prediction", "seeds", "each")
-    usual, found = Wanted(wanted.source), {"criterion": wish.criterion.name}
-    said = {name: getattr(wanted, name) for name in names if getattr(wanted, name) != getattr(usual, name)}
-    return found | {name: list(value) if name == "candidates" else value for name, value in said.items()}
-
-
 def with_objective(method: str, training: Mapping[str, Any], wish: Wish, dataset: Dataset) -> dict[str, Any]:
     """FORML's objective for a criterion that is not the usual one, unless another was asked for."""
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
@@ -222,42 +191,38 @@ def train(
         return _judged(prepared, Path(out), device, watching, tell)
     done = run_into(spec, out, dataset, device, watching, prepared.built)
     if not baseline or spec.method == BASELINE:
-        return Trained(done, table_of(done.folder, dataset), None)
+        return Trained(done)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
     verdict = verdict_between(done, plain, dataset, prepared.wish)
     whole = {**done.metrics, **verdict.to_dict()}
     if whole != done.metrics:  # a finished run that is found again stays as it is
         done.folder.write(METRICS, whole)
-    return Trained(replace(done, metrics=done.folder.read(METRICS)), verdict.after, plain, verdict)
+    return Trained(replace(done, metrics=done.folder.read(METRICS)), plain, verdict)
 
 
 def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
     """Take the finished run that is there, or search for the best of many."""
     spec, dataset, wish, folder = prepared.spec, prepared.dataset, prepared.wish, RunFolder(out)
-    existed = next((p for p in [out, *out.parents] if p.exists()), out)
     plain: Result | None
     if folder.finished and folder.holds(spec, dataset):
         folder.verify_all()
         done, beside = _found(folder), RunFolder(out / BASELINE)
-        plain, chosen, reference = None, done.metrics["chosen"], done.metrics["judged"]["reference"]
-        if beside.finished:
-            plain = _found(beside)
-        said = {"plain": reference, "kept_plain": chosen == reference, "kept_epoch": done.metrics["kept_epoch"]}
-        judged = done.metrics["judged"]
-        said |= {"notes": tuple(judged.get("notes", ())), "why": judged.get("why", NOTHING)}
-        verdict = verdict_between(done, plain or done, dataset, wish, chosen=chosen, **said)
-    elif prepared.asked is None:
-        done, plain, verdict = trained_pair(
-            spec, prepared.baseline, wish, dataset, prepared.built, folder, device, watching
-        )
-    else:
-        try:
-            done, plain, verdict = deliver(spec, prepared.asked, dataset, out, device=device, tell=tell)
-        except (FairweightError, OSError):
-            if out.is_dir() and not folder.finished:
-                remove(out, existed)
-            raise
-    return Trained(done, verdict.after, plain, verdict)
+        plain = _found(beside) if beside.finished else None
+        verdict = verdict_between(done, plain or done, dataset, wish, done.metrics["judged"])
+        return Trained(done, plain, verdict)
+    existed = next((p for p in [out, *out.parents] if p.exists()), out)
+    try:
+        if prepared.asked is None:
+            done, plain, judged = trained_pair(prepared, folder, device, watching)
+        else:
+            done, plain, judged = deliver(prepared, prepared.asked, out, device=device, tell=tell)
+        verdict = verdict_between(done, plain or done, dataset, wish, judged)
+        metrics = {**done.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
+        return Trained(ended(done.spec, folder, metrics), plain, verdict)
+    except (FairweightError, OSError):
+        if prepared.asked is not None and out.is_dir() and not folder.finished:  # a pair goes on from its runs
+            remove(out, existed)
+        raise
 
 
 def _found(folder: RunFolder) -> Result:

@@ -8,9 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairweight.apps.verdict import by_group
+from fairweight.apps.verdict import table_of
 from fairweight.errors import RunsFailed
-from fairweight.metagradient.passes import predicted
 from fairweight.metrics import compare
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.pool import run_all
@@ -28,11 +27,6 @@ Runs = dict[str, dict[str, dict[str, RunFolder]]]  # by method, set and seed
 Ways = Callable[[int], Mapping[str, Mapping[str, Any]]]  # by set: how a Spec changes for a seed
 Watching = Callable[[dict[str, str]], Watcher]  # who is told of the runs, given what each is called by fingerprint
 Limits = Mapping[str, tuple[float, float]]  # by number
-
-
-def plainly(spec: Spec) -> Spec:
-    """Plain training on the same rows, in every other respect as a run's Spec says."""
-    return spec.with_(method=PLAIN, method_options={}, search={}, weights={}, judge={}, data_seed=spec.drawing_seed)
 
 
 @dataclass(frozen=True)
@@ -68,25 +62,10 @@ class Trainings:
         return found
 
 
-def numbers_over(runs: Mapping[str, RunFolder]) -> Seeds:
-    """Numbers in % of runs, by seed."""
-    every = {seed: numbers_of(folder) for seed, folder in runs.items()}
-    return {seed: {name: found[name] for name in NUMBERS if name in found} for seed, found in every.items()}
-
-
-def mean_of(seeds: Seeds, number: str) -> Mean:
-    """Of one number over seeds."""
-    return Mean.of([found[number] for found in seeds.values() if number in found])
-
-
-def difference(seeds: Seeds, other: Seeds, number: str) -> dict[str, Any]:
-    """Mean difference of one number at the same seeds, with the p-value of a paired t-test."""
-    return paired(*({seed: v[number] for seed, v in arm.items() if number in v} for arm in (seeds, other)))
-
-
 def methods_of(spec: Spec) -> dict[str, Spec]:
     """Plain training, and the run's own method where it is another one that learns weights by itself."""
-    found = {PLAIN: plainly(spec)}
+    rest: dict[str, Any] = {"search": {}, "weights": {}, "judge": {}, "data_seed": spec.drawing_seed}
+    found = {PLAIN: spec.with_(method=PLAIN, method_options={}, **rest)}
     if spec.method not in (PLAIN, "given") and not spec.search:
         found[spec.method] = found[PLAIN].with_(method=spec.method, method_options=spec.method_options)
     return found
@@ -102,13 +81,24 @@ class Compared:
 
     @classmethod
     def of(cls, runs: Runs, beside: str) -> Compared:
-        numbers = {method: {arm: numbers_over(each) for arm, each in arms.items()} for method, arms in runs.items()}
+        numbers = {
+            method: {arm: {seed: _numbers(one) for seed, one in each.items()} for arm, each in arms.items()}
+            for method, arms in runs.items()
+        }
         rows = {method: {arm: apart(each, arms[beside]) for arm, each in arms.items()} for method, arms in runs.items()}
         return cls(beside, numbers, rows)
 
-    def difference(self, method: str, arm: str, number: str) -> dict[str, Any]:
-        """Mean difference over seeds, with the p-value of a paired t-test."""
-        return difference(self.seeds[method][arm], self.seeds[method][self.beside], number)
+    def values(self, method: str, arm: str, number: str) -> dict[str, float]:
+        """One number by seed, where it could be estimated."""
+        return {seed: found[number] for seed, found in self.seeds[method][arm].items() if number in found}
+
+    def mean(self, method: str, arm: str, number: str) -> Mean:
+        """Of one number over seeds."""
+        return Mean.of(list(self.values(method, arm, number).values()))
+
+    def difference(self, method: str, arm: str, number: str, beside: str = "") -> dict[str, Any]:
+        """Mean difference over the same seeds from another set, with the p-value of a paired t-test."""
+        return paired(self.values(method, arm, number), self.values(method, beside or self.beside, number))
 
     def is_fixed(self, method: str, arm: str) -> bool:
         """Whether training gives the same at every seed, as trees and linear models do: test rows alone are chance."""
@@ -132,18 +122,17 @@ class Compared:
         return [m for m in self.seeds if arm in self.seeds[m] and any(one in moves for one in self.moved(m, arm))]
 
 
+def _numbers(folder: RunFolder) -> dict[str, float]:
+    return {name: value for name, value in numbers_of(folder).items() if name in NUMBERS}
+
+
 def apart(runs: Mapping[str, RunFolder], beside: Mapping[str, RunFolder], part: slice = slice(None)) -> Limits:
     """Interval of the difference in % between runs of one seed, over resampled test rows; mean over seeds."""
     found: dict[str, list[tuple[float, float]]] = {"tprd": [], "accuracy": []}
     for seed, folder in runs.items():
-        tables = []
-        for one in (beside[seed], folder):
-            logits, labels, groups = one.read_logits("test")
-            groups = None if groups is None else groups[part]
-            meaning = one.read_preprocessing().meaning
-            tables.append(by_group(meaning, labels[part], predicted(logits[part]), groups))
+        before, after = table_of(beside[seed], part), table_of(folder, part)
         for number, limits in found.items():
-            change = compare(tables[0], tables[1], number)
+            change = compare(before, after, number)
             limits.append((100 * change.low, 100 * change.high))
     return {number: (fmean(low for low, _ in limits), fmean(high for _, high in limits))
             for number, limits in found.items()}  # fmt: skip

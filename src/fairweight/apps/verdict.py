@@ -11,15 +11,15 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from fairweight.apps.judge import BUDGET, NOTHING, Rows, Wish, gap_change
+from fairweight.apps.judge import BUDGET, NOTHING, Rows, Wish, gap_change, known_values
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
-from fairweight.metrics import Difference, Estimate, GroupTable, compare, group_table
+from fairweight.metrics import Difference, Estimate, GroupTable, compare
 from fairweight.metrics.calibration import calibration_by_group
 from fairweight.metrics.criterion import Criterion
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.run import Result, probabilities
+from fairweight.runs.run import Result, by_group, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
 PLAIN = "plain training"
@@ -27,23 +27,11 @@ NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 
 
-def table_of(folder: RunFolder, dataset: Dataset) -> GroupTable:
-    """Table by group of a finished run on test."""
+def table_of(folder: RunFolder, part: slice = slice(None)) -> GroupTable:
+    """Table by group of a finished run on its test rows, or on part of them."""
     found, labels, groups = folder.read_logits("test")
-    return by_group(dataset.preprocessing.meaning, labels, predicted(found), groups)
-
-
-def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tensor | None) -> GroupTable:
-    """Table by group, with the names that the data gives to labels and groups."""
-    title = ", ".join(meaning.group)
-    return group_table(
-        labels,
-        predictions,
-        None if groups is None else {title: groups},
-        label_names=meaning.label_names,
-        group_names=None if groups is None else {title: meaning.group_names},
-        missing="ignore",
-    )
+    groups = None if groups is None else groups[part]
+    return by_group(folder.read_preprocessing().meaning, labels[part], predicted(found[part]), groups)
 
 
 def word_for(smaller: bool, larger: bool, dear: bool) -> Word:
@@ -150,7 +138,7 @@ class Verdict:
         before, after = self.gap
         columns = [self.criterion.by_column(table) for table in (self.before, self.after)]
         more = {
-            "columns": {name: _plain({"gap_before": columns[0][name], "gap_after": columns[1][name]})
+            "columns": {name: known_values({"gap_before": columns[0][name], "gap_after": columns[1][name]})
                         for name in columns[0]},
             "calibration": self.calibration,
             "all_rates_move_together": self.together(),
@@ -161,11 +149,11 @@ class Verdict:
             "chosen": self.chosen,
             "kept_epoch": self.kept_epoch,
             "criterion": self.criterion.name,
-            "gap_before": _limits(before) | {"n": before.n},
-            "gap_after": _limits(after) | {"n": after.n},
-            "gap_change": _plain(dict(zip(("value", "low", "high"), self.change, strict=True))),
-            **_plain({"accuracy_before": self.accuracy.a, "accuracy_after": self.accuracy.b}),
-            "accuracy_change": _limits(self.accuracy),
+            "gap_before": limits_of(before) | {"n": before.n},
+            "gap_after": limits_of(after) | {"n": after.n},
+            "gap_change": known_values(dict(zip(("value", "low", "high"), self.change, strict=True))),
+            **known_values({"accuracy_before": self.accuracy.a, "accuracy_after": self.accuracy.b}),
+            "accuracy_change": limits_of(self.accuracy),
             "sentence": self.sentence(),
             **{key: value for key, value in more.items() if value},
         }
@@ -174,8 +162,8 @@ class Verdict:
         """TPRD, maxFNR and accuracy before and after, with paired intervals, as plain values."""
         found = {
             name: {
-                **_plain({"before": d.a, "after": d.b, "difference": d.value}),
-                "interval": [*_plain({"low": d.low, "high": d.high}).values()],
+                **known_values({"before": d.a, "after": d.b, "difference": d.value}),
+                "interval": [*known_values({"low": d.low, "high": d.high}).values()],
                 "larger_than_interval": d.beyond_interval,
                 "n": d.n,
             }
@@ -187,13 +175,10 @@ class Verdict:
         """For a table in points: name, plain training, what was handed over, the difference with its interval."""
         found: list[tuple[str, ...]] = []
         if not self.of_tprd:
-            limits = [100 * value for value in self.change]
-            apart = "–" if math.isnan(limits[0]) else "{:+.2f} [{:+.1f}, {:+.1f}]".format(*limits)
-            found.append(("gap", *map(in_points, self.gap), apart))
+            found.append(("gap", *map(in_points, self.gap), _apart(*self.change)))
         for name, title in NUMBERS.items():
             d, both = self.numbers[name], [in_points(table.estimate(name)) for table in (self.before, self.after)]
-            apart = "–" if math.isnan(d.value) else f"{100 * d.value:+.2f} [{100 * d.low:+.1f}, {100 * d.high:+.1f}]"
-            found.append((title, *both, apart))
+            found.append((title, *both, _apart(d.value, d.low, d.high)))
         return found
 
     def sentence(self) -> str:
@@ -219,6 +204,20 @@ class Verdict:
         )
 
 
+def verdict_between(
+    done: Result, beside: Result, dataset: Dataset, wish: Wish, judged: Mapping[str, Any] | None = None
+) -> Verdict:
+    """The verdict on a run beside plain training's; judged: what it was chosen by, as metrics.json holds it."""
+    after, labels, groups = done.folder.read_logits("test")
+    before, run = beside.folder.read_logits("test")[0], done.metrics.get("run", {})
+    said: dict[str, Any] = {"chosen": done.spec.title, "plain": PLAIN}
+    if judged is not None:
+        said = {"chosen": judged["chosen"], "plain": judged["reference"], "notes": tuple(judged.get("notes", ()))}
+        said |= {"kept_plain": judged["chosen"] == judged["reference"], "why": judged.get("why", NOTHING)}
+    said["kept_epoch"] = run.get("best_epoch") or run.get("epochs")
+    return verdict_on(dataset.preprocessing.meaning, wish, labels, groups, before, after, **said)
+
+
 def verdict_on(
     meaning: Meaning, wish: Wish, labels: Tensor, groups: Tensor | None, before: Tensor, after: Tensor, **said: Any
 ) -> Verdict:
@@ -234,15 +233,6 @@ def verdict_on(
     return Verdict(wish.criterion, first, last, budget=wish.allowed, calibration=calibration, **said)
 
 
-def verdict_between(done: Result, beside: Result, dataset: Dataset, wish: Wish, **said: Any) -> Verdict:
-    """The verdict on a run beside plain training's; said: fields that are not those of a method's run."""
-    run = done.metrics.get("run", {})
-    said = {"chosen": done.spec.title, "plain": PLAIN, "kept_epoch": run.get("best_epoch") or run.get("epochs")} | said
-    after, labels, groups = done.folder.read_logits("test")
-    before = beside.folder.read_logits("test")[0]
-    return verdict_on(dataset.preprocessing.meaning, wish, labels, groups, before, after, **said)
-
-
 def in_points(found: Estimate) -> str:
     """A number with its interval, in points."""
     if math.isnan(found.value):
@@ -250,9 +240,11 @@ def in_points(found: Estimate) -> str:
     return f"{100 * found.value:.2f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
-def _limits(found: Estimate | Difference) -> dict[str, Any]:
-    return _plain({"value": found.value, "low": found.low, "high": found.high})
+def _apart(value: float, low: float, high: float) -> str:
+    """A difference with its interval, in points."""
+    return "–" if math.isnan(value) else f"{100 * value:+.2f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
-def _plain(values: Mapping[str, float]) -> dict[str, Any]:
-    return {key: None if math.isnan(value) else float(value) for key, value in values.items()}
+def limits_of(found: Estimate | Difference) -> dict[str, Any]:
+    """Value and interval as plain values, None for what cannot be said."""
+    return known_values({"value": found.value, "low": found.low, "high": found.high})

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
+from fairweight.apps._table_file import check_table_file, write_table
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import NOTHING
-from fairweight.apps.predict import check_writable, write_frame
 from fairweight.apps.train import Prepared
 from fairweight.errors import BadInput
+from fairweight.runs.folder import frame_of
 from fairweight.runs.run_place import check_file, check_place
 from fairweight.runs.spec_data import files_named
 
@@ -32,33 +31,26 @@ class Weights:
         if self.search.kept_plain:
             why = "No weights beat plain training" if self.search.why == NOTHING else self.search.why
             return f"{why}, so every row counts 1: {self.path}"
-        rows, stage = len(self.search.fitted.weights), self.search.chosen.shift
-        more = (
-            ""
-            if stage is None
-            else "\nIts bias per class is no weight: `fairweight train` gives the model that has it."
-        )
-        return f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}{more}"
+        rows = len(self.search.fitted.weights)
+        said = f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}"
+        if self.search.chosen.shift is not None:
+            said += "\nIts bias per class is no weight: `fairweight train` gives the model that has it."
+        return said
 
 
 def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: Tell | None = None) -> Weights:
     """Search as `train` does and write row, label, group and weight as parquet, or as CSV by the file's name."""
     if prepared.asked is None:
         raise BadInput("weights are learned for tables here; train an image model, whose folder holds its weights.")
-    check_writable(Path(out), "weights.parquet")  # before minutes of training
+    check_table_file(Path(out), "weights.parquet")  # before minutes of training
     check_file(Path(out), *files_named(prepared.spec))
     check_place(Path(out).absolute().parent)
-    found = search(prepared.dataset, prepared.asked, seed=prepared.spec.seed, device=device, tell=tell)
+    wish, seed = prepared.wish, prepared.spec.seed
+    found = search(prepared.dataset, prepared.asked, wish, seed=seed, device=device, tell=tell)
     whole = found.dataset
-    groups = whole.train.labels if whole.train.groups is None else whole.train.groups
-    names = pd.Index(list(whole.group_names or whole.label_names))
-    frame = pd.DataFrame(
-        {
-            "row": whole.rows["train"].numpy(),
-            "label": pd.Categorical.from_codes(whole.train.labels.numpy(), pd.Index(list(whole.label_names))),
-            "group": pd.Categorical.from_codes(groups.numpy(), names),
-            "weight": found.fitted.weights.double().numpy(),
-        }
-    )
-    write_frame(frame, Path(out), "weights.parquet")
+    train = whole.train
+    columns = {"row": whole.rows["train"], "label": train.labels}
+    columns |= {"group": train.labels if train.groups is None else train.groups}
+    columns |= {"weight": found.fitted.weights.double()}
+    write_table(frame_of(columns, whole), Path(out), "weights.parquet")
     return Weights(found, Path(out))

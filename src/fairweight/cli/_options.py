@@ -17,6 +17,7 @@ from fairweight.cli._flags import DATA, OUTPUT, TRAINING
 from fairweight.errors import BadInput, RunsFailed, printable_lines
 
 if TYPE_CHECKING:
+    from fairweight.apps.train import Prepared
     from fairweight.apps.trainings import Trainings
     from fairweight.runs.run_place import Watching
 
@@ -99,6 +100,19 @@ def introduce(run: Path, *, source: bool = False) -> None:
         tell(f"Reading what {run} was trained on: {', '.join(files_named(folder.read_spec()))}.")
 
 
+def begin(prepared: Prepared, folder: Path, device: str, json: bool, *, fresh: bool, sweep: bool = False) -> None:
+    """Check that the run may be written there, and say what will be trained."""
+    from fairweight.apps._train_text import opening
+    from fairweight.cli import in_flags
+    from fairweight.runs.run_place import check_folder
+
+    check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep, fresh=fresh)
+    spare_threads(prepared.built.parameters, device)
+    show_log(only_errors=prepared.asked is not None)  # of many trainings
+    if not json:
+        tell(opening(prepared, device, in_flags))
+
+
 def spare_threads(parameters: int, device: str) -> None:
     """One thread for a small network on a CPU: more cost more than they save, ten times so on a busy machine."""
     import torch
@@ -147,17 +161,9 @@ def candidate_shown(title: str, done: int) -> None:
     tell(f"  {done:2d} {title}")
 
 
-def print_json(values: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout."""
-    print(json.dumps(values, indent=2))
-
-
-def show(found: Any, as_json: bool) -> None:
-    """Print a result: for people, or as one JSON object."""
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print(found.text())
+def show(values: Mapping[str, Any], text: str, as_json: bool) -> None:
+    """Print a result: as one JSON object, or for people."""
+    print(json.dumps(values, indent=2) if as_json else text)
 
 
 def refuse_failed(record: Mapping[str, Any]) -> None:

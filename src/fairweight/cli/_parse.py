@@ -69,18 +69,24 @@ def stopping(patience: int, flag: str) -> dict[str, Any]:
 def assigned(entries: list[str], flag: str) -> dict[str, Any]:
     """Values from entries such as "tie=cell" or "score_step.rate=0.1"; a value is JSON where it can be read as such."""
     found: dict[str, Any] = {}
-    for entry in entries:
-        name, equals, text = entry.partition("=")
-        if not equals or not name.strip():
-            raise BadInput(f"{flag} {entry}: write {flag} name=value, such as {flag} tie=cell.")
+    for name, text in pairs(entries, flag, f"{flag} name=value, such as {flag} tie=cell"):
         place = found
-        *outer, last = name.strip().split(".")
+        *outer, last = name.split(".")
         for part in outer:
             place = place.setdefault(part, {})
             if not isinstance(place, dict):
-                raise BadInput(f"{flag} {entry}: {part} was given a value of its own before; give one or the other.")
-        place[last] = _json_or_text(text.strip())
+                raise BadInput(f"{flag} {name}: {part} was given a value of its own before; give one or the other.")
+        place[last] = _json_or_text(text)
     return found
+
+
+def pairs(entries: list[str], flag: str, form: str) -> list[tuple[str, str]]:
+    """Names and values of entries such as "tie=cell"; form: how to write one."""
+    found = [tuple(part.strip() for part in entry.partition("=")) for entry in entries]
+    for entry, (name, _, value) in zip(entries, found, strict=True):
+        if not name or not value:
+            raise BadInput(f"{flag} {entry}: write {form}.")
+    return [(name, value) for name, _, value in found]
 
 
 def _json_or_text(text: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.pool._job import Outcome, Watcher
 from fairweight.runs.spec import Spec
-from fairweight.training.callbacks import LONG, time_left
+from fairweight.training.callbacks import LONG, bar_on, time_left
 
 
 class RunsProgress(Watcher):
@@ -19,23 +19,13 @@ class RunsProgress(Watcher):
         self.names = names  # by fingerprint; runs without a name are called by method and seed
         self.stream = sys.stderr
         self._bar: Any = None
-        self._task: Any = None
         self._total = self._done = 0
         self._started = 0.0
         self._part: dict[str, float] = {}  # by fingerprint: how much of it is done
 
     def on_start(self, specs: list[Spec]) -> None:
         self._total, self._started = len(specs), time.monotonic()
-        if self.stream.isatty():
-            from rich.console import Console
-            from rich.progress import Progress, TextColumn
-
-            console = Console(file=getattr(self.stream, "unfiltered", self.stream))
-            texts = TextColumn("{task.fields[count]}"), TextColumn("{task.fields[note]}")
-            columns = texts[0], *Progress.get_default_columns()[1:], texts[1]
-            self._bar = Progress(*columns, console=console, transient=True)
-            self._task = self._bar.add_task("runs", total=float(max(1, self._total)), count="", note="")
-            self._bar.start()
+        self._bar = bar_on(self.stream, "runs", max(1, self._total))
 
     def on_epoch(self, fingerprint: str, epoch: int, epochs: int) -> None:
         self._part[fingerprint] = epoch / epochs
@@ -62,8 +52,7 @@ class RunsProgress(Watcher):
 
     def _move(self, note: str) -> None:
         if self._bar is not None:
-            done = self._done + sum(self._part.values())
-            self._bar.update(self._task, completed=done, count=f"{self._done}/{self._total} runs", note=note)
+            self._bar.update(0, completed=self._done + sum(self._part.values()), note=note)
 
 
 def _became(outcome: Outcome, name: str) -> str:

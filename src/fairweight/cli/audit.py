@@ -57,7 +57,5 @@ def audit(
     made = replace(made, notes=tuple(map(flags_for_names, made.notes)))
     rows = None if without_rows is None else not without_rows
     found = write_audit(made, out if out is not None else where, rows=rows, share=share)
-    if json:
-        opt.print_json(found.to_dict())
-    else:
-        print(found.text(min(110, shutil.get_terminal_size((110, 24)).columns), in_flags))
+    width = min(110, shutil.get_terminal_size((110, 24)).columns)
+    opt.show(found.to_dict(), found.text(width, in_flags), json)

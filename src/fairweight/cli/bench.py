@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -49,12 +50,12 @@ def bench(
         took = "refused" if timing.median_ms is None else f"{timing.median_ms:.1f} ms"
         opt.tell(f"  {timing.name}, {timing.regime}: {took}")
 
-    limit = seconds if where == "cpu" else None  # on a GPU most of the time is compiling, which is done once
+    limit = seconds if where == "cpu" else math.inf  # on a GPU most of the time is compiling, which is done once
     longer = f"to end in about {seconds:.0f} seconds; --seconds gives it longer."
-    if limit is not None:
+    if where == "cpu":
         train, held = app.shortened(net, train, held, limit)
-        if len(train) < batch:
-            say(f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, {longer}")
+    if len(train) < batch:
+        say(f"Shortened to {len(train)} training samples and {len(held)} exemplars a step, {longer}")
     results = app.bench(net, train, held, repeats=repeats, bf16=bf16, seconds=limit, tell=tell)
     short = [r for r in results if r.median_ms is not None and r.n < repeats]
     if short or any(r.refusal and r.refusal.startswith("left out") for r in results):
@@ -69,7 +70,4 @@ def bench(
         **provenance(where),
     }
     folder.write("bench.json", record)
-    if json:
-        opt.print_json(record)
-    else:
-        print(f"{app.text(results)}\nRecord: {out / 'bench.json'}")
+    opt.show(record, f"{app.text(results)}\nRecord: {out / 'bench.json'}", json)

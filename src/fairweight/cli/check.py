@@ -42,10 +42,8 @@ def check(
     net = model_from(model).to(where)
     opt.spare_threads(sum(p.numel() for p in net.parameters()), where)
     found = run_check(net, *batches_for(net, shape, inputs, (batch, exemplars), where))
-    if not json:
-        size = f"{found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
-        print(f"{model}: {size} on {where}.")
-    opt.show(found, json)
+    size = f"{found.parameters:,} parameters, {batch} training samples and {exemplars} exemplars"
+    opt.show(found.to_dict(), f"{model}: {size} on {where}.\n{found.text()}", json)
     if not found.passed:
         raise typer.Exit(1)
 
@@ -57,4 +55,6 @@ def batches_for(net: nn.Module, shape: str, inputs: str, sizes: tuple[int, int],
 
     one = tuple(whole_numbers(shape, "--input")) if shape else None
     train, held = (map_tensors(example_inputs(net, size, one, inputs or None), lambda t: t.to(where)) for size in sizes)
+    if not any(p.requires_grad for p in net.parameters()):
+        raise BadInput("The model has no parameters to train; name one that has.")
     return example_batches(net, train, held, *sizes)

@@ -23,4 +23,5 @@ def clean(
     from fairweight.apps.clean import clean as clean_run
 
     opt.quiet()
-    opt.show(clean_run(run, out, trust=trust, trainings=opt.trainings(seeds, seed, jobs, device, data_dir)), json)
+    found = clean_run(run, out, trust=trust, trainings=opt.trainings(seeds, seed, jobs, device, data_dir))
+    opt.show(found.to_dict(), found.text(), json)

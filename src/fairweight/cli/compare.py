@@ -65,13 +65,7 @@ def compare(
     watcher = RunsProgress(prepared.run_names(seeds, seed))
     place |= {"engine": engine, "jobs": jobs, "watcher": watcher}
     record = app.compare(prepared, out, seeds=seeds, first_seed=seed, **place)
-    path = None if records is None else kept.keep(record, records)
-    page = app.write_page(record, out)
-    if json:
-        opt.print_json(record)
-    else:
-        print(app.text_of(record))
-        for title, written in {"Page": page, "Record": path}.items():
-            if written is not None:
-                print(f"\n{title}: {written}")
+    written = {"Page": app.write_page(record, out), "Record": None if records is None else kept.keep(record, records)}
+    where = [f"\n\n{title}: {path}" for title, path in written.items() if path is not None]
+    opt.show(record, app.text_of(record) + "".join(where), json)
     opt.refuse_failed(record)

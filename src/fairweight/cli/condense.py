@@ -38,12 +38,11 @@ def condense(
     opt.hold(written.out)
     if not json:
         print(written.text())
-    values = written.to_dict()
+    values, text = written.to_dict(), ""
     if retrain:
         trainings = opt.trainings(seeds, seed, jobs, device, data_dir)
         found = train_again(written, trainings, network=network, trust_code=trust_code)
-        values |= {"retrained": found.to_dict(), "by_method": found.by_method(), "verdict": found.verdict()}
-        if not json:
-            print(found.text())
-    if json:
-        opt.print_json(values)
+        values |= found.to_dict()
+        text = found.text()
+    if json or retrain:
+        opt.show(values, text, json)

@@ -19,6 +19,7 @@ def demo(
 ) -> None:
     """Train on digits with 20 % wrong labels: plain training, plain uses of exemplars, and FORML, in a minute."""
     from fairweight.apps.demo import demo as run_demo
+    from fairweight.apps.demo import text_of
 
     started, where = time.monotonic(), opt.device_of(device)
     if not json:
@@ -28,10 +29,8 @@ def demo(
         from fairweight.paper import records as kept
         from fairweight.runs.provenance import provenance
 
-        numbers = {key: value for key, value in found.to_dict().items() if key not in ("folders", "picture")}
+        numbers = {key: value for key, value in found.items() if key not in ("folders", "picture")}
         kept.keep({"kind": "demo", **numbers, **provenance(where)}, records)
-    if json:
-        opt.print_json(found.to_dict())
-    else:
-        print(f"\n{found.text()}\nRun folders: {str(out).rstrip('/')}/   Picture: {found.picture}")
-        print(f"Done in {time.monotonic() - started:.0f} seconds.")
+    files = f"Run folders: {str(out).rstrip('/')}/   Picture: {found['picture']}"
+    took = f"Done in {time.monotonic() - started:.0f} seconds."
+    opt.show(found, f"\n{text_of(found)}\n{files}\n{took}", json)

@@ -35,13 +35,10 @@ def list_(kind: Annotated[_Kind, typer.Argument(help="What to list.")], json: op
             entries[name] = {"summary": catalog.summary(folder, name), **({"paper": paper} if paper else {})}
             if kind == "methods":
                 entries[name]["needs"] = sorted(getattr(plug_in, "needs", ()))
-    if json:
-        opt.print_json(entries)
-        return
-    width = max(map(len, entries), default=0) + 2
+    width, shown = max(map(len, entries), default=0) + 2, []
     for name, entry in entries.items():
         needs = ", ".join(_NEEDS[need] for need in entry.get("needs", ()))
         lines = [entry["summary"], f"for {entry['wanted_by']}" if "wanted_by" in entry else "", entry.get("paper", "")]
         lines += [f"needs: {needs}"] if needs else []
-        for place, line in enumerate(line for line in lines if line):
-            print(f"{'' if place else name:{width}s}{line}")
+        shown += [f"{'' if place else name:{width}s}{line}" for place, line in enumerate(filter(None, lines))]
+    opt.show(entries, "\n".join(shown), json)

@@ -30,6 +30,7 @@ def predict(
     json: opt.Json = False,
 ) -> None:
     """Predict for new rows with a trained model; where they have labels, also say how well."""
+    from fairweight.apps._table_file import write_table
     from fairweight.apps.predict import predict_rows
     from fairweight.data.safe_csv import write_csv
     from fairweight.runs.run_place import check_file
@@ -43,13 +44,13 @@ def predict(
     way |= {"max_file_gb": max_file_gb, "max_megapixels": max_megapixels, "network": network, "trust_code": trust_code}
     found = predict_rows(run, file, opt.device_of(device), **way)
     if out is not None:
-        found.write(out)
+        write_table(found.to_pandas(), out, "predictions.csv", "%.6f")
     for note in found.notes:
         opt.tell(note)
     if json:
         table = None if found.table is None else found.table.to_dict()
         where = {"predicted": found.predicted} if out is None else {"out": str(out)}
-        opt.print_json({"rows": len(found.chances), **where, "metrics": table})
+        opt.show({"rows": len(found.chances), **where, "metrics": table}, "", json)
         return
     if out is None:
         write_csv(found.to_pandas(), sys.stdout, "%.6f")

@@ -27,7 +27,6 @@ def refit(
     from fairweight.apps.train import train as run_train
     from fairweight.cli import in_flags
     from fairweight.runs.folder import METRICS, RunFolder
-    from fairweight.runs.run_place import check_folder
 
     started, where = time.monotonic(), opt.device_of(device)
     opt.introduce(run, source=True)
@@ -36,15 +35,8 @@ def refit(
     )
     before = RunFolder(run).read(METRICS)
     opt.hold(folder)
-    check_folder(folder, prepared.spec, prepared.dataset, fresh=fresh)
-    opt.spare_threads(prepared.built.parameters, where)
-    opt.show_log()
-    if not json:
-        opt.tell(text.opening(prepared, where, in_flags))
+    opt.begin(prepared, folder, where, json, fresh=fresh)
     done = run_train(prepared, folder, device=where, baseline=not no_baseline, watching=opt.epochs_shown(json))
-    if json:
-        opt.print_json(done.to_dict())
-        return
-    print(text.closing(done, time.monotonic() - started, in_flags))
     gap = "–" if before["tprd"] is None else f"{100 * before['tprd']:.2f}"
-    print(f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points.")
+    first = f"The run whose weights these are, {run}: TPRD {gap}, accuracy {100 * before['accuracy']:.2f} points."
+    opt.show(done.to_dict(), f"{text.closing(done, time.monotonic() - started, in_flags)}\n{first}", json)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairweight.cli import _options as opt
-from fairweight.cli._parse import listed
+from fairweight.cli._parse import listed, pairs
 from fairweight.errors import BadInput
 
 
@@ -38,7 +38,7 @@ def reproduce(
         from fairweight.paper.status import standings, status_text
 
         found = standings(grouped(read_all(records)))
-        opt.print_json({"tables": [vars(one) for one in found]}) if json else print(status_text(found))
+        opt.show({"tables": [vars(one) for one in found]}, status_text(found), json)
         return
     if not table:
         raise BadInput("name a table, one of `fairweight list tables`; --status says what became of each.")
@@ -46,7 +46,7 @@ def reproduce(
         raise BadInput("--quick and --short are two sizes; give one of them, or neither for the paper's own.")
     size = "quick" if quick else "short" if short else "paper"
     names = listed(rows) or None
-    options = _pairs(option or [])
+    options = dict(pairs(option or [], "--option", "NAME=VALUE; --plan names the options of a table"))
 
     from fairweight.cli._progress import RunsProgress
     from fairweight.paper import records as kept
@@ -56,25 +56,12 @@ def reproduce(
 
     what = planned(table, size=size, seeds=seeds, first_seed=seed, rows=names, options=options, epochs=epochs)
     if plan:
-        opt.print_json(what.to_dict()) if json else print(what.text())
+        opt.show(what.to_dict(), what.text(), json)
         return
     opt.quiet()
     place: dict[str, Any] = {"device": opt.device_of(device), "data_dir": data_dir, "download": download}
     place |= {"engine": engine, "jobs": jobs, "watcher": RunsProgress(what.run_names())}
     record = run_table(what, out, keep=lambda so_far: kept.keep(so_far, records), **place)
     path = kept.keep(record, records)
-    if json:
-        opt.print_json(record)
-    else:
-        print(f"{text_of(record)}\n\nRecord: {path}   Run folders: {Path(out) / 'runs'}")
+    opt.show(record, f"{text_of(record)}\n\nRecord: {path}   Run folders: {Path(out) / 'runs'}", json)
     opt.refuse_failed(record)
-
-
-def _pairs(entries: list[str]) -> dict[str, str]:
-    pairs = {}
-    for entry in entries:
-        name, equals, value = entry.partition("=")
-        if not equals or not name or not value:
-            raise BadInput(f"--option {entry}: write NAME=VALUE; --plan names the options of a table.")
-        pairs[name.strip()] = value.strip()
-    return pairs

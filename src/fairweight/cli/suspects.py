@@ -20,7 +20,8 @@ def suspects(
     json: opt.Json = False,
 ) -> None:
     """Rank the training labels that are probably wrong; say how many are, and write a mended set."""
-    from fairweight.apps.suspects import kept, suspects_of, write_table
+    from fairweight.apps._table_file import write_table
+    from fairweight.apps.suspects import kept, suspects_of
     from fairweight.cli import in_flags
     from fairweight.runs.folder import RunFolder
     from fairweight.runs.run_place import check_file
@@ -34,9 +35,6 @@ def suspects(
     sets |= {"kept": kept(found.ranked)} if drop else {}
     path = write_table(found.ranked, run / "suspects.csv" if out is None else out)
     written = {name: str(write_table(table, path.with_name(f"{name}.csv"))) for name, table in sets.items()}
-    if json:
-        opt.print_json({**found.to_dict(top), "file": str(path), **written})
-        return
-    print(f"{in_flags(found.text(top))}\n\nAll {len(found.ranked):,} labels, ranked: {path}")
-    for name, where in written.items():
-        print(f"{name.capitalize()}: {len(sets[name]):,} rows in {where}")
+    lines = [f"{in_flags(found.text(top))}\n\nAll {len(found.ranked):,} labels, ranked: {path}"]
+    lines += [f"{name.capitalize()}: {len(sets[name]):,} rows in {where}" for name, where in written.items()]
+    opt.show({**found.to_dict(top), "file": str(path), **written}, "\n".join(lines), json)

@@ -57,7 +57,6 @@ def train(
     from fairweight.apps.trade_off import trade_off as run_sweep
     from fairweight.cli import _ranks as ranks
     from fairweight.cli import in_flags
-    from fairweight.runs.run_place import check_folder
 
     where = ranks.device_of_rank(opt.device_of(device))
     if method is None and (sweep is not None or no_baseline):
@@ -78,24 +77,14 @@ def train(
         opt.hold(folder)
         if all_ranks is not None and prepared.spec.search:  # better run side by side
             raise BadInput("This method is found over many trainings, each by one process; run it without torchrun.")
-        check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep is not None, fresh=fresh)
-        if sweep is not None:
-            strength_specs(prepared, sweep)  # refuse now what cannot be swept
-        opt.spare_threads(prepared.built.parameters, where)
-        if prepared.asked is not None:
-            opt.show_log(only_errors=True)  # of many trainings
-        if not json:
-            opt.tell(text.opening(prepared, where, in_flags))
-        if sweep is None:
+        specs = None if sweep is None else strength_specs(prepared, sweep)  # refuses what cannot be swept
+        opt.begin(prepared, folder, where, json, fresh=fresh, sweep=sweep is not None)
+        if specs is None:
             prepared, tell = prepared.within(time.monotonic() - started), None if json else opt.candidate_shown
             done = app.train(prepared, folder, device=where, baseline=not no_baseline, watching=shown, tell=tell)
             values = done.to_dict()
         else:
-            found = run_sweep(prepared, folder, sweep, give_up, device=where, watching=shown)
-            done, values = found.chosen, found.to_dict()
+            done, values = run_sweep(prepared, folder, specs, give_up, device=where, watching=shown)
             if not json:
-                print(text.front(found))
-        if json:
-            opt.print_json(values)
-        else:
-            print(text.closing(done, time.monotonic() - started, in_flags))
+                print(text.front(values))
+        opt.show(values, text.closing(done, time.monotonic() - started, in_flags), json)

@@ -18,9 +18,7 @@ def verify(
 
     found = verify_run(run)
     fine = all(one.fine for one in found)
-    if json:
-        opt.print_json({"whole": fine, "folders": [one.to_dict() for one in found]})
-    else:
-        print("\n".join(one.text() for one in found))
+    values = {"whole": fine, "folders": [one.to_dict() for one in found]}
+    opt.show(values, "\n".join(one.text() for one in found), json)
     if not fine:
         raise typer.Exit(1)

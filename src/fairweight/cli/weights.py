@@ -31,4 +31,5 @@ def weights(
     where = opt.device_of(device)
     wanted = app.Wanted(source, label, group, None, seed, data, **search)
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-    opt.show(learn(prepared, out, device=where, tell=None if json else opt.candidate_shown), json)
+    found = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
+    opt.show(found.to_dict(), found.text(), json)

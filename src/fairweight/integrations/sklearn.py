@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from fairweight.apps.deliver import Search, search
-from fairweight.apps.judge import Asked, Wish
+from fairweight.apps.judge import Wanted, Wish
 from fairweight.apps.train import wish_for, with_objective
 from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
 from fairweight.data import Dataset
@@ -28,6 +28,7 @@ from fairweight.methods import Reweighter
 from fairweight.runs.build import build
 from fairweight.runs.cross_fit import FOLDS
 from fairweight.runs.defaults import with_defaults
+from fairweight.runs.learners import Fitted
 from fairweight.runs.other_runs import filled_by_cell
 from fairweight.runs.run import one_thread, probabilities, train_built
 from fairweight.runs.run_place import FORML
@@ -164,11 +165,17 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._preprocessing: Any = dataset.preprocessing
         weights = None if sample_weight is None else sample_weights(sample_weight, X)[dataset.rows["train"]]
         wish = wish_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
+        self.search_: Search | None = None
+        self.history_: list[dict[str, Any]] = []
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             if self.method is None and weights is None and self._searches(dataset):
-                self._search(dataset, wish, int(seed), given[0])
+                self.search_ = self._searched(dataset, wish, int(seed))
+                self.chosen_, fitted = self.search_.chosen.title, self.search_.fitted
             else:
-                self._train(dataset, wish, int(seed), weights, given[0])
+                self.chosen_, fitted = self.method or FORML, self._trained(dataset, wish, int(seed), weights)
+        self.module_, self.n_iter_, self.shift_ = fitted.model.eval(), fitted.epoch, fitted.shift
+        trained = (dataset if self.search_ is None else self.search_.dataset).rows["train"]
+        self._keep_weights(fitted.reweighter, fitted.dynamics, trained, given[0])
         return self
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Array:  # noqa: N803
@@ -201,17 +208,13 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         fewest = torch.bincount(dataset.train.labels, minlength=len(self.classes_)).min()
         return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not alone  # each fold needs every class
 
-    def _search(self, dataset: Dataset, wish: Wish, seed: int, given: Given) -> None:
-        """Take what `fairweight train` would write."""
+    def _searched(self, dataset: Dataset, wish: Wish, seed: int) -> Search:
+        """What `fairweight train` would write."""
         asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
         learner = self.learner or ("mlp" if "network" in asked else None)
-        wanted = Asked(wish, learner, groups_at_prediction=self.groups_at_prediction, training=asked)
-        found = search(dataset, wanted, seed=seed, device=self._device())
-        self.search_: Search | None = found
-        self.chosen_, fitted = found.chosen.title, found.fitted
-        self.module_, self.n_iter_, self.shift_ = fitted.model.eval(), fitted.epoch, fitted.shift
-        self.history_: list[dict[str, Any]] = []
-        self._keep_weights(fitted.reweighter, fitted.dynamics, found.dataset.rows["train"], given)
+        by_group = self.groups_at_prediction
+        wanted = Wanted("frame", learner=learner, groups_at_prediction=by_group, training=asked)
+        return search(dataset, wanted, wish, seed=seed, device=self._device())
 
     def _flipped(self) -> bool:
         """True if the first of two classes is the positive one, whose code is 1 in training."""
@@ -220,7 +223,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _device(self) -> str:
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
 
-    def _train(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None, given: Given) -> None:
+    def _trained(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None) -> Fitted:
         device, name, network = self._device(), self.method or FORML, None
         if self.method is not None and (self.groups_at_prediction or self.learner not in (None, "mlp")):
             raise BadInput(f"groups_at_prediction and learner choose among candidates; leave them or {name!r} out.")
@@ -232,9 +235,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
         with one_thread(built.parameters):
             record, dynamics = train_built(built, spec, dataset, [Progress(name)] if self.verbose else [])
-        self.search_, self.chosen_, self.shift_ = None, name, None
-        self.module_, self.n_iter_, self.history_ = built.model.eval(), record.epochs, record.history
-        self._keep_weights(built.reweighter, dynamics, dataset.rows["train"], given)
+        self.history_ = record.history
+        return Fitted(built.model, spec.network, built.reweighter, dynamics, record.epochs)
 
     def _asked(self) -> dict[str, Any]:
         """Fields of a Spec that the user has set."""

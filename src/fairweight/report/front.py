@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from fairweight.report._format import capitalised, known, short
 from fairweight.report.audit import Audit
 from fairweight.report.headline import gap_name
 from fairweight.report.plots import HEIGHT, WIDTH, Axes, ticks
+
+SPREAD = "Bars: 90 % interval of the gap's change from plain training."
 
 
 @dataclass(frozen=True)
@@ -64,26 +66,34 @@ def drawing(front: Front) -> dict[str, Any]:
     return {"axes": axes, "best": best, "line": line, "size": (WIDTH, HEIGHT)}
 
 
-def of_search(audit: Audit) -> Front | None:
-    """The candidates that a search has judged on rows that they were not trained on; None where there was none."""
-    judged = audit.metrics.get("judged") or {}
+def judged_dots(
+    judged: Mapping[str, Any], more: Callable[[Mapping[str, Any]], tuple[Mapping[str, str], str]]
+) -> list[Dot]:
+    """A dot for each candidate that was judged and whose gap is known; more: its row and its command."""
     found = {
         one["name"] if one["learner"] == "network" else f"{one['name']} ({one['learner']})": one
         for one in judged.get("candidates", ())
         if known(one.get("gap")) and known(one.get("accuracy"))
     }
-    if len(found) < 2:
-        return None
-    plain = found.get(judged["reference"])
-    command = shlex.split(audit.facts.get("command", ""))
-    if not command:  # the run was made in Python
-        command = ["fairweight", "train", audit.facts.get("source", "SOURCE")]
-        command += [word for key in ("label", "group") if key in audit.facts for word in (f"--{key}", audit.facts[key])]
-    dots = []
+    plain, dots = found.get(judged.get("reference", "")), []
     for title, one in found.items():
         between = None
         if plain is not None and one is not plain and known(one.get("low")) and known(one.get("high")):
             between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
+        place, marks = (short(title), 100 * one["gap"], 100 * one["accuracy"], between), more(one)
+        dots.append(Dot(*place, chosen=title == judged["chosen"], plain=one is plain, row=marks[0], command=marks[1]))
+    return dots
+
+
+def of_search(audit: Audit) -> Front | None:
+    """The candidates that a search has judged on rows that they were not trained on; None where there was none."""
+    judged = audit.metrics.get("judged") or {}
+    command = shlex.split(audit.facts.get("command", ""))
+    if not command:  # the run was made in Python
+        command = ["fairweight", "train", audit.facts.get("source", "SOURCE")]
+        command += [word for key in ("label", "group") if key in audit.facts for word in (f"--{key}", audit.facts[key])]
+
+    def more(one: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
         tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
         family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
         tried += ["--candidates", family] if tried and family not in ("plain", "thresholds") else []
@@ -91,11 +101,12 @@ def of_search(audit: Audit) -> Front | None:
         smaller = known(one.get("high")) and one["high"] < 0
         row = {"kept epoch": str(one.get("epoch", "")), "gap smaller beyond chance": "yes" if smaller else "no"}
         row["within the budget"] = "yes" if one.get("within_budget", True) else "no"
-        dot = Dot(short(title), 100 * one["gap"], 100 * one["accuracy"], between, row=row)
-        marks = {"chosen": title == judged["chosen"], "plain": one is plain}
-        dots.append(replace(dot, command=shlex.join([*said, *tried]), **marks))
+        return row, shlex.join([*said, *tried])
+
+    dots = judged_dots(judged, more)
+    if len(dots) < 2:
+        return None
     where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on"
-    spread = "Bars: 90 % interval of the gap's change from plain training."
     reference = str(judged["reference"])
     if judged["chosen"] != reference:
         told = f"{judged['chosen']} was chosen instead of {reference}."
@@ -103,7 +114,7 @@ def of_search(audit: Audit) -> Front | None:
         told = f"{judged['why']}, so {reference} was kept."
     else:
         told = f"{capitalised(reference)} was kept: no gap is smaller beyond chance within the budget."
-    return Front("What a smaller gap costs", dots, gap_name(audit), where, spread, told)
+    return Front("What a smaller gap costs", dots, gap_name(audit), where, SPREAD, told)
 
 
 def without(command: Sequence[str], *flags: str) -> list[str]:
@@ -117,6 +128,14 @@ def without(command: Sequence[str], *flags: str) -> list[str]:
         elif not equals:
             next(words, None)
     return kept
+
+
+def without_places(command: str) -> str:
+    """The command without where things lie on a machine, which no number depends on; nothing where a quote is open."""
+    try:
+        return shlex.join(without(shlex.split(command), "--out", "--records", "--data-dir"))
+    except ValueError:
+        return ""
 
 
 def of_comparison(record: Mapping[str, Any]) -> Front | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,18 +45,18 @@ def folds_for(train: Batch, seed: int, folds: int = FOLDS) -> Folds:
 
 
 def cross_fitted(
-    learner: Learner, train: Batch, folds: Folds, way_of: Callable[[int], Way], epoch: int | None
+    learner: Learner, train: Batch, folds: Folds, ways: Iterable[tuple[int, Way]], epoch: int | None
 ) -> tuple[Floats, int]:
     """Probabilities of every judged row [N, K] (NaN elsewhere), and the epoch that was kept.
 
-    way_of: how the rows outside a fold are weighed. epoch: None chooses the one with the lowest mean loss.
+    ways: each fold, and how the rows outside it are weighed. epoch: None chooses the one with the lowest mean loss.
     """
     found = np.full((len(train), len(learner.dataset.label_names)), np.nan)
     parts = []  # of each fold its rows, their chances and losses by epoch, and the last epoch
-    for fold in folds.used:
+    for fold, way in ways:
         there = folds.of == fold
         inside, outside = (train.take(torch.from_numpy(np.nonzero(mask)[0])) for mask in (there, ~there))
-        parts.append((there, *learner.held_out(outside, inside, way_of(fold), epoch)))
+        parts.append((there, *learner.held_out(outside, inside, way, epoch)))
     losses = np.sum([loss for _, _, loss, _ in parts], axis=0)  # [E]
     best = int(np.argmin(losses))
     for there, chances, _, _ in parts:

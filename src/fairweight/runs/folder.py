@@ -129,7 +129,7 @@ class RunFolder(sealed.SealedFolder):
         }
         if dataset.true_labels is not None:
             columns["true_label"] = dataset.true_labels
-        state.write_atomically(self.path / WEIGHTS, _to_parquet(columns, dataset, dataset.files))
+        state.write_atomically(self.path / WEIGHTS, _to_parquet(frame_of(columns, dataset, dataset.files)))
         if paths := dynamics.paths():
             state.save(paths, self.path / sealed.PATHS)
 
@@ -138,7 +138,7 @@ class RunFolder(sealed.SealedFolder):
         test = dataset.test
         groups = {} if test.groups is None else {"group": test.groups}
         columns = {"row": dataset.rows["test"], "label": test.labels, **groups, **predictions}
-        state.write_atomically(self.path / PREDICTIONS, _to_parquet(columns, dataset))
+        state.write_atomically(self.path / PREDICTIONS, _to_parquet(frame_of(columns, dataset)))
 
     def read_weights(self) -> pd.DataFrame:
         return self._read_frame(WEIGHTS)
@@ -176,18 +176,20 @@ def _whole(values: Any, length: int | None = None) -> TypeGuard[Tensor]:
     return fits and (length is None or len(values) == length)
 
 
-def _to_parquet(tensors: Mapping[str, Tensor], dataset: Dataset, files: Sequence[str] = ()) -> bytes:
+def frame_of(tensors: Mapping[str, Tensor], dataset: Dataset, files: Sequence[str] = ()) -> pd.DataFrame:
     """Columns by name, with the names of labels and groups for their codes; files: names of image files, if any."""
     import pandas as pd
 
     frame = pd.DataFrame({key: t.detach().cpu().numpy() for key, t in tensors.items()})
-    for key in frame.columns.intersection(
-        list(NAMES)
-    ):  # a code of -1, a group that is not known, becomes a missing value
+    for key in frame.columns.intersection(list(NAMES)):  # a code of -1, not known, becomes a missing value
         names = dataset.group_names or dataset.label_names if key == "group" else dataset.label_names
         frame[key] = pd.Categorical.from_codes(frame[key].astype("int64"), pd.Index(list(names)))
     if files:
         frame.insert(1, FILE, list(files))
+    return frame
+
+
+def _to_parquet(frame: pd.DataFrame) -> bytes:
     return bytes(frame.to_parquet(index=False, write_page_checksum=True))
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,11 +18,8 @@ from fairweight.data import Dataset
 from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.types import Batch
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
-
+Array = np.ndarray[Any, Any]
+Said = tuple[Tensor, Tensor, Tensor | None]  # logits [N, K], labels [N], groups [N]
 PARTS = ("train, held out", "exemplar, held out")  # names beside the finished model's logits
 DRAWN = "Exemplar set:"  # how the data says that exemplars were drawn, and not given
 FOLDS = 3
@@ -43,8 +41,6 @@ def trusts_exemplars(data: Mapping[str, Any]) -> bool:
 
 def held_out_parts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, tuple[Batch, Tensor]]:
     """Logs of held-out chances for train and exemplars, where the data is a table and exemplars are trusted."""
-    import numpy as np
-
     train, exemplar = dataset.train, dataset.exemplar
     inside = (data.get("options", {}).get("exemplar") or {}).get("inside", False)
     if dataset.kind != "table" or inside or exemplar is train or not trusts_exemplars(data):
@@ -60,19 +56,30 @@ def held_out_parts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, tuple
 def noise_of(dataset: Dataset) -> LabelNoise | None:
     """How many labels of train are wrong, by held-out opinions; None where there are no trusted exemplars beside it."""
     found = held_out_parts(dataset, {**dataset.spec, "notes": dataset.notes})
-    if not found or len(dataset.exemplar) < len(dataset.label_names):
+    if not found:
         return None
-    (train, said), (trusted, beside) = (found[part] for part in PARTS)
-    groups = [train.groups, trusted.groups] if train.groups is not None and trusted.groups is not None else [None, None]
-    if groups[0] is not None and groups[1] is not None:
-        last = int(max(groups[0].max(), groups[1].max())) + 1  # not known: a group of its own
-        groups = [torch.where(each >= 0, each, last) for each in (groups[0], groups[1])]
-    return label_noise(said, train.labels, beside, trusted.labels, groups=groups[0], trusted_groups=groups[1])
+    train, trusted = ((said, part.labels, part.groups) for part, said in (found[name] for name in PARTS))
+    opinion = opinion_of(train, trusted)
+    return None if opinion is None else label_noise(**opinion)
+
+
+def opinion_of(train: Said, trusted: Said, grouped: bool = True) -> dict[str, Any] | None:
+    """Arguments of label_noise by what was said of train and of trusted rows; None where too few are trusted."""
+    found: dict[str, Any] = {}
+    known = [groups for _, _, groups in (train, trusted) if groups is not None]
+    last = max((int(groups.max()) for groups in known), default=-1) + 1
+    for name, (said, labels, groups) in {"": train, "trusted_": trusted}.items():
+        logits = said.reshape(len(said), -1).double().cpu().numpy()
+        if logits.shape[1] == 1:  # that of the positive label
+            logits = np.concatenate([0 * logits, logits], axis=1)
+        found |= {f"{name}logits": logits, f"{name}labels": labels.cpu().numpy()}
+        if grouped and len(known) == 2 and groups is not None:
+            found[f"{name}groups"] = groups.where(groups >= 0, last).cpu().numpy()  # not known: a group of its own
+    return found if len(found["trusted_labels"]) >= found["logits"].shape[1] else None
 
 
 def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:
     """Chances of every label for each row, by models that were not trained on the row."""  # [N, K]
-    import numpy as np
     from scipy.special import softmax
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

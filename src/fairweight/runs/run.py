@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from fairweight.data import Dataset, Part
 from fairweight.data.augment import Chain, Flip, Shift
+from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
-from fairweight.metrics import group_table
+from fairweight.methods import Reweighter
+from fairweight.metrics import GroupTable, group_table
 from fairweight.models.trees import TreeEnsemble
 from fairweight.runs.build import LINEAR, TREES, Built, build, compiles
 from fairweight.runs.folder import FILES, METRICS, PREPROCESSING, RUN, RunFolder
@@ -110,31 +112,67 @@ def _train_into(
             folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
     else:
         record, dynamics = train_built(built, spec, dataset, observers, out=folder.path)
-    _write_results(folder, dataset, built, record, dynamics)
+    metrics = write_results(folder, dataset, built.model, built.reweighter, dynamics, record, device=built.device)
+    folder.write(METRICS, metrics)
     return spec
 
 
-def _write_results(folder: RunFolder, dataset: Dataset, built: Built, record: RunRecord, dynamics: Dynamics) -> None:
-    """Write the model and what it says of every part of the data; its numbers last."""
-    model, scores = built.model, built.reweighter.scores
+def ended(spec: Spec, folder: RunFolder, metrics: dict[str, Any], *names: str) -> Result:
+    """Write a run's numbers and then its manifest, also of these files: from now on it is finished."""
+    folder.write(METRICS, metrics)
+    folder.seal(*names)
+    return Result(spec, folder, folder.read(METRICS), reused=False)
+
+
+def write_results(
+    folder: RunFolder,
+    dataset: Dataset,
+    model: nn.Module,
+    reweighter: Reweighter,
+    dynamics: Dynamics,
+    record: RunRecord,
+    *,
+    device: str = "cpu",
+    trained: Dataset | None = None,
+    shift: ByGroup | None = None,
+    held_out: Mapping[str, Tensor] | None = None,
+) -> dict[str, Any]:
+    """Write the model and what it says of every part of the data; return its numbers, which the caller writes last.
+
+    trained: the data with all rows that the model was trained on, where they are more than the train part. shift: added
+    to its logits. held_out: columns of weights.parquet where training kept no history; None: the trained model's loss.
+    """
     parts = {"test": dataset.test, "exemplar": dataset.exemplar, "validation": dataset.validation}
-    if len(dataset.train) * len(dataset.label_names) <= TRAIN_LOGITS:  # what wrong labels are found by
-        parts["train"] = dataset.train
-    there = {name: placed(part, built.device) for name, part in parts.items() if part is not None}
-    found = {name: (part, logits(model, part)) for name, part in there.items()}
+    if trained is None and len(dataset.train) * len(dataset.label_names) <= TRAIN_LOGITS:
+        parts["train"] = dataset.train  # what wrong labels are found by
+    trained = dataset if trained is None else trained
+    there = {name: placed(part, device) for name, part in parts.items() if part is not None}
+    found = {name: (part, shifted(logits(model, part), part.groups, shift)) for name, part in there.items()}
     test, said = found["test"]
-    groups = None if test.groups is None else dataset.group_names
-    named: dict[str, Any] = {"label_names": dataset.label_names, "group_names": groups}
-    table = group_table(test.labels, predicted(said), test.groups, **named, missing="ignore")
+    table = by_group(dataset.preprocessing.meaning, test.labels, predicted(said), test.groups)
     folder.write_model(model)
-    folder.write_logits({**found, **held_out_parts(dataset, folder.read(RUN).get("data", {}))})
-    at_end = final_predictions(model, placed(dataset.train, built.device))
-    if not record.steps:  # no history: the loss of the trained model stands in
-        at_end["ema_loss"] = -at_end["probability"].double().clamp_min(1e-7).log()
-    folder.write_weights(dataset, built.reweighter, dynamics, at_end)
-    folder.write_predictions(dataset, final_predictions(model, test))
-    kept = {} if scores is None else {"scores": score_numbers(scores, dataset)}
-    folder.write(METRICS, {**table.to_dict(), "run": record.to_dict(), **kept})
+    folder.write_logits({**found, **held_out_parts(trained, folder.read(RUN).get("data", {}))})
+    at_end = final_predictions(model, placed(trained.train, device), shift)
+    if not bool(dynamics.visits.any()):
+        loss = -at_end["probability"].double().clamp_min(1e-7).log()
+        at_end |= {"ema_loss": loss} if held_out is None else held_out
+    folder.write_weights(trained, reweighter, dynamics, at_end)
+    folder.write_predictions(dataset, predictions_by(said, test.labels))
+    scores = {} if reweighter.scores is None else {"scores": score_numbers(reweighter.scores, trained)}
+    return {**table.to_dict(), "run": record.to_dict(), **scores}
+
+
+def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tensor | None) -> GroupTable:
+    """Table by group, with the names that the data gives to labels and groups."""
+    title = ", ".join(meaning.group)
+    return group_table(
+        labels,
+        predictions,
+        None if groups is None else {title: groups},
+        label_names=meaning.label_names,
+        group_names=None if groups is None else {title: meaning.group_names},
+        missing="ignore",
+    )
 
 
 def fitted(built: Built, spec: Spec, dataset: Dataset) -> tuple[Built, RunRecord, Dynamics]:
@@ -229,12 +267,17 @@ def final_predictions(model: nn.Module, samples: Samples, shift: ByGroup | None 
     for start in range(0, len(samples), _AT_ONCE):
         where = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
         batch = samples.take(where)
-        chances = probabilities(shifted(logits(model, batch), batch.groups, shift))  # [B, K]
-        labels = batch.labels.to(chances.device)[:, None]  # [B, 1]
-        others = chances.scatter(1, labels, -1.0)
-        found.append((chances.argmax(dim=1), chances.gather(1, labels).squeeze(1), others.argmax(dim=1)))
-    names = ("predicted", "probability", "suggested")
-    return {name: torch.cat(parts).cpu() for name, parts in zip(names, zip(*found, strict=True), strict=True)}
+        found.append(predictions_by(shifted(logits(model, batch), batch.groups, shift), batch.labels))
+    return {name: torch.cat([one[name] for one in found]) for name in found[0]}
+
+
+def predictions_by(found: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """The same of samples by their logits [N, K]."""
+    chances = probabilities(found)
+    own = labels.to(chances.device)[:, None]  # [N, 1]
+    others = chances.scatter(1, own, -1.0).argmax(dim=1)
+    said = {"predicted": chances.argmax(dim=1), "probability": chances.gather(1, own).squeeze(1), "suggested": others}
+    return {name: values.cpu() for name, values in said.items()}
 
 
 def probabilities(found: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fairweight.data import Dataset
 from fairweight.data.files import is_there
-from fairweight.errors import BadInput, FairweightError, NoSpace, option
+from fairweight.errors import BadInput, FairweightError, MissingData, NoSpace, option
 from fairweight.runs.build import Built
-from fairweight.runs.folder import FILES, READ, RunFolder
+from fairweight.runs.folder import FILES, METRICS, READ, RUN, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.run import CANDIDATES, Result, run
 from fairweight.runs.spec import Spec
@@ -49,6 +49,23 @@ def remove(path: Path, existed: Path) -> None:
     else:
         made = (path, *path.parents)
         shutil.rmtree(made[made.index(existed) - 1], ignore_errors=True)
+
+
+def finished(run: str | Path) -> RunFolder:
+    """The folder of a finished run; where it holds several instead, they are named."""
+    folder = RunFolder(run)
+    if folder.finished:
+        folder.read(RUN)  # a folder without it, or with another's, is refused before anything is made of the rest
+        return folder
+    if not folder.path.is_dir():
+        raise MissingData(f"there is no folder {str(run)!r}; give the folder of a finished run.")
+    inside = sorted(path.parent.name for path in folder.path.glob(f"*/{METRICS}"))
+    if inside:
+        some = ", ".join(inside[:5]) + (" ..." if len(inside) > 5 else "")
+        raise MissingData(f"{folder.path} holds {len(inside)} runs and is none itself; give one of them: {some}.")
+    if (folder.path / RUN).is_file():
+        raise MissingData(f"the run in {folder.path} has not come to its end; start the same training again to go on.")
+    raise MissingData(f"{folder.path} is no run folder; give one that `fairweight train` wrote.")
 
 
 def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False, fresh: bool = False) -> None:

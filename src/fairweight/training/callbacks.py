@@ -53,6 +53,21 @@ def time_left(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min left" if seconds < 5_400 else f"about {seconds / 3_600:.1f} h left"
 
 
+def bar_on(stream: TextIO, title: str, total: int, completed: int = 0) -> Any:
+    """A bar with one task, 0, and a note beside it, which has begun; None where the stream is no terminal."""
+    if not stream.isatty():
+        return None
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
+    columns = texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeRemainingColumn()
+    bar = Progress(*columns, console=Console(file=getattr(stream, "unfiltered", stream)), transient=True)
+    bar.add_task(title, total=total, completed=completed, note="")
+    bar.start()
+    return bar
+
+
 class Progress(Observer):
     """A bar on a terminal, one plain line per epoch elsewhere; where it takes long, with the time left."""
 
@@ -60,23 +75,13 @@ class Progress(Observer):
         self.title = title
         self.stream = stream if stream is not None else sys.stderr
         self._bar: Any = None
-        self._task: Any = None
         self._epochs = self._steps = self._first = 0
         self._last = self._started = 0.0
 
     def on_start(self, epochs: int, steps_per_epoch: int, step: int) -> None:
         self._epochs, self._steps, self._first = epochs, steps_per_epoch, step
         self._last = self._started = time.monotonic()
-        if self.stream.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            texts = TextColumn("{task.description}"), TextColumn("{task.fields[note]}")
-            columns = texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeRemainingColumn()
-            console = Console(file=getattr(self.stream, "unfiltered", self.stream))
-            self._bar = Progress(*columns, console=console, transient=True)
-            self._task = self._bar.add_task(self.title, total=epochs * steps_per_epoch, completed=step, note="")
-            self._bar.start()
+        self._bar = bar_on(self.stream, self.title, epochs * steps_per_epoch, step)
 
     def on_step(self, step: int, record: StepRecord) -> None:
         now = time.monotonic()
@@ -84,14 +89,14 @@ class Progress(Observer):
             self._last = now
             epoch, place = divmod(step, self._steps)
             if self._bar is not None:
-                self._bar.update(self._task, completed=step + 1)
+                self._bar.update(0, completed=step + 1)
             else:
                 self._say(f"epoch {epoch + 1}/{self._epochs}, step {place + 1:,}/{self._steps:,}", step + 1)
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
         told = _told(epoch, self._epochs, summary, short=self._bar is not None)
         if self._bar is not None:
-            self._bar.update(self._task, note=told)
+            self._bar.update(0, note=told)
         else:
             self._last = time.monotonic()
             self._say(told, epoch * self._steps)
