@@ -137,6 +137,42 @@ def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
     assert {(d.value, d.low, d.high) for d in kept.numbers.values()} == {(0, 0, 0)}
 
 
+def beside(lost: int, **limits: float) -> Verdict:
+    """A gap that is clearly smaller, while so many of 2,000 negatives more are called positive."""
+    labels, groups = [1] * 400 + [0] * 2_000, ([0] * 200 + [1] * 200) + [0, 1] * 1_000
+    uneven, even = [1] * 100 + [0] * 100 + [1] * 160 + [0] * 40, [1] * 130 + [0] * 70 + [1] * 130 + [0] * 70
+    found = verdict(uneven + [0] * 2_000, even + [1] * lost + [0] * (2_000 - lost), labels, groups)
+    return replace(found, **limits)
+
+
+def test_what_is_clearly_beyond_the_budget_or_the_bound_is_not_called_a_help():
+    dear = beside(200)
+    assert dear.word == "no-effect"
+    assert dear.sentence().startswith("Smaller gap, outside the budget: ")
+    assert not dear.perhaps()
+    assert beside(200, budget=20.0).word == "helps"
+    above = beside(0, bound=0.0)
+    assert above.word == "helps"  # a gap of 0 keeps it
+    labels, groups = [1] * 400, [0] * 200 + [1] * 200
+    far, near = [1] * 20 + [0] * 180 + [1] * 180 + [0] * 20, [1] * 60 + [0] * 140 + [1] * 160 + [0] * 40
+    short = replace(verdict(far, near, labels, groups), bound=10.0)
+    assert (short.word, short.sentence()[:31]) == ("no-effect", "Smaller gap, outside the bound:")
+    assert replace(short, bound=None).word == "helps"
+
+
+def test_what_chance_may_have_put_beyond_a_limit_is_said_and_counts_for_nothing():
+    perhaps = beside(20)
+    assert 100 * perhaps.accuracy.value < -perhaps.budget < 100 * perhaps.accuracy.high
+    assert perhaps.word == "helps"
+    assert "more than the budget of 0.3 points; chance may explain that" in perhaps.perhaps()
+    assert perhaps.perhaps() in perhaps.to_dict()["notes"]
+    assert not beside(0).perhaps()
+    labels, groups = [1] * 400, [0] * 200 + [1] * 200
+    far, near = [1] * 20 + [0] * 180 + [1] * 180 + [0] * 20, [1] * 150 + [0] * 50 + [1] * 160 + [0] * 40
+    above = replace(verdict(far, near, labels, groups), bound=3.0)
+    assert (above.word, "above the bound of 3 points; chance" in above.perhaps()) == ("helps", True)
+
+
 def test_levelling_is_named():
     labels, groups = [1, 0] * 200, [0] * 200 + [1] * 200
     before = [1 if (k // 2) % 4 == 0 else 0 for k in range(200)] + [1 if (k // 2) % 4 else 0 for k in range(200)]

@@ -52,7 +52,7 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     why = f"no plain model was trained to compare with; leave out {option('no_baseline')} to get one."
     said = [f"No verdict: {why}"]
     if found is not None:
-        said = [found.sentence(), found.together(), found.alike(), *found.notes]
+        said = [found.sentence(), found.perhaps(), found.together(), found.alike(), *found.notes]
     elif done.result.spec.method == "uniform":
         said = ["No verdict: this is plain training, with nothing to compare it with."]
     parts = ["\n".join(wrapped(spelled(line)) for line in said if line)]

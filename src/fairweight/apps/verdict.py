@@ -46,14 +46,15 @@ def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tens
     )
 
 
-def word_for(smaller: bool, larger: bool, dear: bool) -> Word:
-    """The verdict on a gap that is clearly smaller, clearly larger, or neither; dear: accuracy falls beyond the budget.
+def word_for(smaller: bool, larger: bool, dear: bool, above: bool) -> Word:
+    """The verdict on what is clear, which chance does not explain; nothing else counts, for or against.
 
-    One rule for a training on its test rows and for a method over seeds.
+    smaller, larger: the gap beside plain training's. dear: accuracy falls by more than the budget. above: the gap is
+    above the bound. One rule for a training on its test rows and for a method over seeds: docs/start.md states it.
     """
     if larger or (dear and not smaller):
         return "worse"
-    return "helps" if smaller else "no-effect"
+    return "helps" if smaller and not (dear or above) else "no-effect"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Verdict:
     """Two tables of the same test rows, and what may be said of them.
 
     chosen: what was handed over. kept_plain: nothing beat plain training, and that is what was handed over.
-    budget: points of accuracy that might be given up.
+    budget: points of accuracy that might be given up. bound: points that the gap might have.
     """
 
     criterion: Criterion
@@ -72,6 +73,7 @@ class Verdict:
     kept_epoch: int | None = None
     kept_plain: bool = False
     budget: float = BUDGET
+    bound: float | None = None
     notes: tuple[str, ...] = ()
     why: str = NOTHING  # plain training was kept: the beginning of the first line
     calibration: Calibration = field(default_factory=dict)
@@ -114,11 +116,35 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """The gap falls (or rises) by more than resampling explains, or accuracy falls clearly beyond the budget."""
+        """Helps, no effect or worse, by what resampling the test rows does not explain."""
         _, low, high = self.change
         if self.kept_plain or math.isnan(low):
             return "no-effect"
-        return word_for(high < 0, low > 0, 100 * self.accuracy.high < -self.budget)
+        return word_for(high < 0, low > 0, self._dear, self._above)
+
+    @property
+    def _dear(self) -> bool:
+        """True if accuracy falls clearly beyond the budget."""
+        return 100 * self.accuracy.high < -self.budget
+
+    @property
+    def _above(self) -> bool:
+        """True if the gap is clearly above the bound."""
+        return self.bound is not None and 100 * self.gap[1].low > self.bound
+
+    def perhaps(self) -> str:
+        """Say that a limit is not kept on the test rows where chance may explain that, or nothing."""
+        if self.kept_plain or math.isnan(self.change[0]):
+            return ""
+        cost, gap, said = self.accuracy, self.gap[1], []
+        if -100 * cost.value > self.budget and not self._dear:
+            span = f"95 % interval {100 * cost.low:+.1f} to {100 * cost.high:+.1f}"
+            more = f"more than the budget of {self.budget:g} points"
+            said.append(f"Accuracy fell by {more}; chance may explain that ({span}).")
+        if self.bound is not None and 100 * gap.value > self.bound and not self._above:
+            span = f"95 % interval {100 * gap.low:.1f} to {100 * gap.high:.1f}"
+            said.append(f"The gap is above the bound of {self.bound:g} points; chance may explain that ({span}).")
+        return " ".join(said)
 
     def together(self) -> str:
         """Say that the gap fell because all groups' rates moved the same way, or nothing."""
@@ -154,7 +180,7 @@ class Verdict:
                         for name in columns[0]},
             "calibration": self.calibration,
             "all_rates_move_together": self.together(),
-            "notes": [*self.notes, *([self.alike()] if self.alike() else [])],
+            "notes": [*self.notes, *filter(None, (self.perhaps(), self.alike()))],
         }  # fmt: skip
         return {
             "verdict": self.word,
@@ -212,6 +238,8 @@ class Verdict:
         if math.isnan(change):
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
         said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
+        if self.word == "no-effect" and high < 0:
+            said = f"Smaller gap, outside the {'budget' if self._dear else 'bound'}"
         return (
             f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
             f"({change:+.2f}, 95 % interval {low:+.1f} to {high:+.1f}), {cost} "
@@ -231,7 +259,7 @@ def verdict_on(
         for when, one in (("before", before), ("after", after))
     }
     first, last = (by_group(meaning, labels, predicted(one), groups) for one in (before, after))
-    return Verdict(wish.criterion, first, last, budget=wish.allowed, calibration=calibration, **said)
+    return Verdict(wish.criterion, first, last, budget=wish.allowed, bound=wish.bound, calibration=calibration, **said)
 
 
 def verdict_between(done: Result, beside: Result, dataset: Dataset, wish: Wish, **said: Any) -> Verdict:

@@ -88,12 +88,14 @@ def gap_name(audit: Audit) -> str:
 
 
 def word_of(audit: Audit) -> str:
-    """helps, no-effect, worse or kept-plain; empty where nothing was compared."""
+    """helps, no-effect, outside, worse or kept-plain; empty where nothing was compared."""
     metrics, base = audit.metrics, audit.baseline
     if "verdict" in metrics:
         plain = {"uniform", (metrics.get("judged") or {}).get("reference")}
-        kept = metrics["verdict"] == "no-effect" and metrics.get("chosen") in plain
-        return "kept-plain" if kept else str(metrics["verdict"])
+        word, high = str(metrics["verdict"]), (metrics.get("gap_change") or {}).get("high")
+        if word == "no-effect" and metrics.get("chosen") in plain:
+            return "kept-plain"
+        return "outside" if word == "no-effect" and known(high) and high < 0 else word
     if base is None or not known(base.metrics["tprd"]) or not known(metrics["tprd"]):
         return ""
     gap = base.differences.get("tprd")
