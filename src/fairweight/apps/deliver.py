@@ -220,7 +220,7 @@ def chosen_spec(spec: Spec, found: Search, one: Candidate, fitted: Fitted) -> Sp
         if whole.exemplar is whole.train:
             data["exemplar"] = {**(data.get("exemplar") or {}), "inside": True}
             data["exemplar"] |= {"source": "train"} if "source" in data["exemplar"] else {}
-        if whole.validation is None and any(note.startswith("Validation:") for note in whole.notes):
+        if whole.validation is None and "validation" in whole.rows:  # drawn, or named by a column
             data["split"] = {**(data.get("split") or {}), "validation": 0.0}
     return spec.with_(
         method=one.way.method,

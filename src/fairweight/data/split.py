@@ -31,6 +31,10 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
         raise BadInput(f"column {column!r} holds {strange!r}; every row must say train, validation, exemplar or test.")
     if "train" not in named:
         raise BadInput(f"column {column!r} names no row train; there is nothing to learn from.")
+    notes = []
+    if split.validation == 0.0 and "validation" in named:
+        notes = [f"Train: {named.count('validation'):,} validation rows of column {column!r} are trained on as well."]
+        named = ["train" if name == "validation" else name for name in named]
     parts = {name: part for name, part in given.items() if name != "train"}
     for name in dict.fromkeys(named):
         if name in parts:
@@ -40,12 +44,12 @@ def by_column(given: dict[str, Marked], train: Rows, split: Split) -> Parts:
             raise BadInput(f"column {column!r} says which rows are {name}, so {said} would draw none; leave one out.")
         parts[name] = given["train"].take(torch.tensor([found == name for found in named]))
         origin[name] = "train"
-    return Parts(parts, origin)
+    return Parts(parts, origin, notes)
 
 
 def divide(given: Parts, split: Split, exemplar: Exemplar, seed: int, names: Names) -> Parts:
     """Draw train, validation, exemplar and test from what is given; a part that is given is never drawn."""
-    parts = Parts(dict(given.marked), dict(given.origin))
+    parts = Parts(dict(given.marked), dict(given.origin), list(given.notes))
     marked, origin = parts.marked, parts.origin
     for name in ("test", "validation"):
         share = getattr(split, name)
