@@ -213,6 +213,22 @@ def test_given_weights_count():
     np.testing.assert_allclose(plain.predict_proba(x), same.predict_proba(x), atol=1e-6)
 
 
+@pytest.mark.parametrize("learner", ["linear", "trees", pytest.param("mlp", marks=pytest.mark.slow)])
+def test_given_weights_count_where_the_best_of_several_is_taken(learner):
+    x, y, group = people()
+    wrong = (y == "yes") & (np.random.default_rng(3).random(300) < 0.7)
+    noisy = np.where(wrong, "no", y)
+    asked = fw.FairweightClassifier(learner=learner, epochs=20, random_state=0)
+    trusting = asked.fit(x, noisy, sensitive_features=group).predict_proba(x)
+    right = asked.score(x, y)
+    told = asked.fit(x, noisy, sensitive_features=group, sample_weight=~wrong)
+    assert told.search_ is not None
+    assert told.chosen_.endswith(f"({learner})")
+    assert told.score(x, y) > right + 0.05
+    same = asked.fit(x, noisy, sensitive_features=group, sample_weight=np.full(300, 5.0)).predict_proba(x)
+    np.testing.assert_allclose(same, trusting, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_pipeline_grid_search_and_cross_validation():
     x, y, group = people()

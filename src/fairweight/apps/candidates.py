@@ -209,7 +209,7 @@ class Candidates:
         if not hasattr(self, "_learned"):
             self.clock.check("forml-cells", 1)
             began, first = self.clock.now(), next(iter(self.learners.values()))
-            learner = Learner("mlp", self.whole, first.seed, first.device)
+            learner = Learner("mlp", self.whole, first.seed, first.device, own=first.own)
             weights = learner.whole(Way("forml", self._forml(FORML_STRENGTHS[0])), 5).weights.double().numpy()
             self.clock.note("forml-cells", self.clock.now() - began)
             known = self.rows.codes >= 0

@@ -82,8 +82,14 @@ class Search:
         return {**about, "candidates": found, "notes": list(self.notes), "seconds": round(self.seconds, 2)}
 
 
-def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None) -> Search:
-    """Train and judge the candidates, choose one, train it on all rows and look at it again."""
+def search(
+    dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None,
+    weights: Tensor | None = None,
+) -> Search:  # fmt: skip
+    """Train and judge the candidates, choose one, train it on all rows and look at it again.
+
+    weights: what each row of the source counts in training, times what a candidate gives it; judging counts all alike.
+    """
     clock, wish, whole = Clock(asked.seconds), asked.wish, all_rows(dataset)
     names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
     if not names:
@@ -92,8 +98,9 @@ def search(dataset: Dataset, asked: Asked, *, seed: int = 0, device: str = "cpu"
     assert isinstance(whole.train, Batch)
     runs: list[Candidates] = []
     labels, mended = mended_labels(whole, seed)
+    own = None if weights is None else weights[whole.rows["train"]]
     for turn in range(seed, seed + asked.seeds):
-        learners = {name: Learner(name, whole, turn, device, asked.training) for name in names}
+        learners = {name: Learner(name, whole, turn, device, asked.training, own) for name in names}
         made = Candidates(whole, folds_for(whole.train, turn), learners, asked, clock, tell, labels)
         wish.criterion.check(made.rows.classes, not made.rows.by_label)
         made.run()

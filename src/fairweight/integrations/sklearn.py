@@ -19,11 +19,19 @@ from torch import Tensor, nn
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import Asked, Wish
 from fairweight.apps.train import wish_for, with_objective
-from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
+from fairweight.constraints import check
 from fairweight.data import Dataset
 from fairweight.data.rows import Rows
 from fairweight.errors import BadInput
-from fairweight.integrations._estimator_data import Array, Given, dataset_of, group_columns, made, sample_weights
+from fairweight.integrations._estimator_data import (
+    CONSTRAINTS,
+    Array,
+    Given,
+    dataset_of,
+    group_columns,
+    made,
+    sample_weights,
+)
 from fairweight.methods import Reweighter
 from fairweight.runs.build import build
 from fairweight.runs.cross_fit import FOLDS
@@ -37,17 +45,6 @@ from fairweight.training.callbacks import Progress
 from fairweight.training.history import Dynamics
 from fairweight.training.predict import logits
 from fairweight.types import Batch
-
-# scikit-learn makes an estimator with anything and checks it when it is fitted.
-_CONSTRAINTS: Mapping[str, Constraint] = {
-    **dict.fromkeys(("epochs", "batch_size", "per_cell", "exemplar_size"), either(whole(1))),
-    **dict.fromkeys(("exemplar_inside", "standardize", "groups_at_prediction", "each"), FLAG),
-    "lr": above(0),
-    "weight_decay": between(0),
-    "exemplar_fraction": either(above(0, 1)),
-    "validation_fraction": between(0, 1, below=True),
-    "patience": either(whole(0)),
-}
 
 
 class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -139,9 +136,10 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Train; sensitive_features: the group of each sample, as a column or several that are crossed.
 
         Without sensitive_features the label stands for the group. A missing entry means that the group is not known.
+        sample_weight: what each sample counts in training, times what is learned; models are judged on samples alike.
         exemplar: a trusted set of its own, (X, y) or (X, y, sensitive_features); without it, part of the samples.
         """
-        check(type(self).__name__, self.get_params(deep=False), _CONSTRAINTS)
+        check(type(self).__name__, self.get_params(deep=False), CONSTRAINTS)
         self._table = self.standardize and hasattr(X, "iloc") and hasattr(X, "columns")
         X, y = self._checked(X, y)
         check_classification_targets(y)
@@ -162,11 +160,11 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         dataset = dataset_of(given, len(self.classes_), int(seed), self.validation_fraction, held, self.standardize)
         self.groups_, self.notes_ = dataset.group_names, dataset.notes
         self._preprocessing: Any = dataset.preprocessing
-        weights = None if sample_weight is None else sample_weights(sample_weight, X)[dataset.rows["train"]]
+        weights = None if sample_weight is None else sample_weights(sample_weight, X)
         wish = wish_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            if self.method is None and weights is None and self._searches(dataset):
-                self._search(dataset, wish, int(seed), given[0])
+            if self.method is None and self._searches(dataset):
+                self._search(dataset, wish, int(seed), weights, given[0])
             else:
                 self._train(dataset, wish, int(seed), weights, given[0])
         return self
@@ -201,12 +199,12 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         fewest = torch.bincount(dataset.train.labels, minlength=len(self.classes_)).min()
         return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not alone  # each fold needs every class
 
-    def _search(self, dataset: Dataset, wish: Wish, seed: int, given: Given) -> None:
+    def _search(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None, given: Given) -> None:
         """Take what `fairweight train` would write."""
         asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
         learner = self.learner or ("mlp" if "network" in asked else None)
         wanted = Asked(wish, learner, groups_at_prediction=self.groups_at_prediction, training=asked)
-        found = search(dataset, wanted, seed=seed, device=self._device())
+        found = search(dataset, wanted, seed=seed, device=self._device(), weights=weights)
         self.search_: Search | None = found
         self.chosen_, fitted = found.chosen.title, found.fitted
         self.module_, self.n_iter_, self.shift_ = fitted.model.eval(), fitted.epoch, fitted.shift
@@ -229,7 +227,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         asked = with_objective(name, self._asked(), wish, dataset)
         spec = with_defaults(Spec("frame", method=name, seed=seed), dataset, asked, device)
         built = build(spec, dataset, device, network=network)
-        built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
+        own = None if weights is None else weights[dataset.rows["train"]]
+        built.reweighter.sample_weight = None if own is None else (own / own.mean()).to(device)
         with one_thread(built.parameters):
             record, dynamics = train_built(built, spec, dataset, [Progress(name)] if self.verbose else [])
         self.search_, self.chosen_, self.shift_ = None, name, None
