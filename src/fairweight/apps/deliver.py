@@ -32,7 +32,7 @@ from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics.criterion import criterion
-from fairweight.runs.cross_fit import all_rows, folds_for
+from fairweight.runs.cross_fit import all_rows, folds_for, without_weightless
 from fairweight.runs.folder import METRICS, PREPROCESSING, RUN, RunFolder
 from fairweight.runs.held_out import held_out_parts, noise_of
 from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
@@ -88,9 +88,11 @@ def search(
 ) -> Search:  # fmt: skip
     """Train and judge the candidates, choose one, train it on all rows and look at it again.
 
-    weights: what each row of the source counts in training, times what a candidate gives it; judging counts all alike.
+    weights: what each row of the source counts in training, times what a candidate gives it. Rows of weight 0 are left
+    out; judging counts the others alike.
     """
     clock, wish, whole = Clock(asked.seconds), asked.wish, all_rows(dataset)
+    whole = whole if weights is None else without_weightless(whole, weights)
     names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
     if not names:
         takes = f"two labels and at most {WIDEST} inputs" if asked.learner == "linear" else "tables"

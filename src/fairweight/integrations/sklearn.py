@@ -136,7 +136,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Train; sensitive_features: the group of each sample, as a column or several that are crossed.
 
         Without sensitive_features the label stands for the group. A missing entry means that the group is not known.
-        sample_weight: what each sample counts in training, times what is learned; models are judged on samples alike.
+        sample_weight: what each sample counts in training, times what is learned. Candidates are judged on all alike.
         exemplar: a trusted set of its own, (X, y) or (X, y, sensitive_features); without it, part of the samples.
         """
         check(type(self).__name__, self.get_params(deep=False), CONSTRAINTS)
@@ -163,7 +163,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         weights = None if sample_weight is None else sample_weights(sample_weight, X)
         wish = wish_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            if self.method is None and self._searches(dataset):
+            if self.method is None and self._searches(dataset, weights):
                 self._search(dataset, wish, int(seed), weights, given[0])
             else:
                 self._train(dataset, wish, int(seed), weights, given[0])
@@ -193,10 +193,11 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_consistent_length(X, groups)
         return cast(Tensor, self._preprocessing.meaning.groups(Rows(group_columns(groups))))
 
-    def _searches(self, dataset: Dataset) -> bool:
+    def _searches(self, dataset: Dataset, weights: Tensor | None) -> bool:
         """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
         alone = any(one is not None for one in (self.module, self.objective, self.method_options))
-        fewest = torch.bincount(dataset.train.labels, minlength=len(self.classes_)).min()
+        counted = slice(None) if weights is None else weights[dataset.rows["train"]] > 0
+        fewest = torch.bincount(dataset.train.labels[counted], minlength=len(self.classes_)).min()
         return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not alone  # each fold needs every class
 
     def _search(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None, given: Given) -> None:
