@@ -107,3 +107,24 @@ def test_a_judged_run_is_trained_again_on_validation_rows_that_a_column_names(tm
     prepared, _ = prepare_refit(folder.path)
     assert prepared.dataset.rows["train"].tolist() == rows
     assert any("100 validation rows of column 'part' are trained on as well" in n for n in prepared.dataset.notes)
+
+
+@pytest.mark.parametrize("method", [None, "forml"])
+def test_the_second_training_is_judged_by_the_criterion_of_the_first(tmp_path, method):
+    people(400).to_csv(tmp_path / "p.csv", index=False)
+    asked = {"learner": "linear", "candidates": (), "budget": 2.0} if method is None else {"training": {"epochs": 1}}
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", method, criterion="accuracy-parity", **asked)
+    folder = train(prepare(wanted), tmp_path / "run").result.folder
+    wish = prepare_refit(folder.path)[0].wish
+    assert wish.criterion.name == "accuracy-parity"
+    assert wish.budget == asked.get("budget")
+
+
+def test_a_judged_run_with_labels_made_wrong_on_purpose_is_trained_again(tmp_path):
+    people(500).to_csv(tmp_path / "p.csv", index=False)
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data=WRONG)
+    folder = train(prepare(wanted), tmp_path / "run").result.folder
+    prepared, _ = prepare_refit(folder.path)
+    lost = len(folder.read_weights()) - len(prepared.dataset.train)
+    assert lost > 0
+    assert prepared.dataset.notes[-1].startswith(f"{lost} rows of the run are kept out")
