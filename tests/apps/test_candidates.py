@@ -64,10 +64,12 @@ def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
 def test_what_came_closest_says_what_it_lacked(high, within, says):
     one = Candidate("reweighing-1", "trees", Way(), 1, np.zeros((1, 2)))
     found = Judgement(Score(0.8, 0.8, 0.3, 0.05), (-0.05, -0.1, high), False, within)
-    told = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1))
+    told = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Wish(FAIR))
     assert "reweighing-1 (trees), gap 10.0 → 5.0 points, accuracy -1.00 points" in told
     assert says in told
-    assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1)) == ""
+    assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1), Wish(FAIR)) == ""
+    errors = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Wish(criterion("worst-group")))
+    assert errors == told.replace("gap", "error")
 
 
 def test_a_bound_that_is_not_kept_is_said_with_what_was_refused():

@@ -124,7 +124,7 @@ def search(
     before = judgements[found.index(plain)]
     why = why_plain(before.score, wish)
     if place is None:
-        told = closest(found, judgements, before.score) if why == NOTHING else ""
+        told = closest(found, judgements, before.score, wish) if why == NOTHING else ""
     else:
         told = short_of_bound(found, judgements, judgements[place].score, wish)
         if chosen.way is not plain.way:  # a second stage of plain training needs no other
@@ -139,19 +139,22 @@ def search(
     return Search(whole, rows, wish, plain, *found_all, tuple(notes), took, why)
 
 
-def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score) -> str:
+def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score, wish: Wish) -> str:
     """Say what came closest to beating plain training, and what it lacked; nothing where no gap was smaller."""
     near = [(c, j) for c, j in zip(found, judgements, strict=True) if j.change[0] < 0 and not j.constant]
     if not near:
         return ""
     one, best = min(near, key=lambda pair: (not pair[1].within, pair[1].score.gap))
+    noun = wish.criterion.noun
     why = "that costs more accuracy than may be given up"
     if best.within:
         low, high = (100 * bound for bound in best.change[1:])
-        why = f"chance may explain the smaller gap ({100 * SURE:g} % interval of its change {low:+.1f} to {high:+.1f})"
+        why = (
+            f"chance may explain the smaller {noun} ({100 * SURE:g} % interval of its change {low:+.1f} to {high:+.1f})"
+        )
     moved = f"{100 * before.gap:.1f} → {100 * best.score.gap:.1f}"
     cost = f"{100 * (best.score.accuracy - before.accuracy):+.2f}"
-    return f"Closest to beating it: {one.title}, gap {moved} points, accuracy {cost} points on those rows; {why}."
+    return f"Closest to beating it: {one.title}, {noun} {moved} points, accuracy {cost} points on those rows; {why}."
 
 
 def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, wish: Wish) -> str:
@@ -161,8 +164,8 @@ def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], 
     keep = [c.title for c, j in zip(found, judgements, strict=True) if j.constant and 100 * j.score.gap <= wish.bound]
     refused = f" {keep[0]} does, and is refused: it is close to constant." if keep else ""
     return (
-        f"The bound of {wish.bound:g} points is not kept on the rows that models were judged on: there the gap is "
-        f"{100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
+        f"The bound of {wish.bound:g} points is not kept on the rows that models were judged on: there the "
+        f"{wish.criterion.noun} is {100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
     )
 
 

@@ -143,7 +143,8 @@ class Verdict:
             said.append(f"Accuracy fell by {more}; chance may explain that ({span}).")
         if self.bound is not None and 100 * gap.value > self.bound and not self._above:
             span = f"95 % interval {100 * gap.low:.1f} to {100 * gap.high:.1f}"
-            said.append(f"The gap is above the bound of {self.bound:g} points; chance may explain that ({span}).")
+            more = f"above the bound of {self.bound:g} points"
+            said.append(f"The {self.criterion.noun} is {more}; chance may explain that ({span}).")
         return " ".join(said)
 
     def together(self) -> str:
@@ -239,7 +240,7 @@ class Verdict:
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
         said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
         if self.word == "no-effect" and high < 0:
-            said = f"Smaller gap, outside the {'budget' if self._dear else 'bound'}"
+            said = f"Smaller {self.criterion.noun}, outside the {'budget' if self._dear else 'bound'}"
         return (
             f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
             f"({change:+.2f}, 95 % interval {low:+.1f} to {high:+.1f}), {cost} "

@@ -61,9 +61,14 @@ class Criterion:
         return f"{self.name} (worst of {', '.join(name for name, _ in self.views)})" if self.views else self.name
 
     @property
+    def noun(self) -> str:
+        """What should be small: a gap, or the worst group's error."""
+        return "error" if self.worst else "gap"
+
+    @property
     def measure(self) -> str:
-        """What should be small, in words: a gap, or the worst group's error."""
-        return f"{self.title} {'error' if self.worst else 'gap'}"
+        """What should be small, with the criterion's name."""
+        return f"{self.title} {self.noun}"
 
     def each(self, columns: Sequence[str], values: Sequence[Sequence[str]]) -> Criterion:
         """Judge the columns side by side; values: of every crossed group, by column."""  # [G][columns]
