@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +14,7 @@ import torch
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor, nn
 
-from fairweight.constraints import FLAG, Constraint, above, between, either, whole
+from fairweight.constraints import FLAG, Constraint, Kind, above, between, either, whole
 from fairweight.data import (
     Dataset,
     Exemplar,
@@ -45,6 +45,12 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "exemplar_fraction": either(above(0, 1)),
     "validation_fraction": between(0, 1, below=True),
     "patience": either(whole(0)),
+    **dict.fromkeys(("bound", "budget"), either(between(0, 100))),
+    **dict.fromkeys(("method", "criterion", "learner"), Kind((str,), "a name", optional=True)),
+    **dict.fromkeys(("optimizer", "device"), Kind((str,), "a name")),
+    "hidden": Kind((Iterable,), "the layers' widths, such as (64, 64)", optional=True),
+    "method_options": Kind((Mapping,), "options by name", optional=True),
+    "module": Kind((Callable,), "a model, or what makes one", optional=True),  # type: ignore[arg-type]
 }
 
 

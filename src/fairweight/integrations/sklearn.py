@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any, cast
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import Asked, Wish
 from fairweight.apps.train import wish_for, with_objective
-from fairweight.constraints import check
+from fairweight.constraints import check, whole
 from fairweight.data import Dataset
 from fairweight.data.rows import Rows
 from fairweight.errors import BadInput
@@ -238,7 +238,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _asked(self) -> dict[str, Any]:
         """Fields of a Spec that the user has set."""
-        if self.hidden is not None and (not isinstance(self.hidden, Iterable) or min(self.hidden, default=1) < 1):
+        if self.hidden is not None and not all(map(whole(1).allows, self.hidden)):
             raise BadInput(f"hidden={self.hidden!r}: give the layers' widths, each from 1, such as (64, 64).")
         names = ("optimizer", "lr", "weight_decay", "epochs", "batch_size", "per_cell")
         asked = {name: value for name in names if (value := getattr(self, name)) is not None}

@@ -113,8 +113,8 @@ def table_samples(
         notes.append(Sentence(f"Warning: columns that give the label {meaning.label!r} away: {named}; {done}."))
         never += list(leaks) if options.drop_leaks else []
     if nearly := ", ".join(repr(name) for name in suspects if name not in leaks):
-        said = f"single columns that all but give the label {meaning.label!r} away: {nearly}"
-        notes.append(Sentence(f"Warning: {said}; {advice}."))
+        named = f"single columns that all but give the label {meaning.label!r} away: {nearly}"
+        notes.append(Sentence(f"Warning: {named}; {advice}."))
     if meaning.group and not options.group_in_inputs:
         group = ",".join(meaning.group)
         if train.groups is not None:
