@@ -19,7 +19,7 @@ from fairweight.apps.judge import Asked, Judgement, Rows, Score, Wish
 from fairweight.apps.pair import best_of_pair
 from fairweight.apps.train import wish_for
 from fairweight.apps.weights import Weights
-from fairweight.data import load
+from fairweight.data import GroupOptions, Options, load
 from fairweight.errors import BadInput, MissingData
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows
@@ -110,6 +110,27 @@ def test_a_last_training_is_held_to_what_the_same_did_on_rows_it_had_not_seen():
     assert not gone_wrong(fitted, whole, replace(own, balanced=own.balanced - 0.2)), "better on rows it has seen"
     assert gone_wrong(fitted, whole, replace(own, balanced=own.balanced + 0.021))
     assert gone_wrong(fitted, whole, replace(own, share=2.1 * own.share))
+
+
+def told_by_group() -> pd.DataFrame:
+    """Rows whose group is their label."""
+    frame = people(300)
+    return frame.assign(sex=frame["income"].map({"high": "H", "low": "L"}))
+
+
+@pytest.mark.parametrize("name", ["equal-opportunity", "equalized-odds"])
+def test_groups_without_a_label_in_common_are_refused_where_the_criterion_compares_it(name):
+    data = load(told_by_group(), label="income", group="sex", options=Options(groups=GroupOptions(below="keep")))
+    with pytest.raises(BadInput, match=f"the {name} gap cannot be estimated: fewer than two groups of 'sex'"):
+        wish_for(data, name)
+    assert wish_for(data, "accuracy-parity").criterion.name == "accuracy-parity"
+
+
+def test_forml_is_left_out_where_it_has_nothing_to_compare():
+    data = load(told_by_group(), label="income", group="sex", options=Options(groups=GroupOptions(below="keep")))
+    found = search(data, Asked(wish_for(data, "demographic-parity"), "linear", ("plain", "forml-cells")))
+    assert [one.name for one in found.candidates] == ["plain"]
+    assert any(note.startswith("FORML was left out") for note in found.notes)
 
 
 def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):

@@ -120,7 +120,7 @@ def search(
     place = choose(Score.of(rows, said, wish.criterion), judgements, wish)
     chosen = plain if place is None else found[place]
     fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
-    fitted, notes = fitted_plain, [*mended, *made.notes]
+    fitted, notes = fitted_plain, [*mended, *first.left_out, *made.notes]
     before = judgements[found.index(plain)]
     why = why_plain(before.score, wish)
     if place is None:
