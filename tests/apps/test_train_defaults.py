@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.tables import people
 
-from fairweight.apps._train_text import in_words
+from fairweight.apps._train_text import in_words, levelled
 from fairweight.apps.judge import Score, Wish, why_plain
 from fairweight.apps.train import Wanted, prepare
 from fairweight.apps.verdict import Verdict
@@ -171,6 +171,23 @@ def test_what_chance_may_have_put_beyond_a_limit_is_said_and_counts_for_nothing(
     far, near = [1] * 20 + [0] * 180 + [1] * 180 + [0] * 20, [1] * 150 + [0] * 50 + [1] * 160 + [0] * 40
     above = replace(verdict(far, near, labels, groups), bound=3.0)
     assert (above.word, "above the bound of 3 points; chance" in above.perhaps()) == ("helps", True)
+
+
+def test_a_change_by_a_handful_of_rows_is_not_called_clear():
+    labels, groups = [1] * 203, [0] * 3 + [1] * 200
+    many, few = [0] * 3 + [1] * 100 + [0] * 100, [0] * 3 + [1] * 20 + [0] * 180
+    handful = verdict(many, few, labels, groups)
+    assert handful.change[2] < 0  # no draw of three that are never found shows another rate
+    assert (handful.word, handful.outside_limits) == ("worse", False)  # accuracy falls, and no smaller gap pays for it
+    assert replace(handful, budget=100.0).word == "no-effect"
+    assert "A group's rate is measured on 3 of the test rows" in handful.perhaps()
+    enough = verdict([0] * 7 + many, [0] * 7 + few, [1] * 210, [0] * 10 + [1] * 200)
+    assert replace(enough, budget=100.0).word == "helps"
+    assert "Levelling down: of the 40.0 points" in levelled(enough)
+    assert "the best group, which fell from 50.0 to 10.0 %; the worst went from 0.0 to 0.0 %." in levelled(enough)
+    labels, groups = [1] * 400, [0] * 200 + [1] * 200
+    uneven, even = [1] * 60 + [0] * 140 + [1] * 160 + [0] * 40, [1] * 160 + [0] * 40 + [1] * 160 + [0] * 40
+    assert not levelled(verdict(uneven, even, labels, groups))
 
 
 def test_levelling_is_named():

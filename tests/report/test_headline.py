@@ -48,7 +48,7 @@ def test_a_judged_run_has_both_changes_and_how_sure_they_are():
     ],
 )
 def test_bad_news_and_no_news(verdict, limits, tone, says, sure):
-    top = headline(judged(verdict, 0.30, 0.33, *limits))
+    top = headline(judged(verdict, 0.30, 0.33, *limits, outside_limits=limits[1] < 0))
     assert (top.tone, top.tiles[2].after) == (tone, sure)
     assert top.sentence.startswith(says)
     assert "plain training" in top.action

@@ -23,6 +23,7 @@ from fairweight.runs.run import Result, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
 PLAIN = "plain training"
+FEWEST = 10  # test rows that a group's rate is measured on: resampling fewer says little of chance
 NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 
@@ -120,7 +121,17 @@ class Verdict:
         _, low, high = self.change
         if self.kept_plain or math.isnan(low):
             return "no-effect"
-        return word_for(high < 0, low > 0, self._dear, self._above)
+        return word_for(high < 0 and not self._few, low > 0 and not self._few, self._dear, self._above)
+
+    @property
+    def outside_limits(self) -> bool:
+        """True if the gap is clearly smaller, and the budget or the bound is clearly not kept."""
+        return self.word == "no-effect" and self.change[2] < 0 and not self._few and not self.kept_plain
+
+    @cached_property
+    def _few(self) -> int:
+        """The fewest test rows that a group's rate is measured on, where those are too few to tell a change; else 0."""
+        return found if (found := self.criterion.fewest(self.before)) < FEWEST else 0
 
     @property
     def _dear(self) -> bool:
@@ -133,18 +144,19 @@ class Verdict:
         return self.bound is not None and 100 * self.gap[1].low > self.bound
 
     def perhaps(self) -> str:
-        """Say that a limit is not kept on the test rows where chance may explain that, or nothing."""
+        """Say what chance may explain although it looks clear: a change by few rows, or a limit that is not kept."""
         if self.kept_plain or math.isnan(self.change[0]):
             return ""
         cost, gap, said = self.accuracy, self.gap[1], []
+        low, high = 100 * cost.low, 100 * cost.high
+        if self._few and not self.change[1] <= 0 <= self.change[2]:
+            said.append(f"A group's rate is measured on {self._few} of the test rows: chance may explain the change.")
         if -100 * cost.value > self.budget and not self._dear:
-            span = f"95 % interval {100 * cost.low:+.1f} to {100 * cost.high:+.1f}"
             more = f"more than the budget of {self.budget:g} points"
-            said.append(f"Accuracy fell by {more}; chance may explain that ({span}).")
+            said.append(f"Accuracy fell by {more}; chance may explain that (95 % interval {low:+.1f} to {high:+.1f}).")
         if self.bound is not None and 100 * gap.value > self.bound and not self._above:
-            span = f"95 % interval {100 * gap.low:.1f} to {100 * gap.high:.1f}"
             more = f"above the bound of {self.bound:g} points"
-            said.append(f"The {self.criterion.noun} is {more}; chance may explain that ({span}).")
+            said.append(f"The {self.criterion.noun} is {more}; chance may explain that.")
         return " ".join(said)
 
     def together(self) -> str:
@@ -179,6 +191,7 @@ class Verdict:
         more = {
             "columns": {name: _plain({"gap_before": columns[0][name], "gap_after": columns[1][name]})
                         for name in columns[0]},
+            "outside_limits": self.outside_limits,
             "calibration": self.calibration,
             "all_rates_move_together": self.together(),
             "notes": [*self.notes, *filter(None, (self.perhaps(), self.alike()))],
@@ -239,7 +252,7 @@ class Verdict:
         if math.isnan(change):
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
         said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
-        if self.word == "no-effect" and high < 0:
+        if self.outside_limits:
             said = f"Smaller {self.criterion.noun}, outside the {'budget' if self._dear else 'bound'}"
         return (
             f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "

@@ -92,10 +92,9 @@ def word_of(audit: Audit) -> str:
     metrics, base = audit.metrics, audit.baseline
     if "verdict" in metrics:
         plain = {"uniform", (metrics.get("judged") or {}).get("reference")}
-        word, high = str(metrics["verdict"]), (metrics.get("gap_change") or {}).get("high")
-        if word == "no-effect" and metrics.get("chosen") in plain:
+        if metrics["verdict"] == "no-effect" and metrics.get("chosen") in plain:
             return "kept-plain"
-        return "outside" if word == "no-effect" and known(high) and high < 0 else word
+        return "outside" if metrics.get("outside_limits") else str(metrics["verdict"])
     if base is None or not known(base.metrics["tprd"]) or not known(metrics["tprd"]):
         return ""
     gap = base.differences.get("tprd")
