@@ -54,6 +54,12 @@ def test_bad_news_and_no_news(verdict, limits, tone, says, sure):
     assert "plain training" in top.action
 
 
+def test_a_change_that_the_verdict_puts_down_to_chance_is_not_shown_as_clear():
+    top = headline(judged("no-effect", 0.30, 0.10, -0.25, -0.15))  # by a handful of rows
+    assert top.sentence.startswith("No clear effect")
+    assert (top.tiles[0].tone, top.tiles[2].after) == ("even", "Could be chance")
+
+
 def test_plain_training_that_nothing_beat_is_said_to_stay():
     more = {"chosen": "plain (linear)", "judged": {"reference": "plain (linear)"}}
     top = headline(judged("no-effect", 0.30, 0.30, None, None, (0.8, 0.8), **more))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from fairweight.report._format import capitalised, change, known, percent, points, sentence_and_action, span
@@ -71,7 +71,7 @@ def headline(audit: Audit) -> Headline:
             word = "kept-even" if gap.after == value and known(floor) and value <= floor else word
         else:
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"
-            tiles = _tiles_beside(audit, gap, accuracy, tone)
+            tiles = _tiles_beside(audit, gap, accuracy, tone, clear=word != "no-effect")
     if audit.says_one_label:
         word, tone, values["accuracy"] = "one-label", "bad", percent(metrics["accuracy"])
         told = f"Each of the {metrics['n']:,} rows is predicted alike."
@@ -133,9 +133,10 @@ def _tiles(audit: Audit) -> tuple[Tile, Tile, Tile]:
     return first, second, Tile("How sure", "Beyond chance" if value > floor else "Could be chance", words=told)
 
 
-def _tiles_beside(audit: Audit, gap: _Change, accuracy: _Change, tone: Tone) -> tuple[Tile, Tile, Tile]:
-    """Of the model beside plain training."""
+def _tiles_beside(audit: Audit, gap: _Change, accuracy: _Change, tone: Tone, clear: bool) -> tuple[Tile, Tile, Tile]:
+    """Of the model beside plain training; clear: the verdict does not put the change down to chance."""
     first = gap.tile(capitalised(gap_name(audit)), "points", lower_is_better=True)
+    first = first if clear else replace(first, tone="even")
     told = f"The gap changed by {span(gap.low, gap.high, signed=True)} points (95 % interval)."
     told = told if known(gap.low) else "Without both runs' predictions nothing says whether chance explains it."
     told = f"{told} One seed, {audit.metrics['n']:,} test rows."
