@@ -12,7 +12,7 @@ from tests.tables import people
 
 from fairweight.apps._train_text import in_words, levelled
 from fairweight.apps.judge import Score, Wish, why_plain
-from fairweight.apps.train import Wanted, prepare
+from fairweight.apps.train import Wanted, prepare, train
 from fairweight.apps.verdict import Verdict
 from fairweight.data import load
 from fairweight.errors import BadInput, UnknownName
@@ -111,6 +111,13 @@ def test_an_own_network_on_a_table_is_trained_by_forml_beside_plain_training(tmp
         prepared = prepare(Wanted("p.csv", "income", "sex", **own))
         assert (prepared.spec.method, prepared.asked) == ("forml", None)
         assert prepared.spec.judge["criterion"] == "equal-opportunity"
+
+
+@pytest.mark.parametrize(("seed", "learner"), [(-1, "trees"), (-1, "linear"), (2**40, "trees")])
+def test_every_seed_that_a_run_may_have_is_taken_by_a_choice(tmp_path, seed, learner):
+    people().to_csv(tmp_path / "p.csv", index=False)
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", seed=seed, learner=learner, candidates=("reweighing",))
+    assert train(prepare(wanted), tmp_path / "run").verdict is not None
 
 
 def verdict(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Verdict:

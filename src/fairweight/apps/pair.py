@@ -11,6 +11,7 @@ import numpy as np
 from fairweight.apps.judge import NOTHING, Floats, Rows, Score, Wish, choose, judged, why_plain
 from fairweight.apps.second_stage import stages
 from fairweight.apps.verdict import PLAIN, Verdict, verdict_between
+from fairweight.constraints import plain_seed
 from fairweight.data import Dataset
 from fairweight.errors import MissingData
 from fairweight.runs.build import Built, network_for
@@ -73,7 +74,7 @@ def best_of_pair(
         for name, folder in runs.items():
             rows, chances = on_validation(folder, classes, groups=groups)
             title = PLAIN if name == "plain" else name
-            half = np.random.default_rng(seed).permutation(len(rows.labels)) % HALVES
+            half = np.random.default_rng(plain_seed(seed)).permutation(len(rows.labels)) % HALVES
             found.append((title, name, chances, None))
             made = stages(chances, rows, wish, half, range(HALVES), groups_at_prediction)
             found += [(f"{title} + {stage}", name, moved, shift) for stage, moved, shift in made]

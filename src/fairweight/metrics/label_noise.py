@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairweight.constraints import plain_seed
 from fairweight.errors import BadInput
 from fairweight.metrics import flip_rates as flip
 from fairweight.metrics.flip_grid import SAMPLES, Grid, flip_grid
@@ -65,7 +66,7 @@ class LabelNoise:
 
     def likely_labels(self, seed: int = 0) -> Ints:
         """A label for each row, drawn by its chances: rates of a model on them are right on average."""  # [N]
-        line = np.random.default_rng(seed).random((len(self.labels), 1))
+        line = np.random.default_rng(plain_seed(seed)).random((len(self.labels), 1))
         return np.asarray((self.posterior.cumsum(axis=1) < line).sum(axis=1).clip(max=self.posterior.shape[1] - 1))
 
 
