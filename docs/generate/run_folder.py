@@ -33,6 +33,7 @@ FILES = {
 
 VERDICT = {
     "verdict": "`helps`, `no-effect` or `worse`",
+    "outside_limits": "true where the gap is clearly smaller, and the budget or the bound is clearly not kept",
     "chosen": "the candidate that was handed over",
     "kept_epoch": "the epoch whose model was kept",
     "criterion": "what counts as fair",

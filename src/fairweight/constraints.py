@@ -119,6 +119,11 @@ SEED = whole(-(2**63), 2**64 - 1)  # what torch takes
 FLAG = one_of(True, False)
 
 
+def plain_seed(seed: int, bits: int = 64) -> int:
+    """The seed for numpy and scikit-learn, which take neither negative nor larger ones: all others stay as they are."""
+    return seed % (1 << bits)
+
+
 def check(owner: str, values: Mapping[str, Any], allowed: Mapping[str, Constraint]) -> None:
     """Refuse the first value that its constraint does not allow, in one sentence."""
     for name, constraint in allowed.items():

@@ -20,7 +20,7 @@ from fairweight.apps.judge import Judgement, Rows, Score, Wanted, Wish
 from fairweight.apps.pair import best_of
 from fairweight.apps.train import wish_for
 from fairweight.apps.weights import Weights
-from fairweight.data import load
+from fairweight.data import GroupOptions, Options, load
 from fairweight.errors import BadInput, MissingData
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.cross_fit import all_rows
@@ -69,10 +69,12 @@ def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
 def test_what_came_closest_says_what_it_lacked(high, within, says):
     one = Candidate("reweighing-1", "trees", Way(), 1, np.zeros((1, 2)))
     found = Judgement(Score(0.8, 0.8, 0.3, 0.05), (-0.05, -0.1, high), False, within)
-    told = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1))
+    told = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Wish(FAIR))
     assert "reweighing-1 (trees), gap 10.0 → 5.0 points, accuracy -1.00 points" in told
     assert says in told
-    assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1)) == ""
+    assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1), Wish(FAIR)) == ""
+    errors = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Wish(criterion("worst-group")))
+    assert errors == told.replace("gap", "error")
 
 
 def test_a_bound_that_is_not_kept_is_said_with_what_was_refused():
@@ -113,6 +115,28 @@ def test_a_last_training_is_held_to_what_the_same_did_on_rows_it_had_not_seen():
     assert not gone_wrong(fitted, whole, replace(own, balanced=own.balanced - 0.2)), "better on rows it has seen"
     assert gone_wrong(fitted, whole, replace(own, balanced=own.balanced + 0.021))
     assert gone_wrong(fitted, whole, replace(own, share=2.1 * own.share))
+
+
+def told_by_group() -> pd.DataFrame:
+    """Rows whose group is their label."""
+    frame = people(300)
+    return frame.assign(sex=frame["income"].map({"high": "H", "low": "L"}))
+
+
+@pytest.mark.parametrize("name", ["equal-opportunity", "equalized-odds"])
+def test_groups_without_a_label_in_common_are_refused_where_the_criterion_compares_it(name):
+    data = load(told_by_group(), label="income", group="sex", options=Options(groups=GroupOptions(below="keep")))
+    with pytest.raises(BadInput, match=f"the {name} gap cannot be estimated: fewer than two groups of 'sex'"):
+        wish_for(data, name)
+    assert wish_for(data, "accuracy-parity").criterion.name == "accuracy-parity"
+
+
+def test_forml_is_left_out_where_it_has_nothing_to_compare():
+    data = load(told_by_group(), label="income", group="sex", options=Options(groups=GroupOptions(below="keep")))
+    wanted = Wanted("frame", learner="linear", candidates=("forml-cells",))
+    found = search(data, wanted, wish_for(data, "demographic-parity"))
+    assert [one.name for one in found.candidates] == ["plain"]
+    assert any(note.startswith("FORML was left out") for note in found.notes)
 
 
 def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):

@@ -163,17 +163,25 @@ def test_a_busy_moment_does_not_change_the_cost():
         (-3.0, 0.01, -0.2, None, "helps"),
         (-3.0, 0.20, -0.2, None, "no-effect"),
         (-3.0, 0.01, -0.9, None, "no-effect"),  # too dear
+        (-3.0, 0.01, -0.4, None, "helps"),  # beyond the budget, which chance may explain
+        (-3.0, 0.20, -0.4, None, "no-effect"),
         (-3.0, 0.20, -0.9, None, "worse"),
         (3.0, 0.01, 0.5, None, "worse"),
         (-3.0, 0.01, -5.0, 2.0, "helps"),  # a bound alone says nothing of accuracy
         (-3.0, 0.01, -5.0, 0.5, "no-effect"),
+        (-3.0, 0.01, -5.0, 0.9, "helps"),
     ],
 )
 def test_the_verdict_on_a_row_is_the_rule_of_train_over_seeds(gap, p, accuracy, bound, word):
-    found = {"tprd": {"mean": gap, "p": p}, "accuracy": {"mean": accuracy, "p": None}}
-    row = {"compared": {"uniform": found}, "means": {"tprd": {"mean": 1.0}}}
+    seeds = {"standard_error": 0.1, "n": 5}
+    found = {"tprd": {"mean": gap, "p": p}, "accuracy": {"mean": accuracy, "p": None, **seeds}}
+    row = {"compared": {"uniform": found}, "means": {"tprd": {"mean": 1.0, **seeds}}}
     assert verdict_on(row, Wish(criterion("equal-opportunity"), bound=bound), "tprd") == word
     said = verdict_words({"verdict": word, "outside_limits": word == "no-effect" and smaller(row, "tprd")})
     other = "no clear effect" if p > 0.05 else "smaller gap, outside the budget or bound"
     assert said == (other if word == "no-effect" else word)
+    alone = {**found, "accuracy": {"mean": accuracy, "p": None, "standard_error": None, "n": 1}}
+    one = {**row, "compared": {"uniform": alone}}  # one seed tells nothing of a loss
+    assert (verdict_on(one, Wish(criterion("equal-opportunity")), "tprd") == "worse") == (gap > 0)
+
     assert verdict_on({**row, "compared": {}}, Wish(criterion("equal-opportunity")), "tprd") is None

@@ -68,12 +68,12 @@ WRONG = {"corruptions": ["uniform-flips:fraction=0.2"]}
     [
         ({}, True),
         ({"exemplar": {"source": "validation"}}, True),
-        ({"split": {"column": "part"}}, False),
+        ({"split": {"column": "part"}}, True),
         (WRONG, False),
     ],
 )
 def test_the_spec_of_a_chosen_model_trains_such_a_model_on_the_same_labels(tmp_path, data, alike):
-    """alike: every row of the run is in its Spec; named parts and wrong labels do not let validation rows in."""
+    """alike: every row of the run is in its Spec; wrong labels do not let validation rows in."""
     frame = people(600)
     frame["part"] = np.random.default_rng(1).choice(
         ["train", "validation", "exemplar", "test"], 600, p=[0.5, 0.1, 0.2, 0.2]
@@ -92,3 +92,39 @@ def test_the_spec_of_a_chosen_model_trains_such_a_model_on_the_same_labels(tmp_p
     if alike:
         found = run(spec, tmp_path / "again").metrics["accuracy"]
         assert found == pytest.approx(done.metrics["accuracy"], abs=0.05), "a linear model is trained for its epochs"
+
+
+def test_a_judged_run_is_trained_again_on_validation_rows_that_a_column_names(tmp_path):
+    """It was trained on them; without them the data would seem to have changed."""
+    parts = ["train", "train", "train", "test", "validation"] * 100
+    people(500).assign(part=parts).to_csv(tmp_path / "p.csv", index=False)
+    wanted = Wanted(
+        str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data={"split": {"column": "part"}}
+    )
+    folder = train(prepare(wanted), tmp_path / "run").result.folder
+    rows = [row for row in range(500) if parts[row] != "test"]
+    assert folder.read_weights()["row"].tolist() == rows
+    prepared, _ = prepare_refit(folder.path)
+    assert prepared.dataset.rows["train"].tolist() == rows
+    assert any("100 validation rows of column 'part' are trained on as well" in n for n in prepared.dataset.notes)
+
+
+@pytest.mark.parametrize("method", [None, "forml"])
+def test_the_second_training_is_judged_by_the_criterion_of_the_first(tmp_path, method):
+    people(400).to_csv(tmp_path / "p.csv", index=False)
+    asked = {"learner": "linear", "candidates": (), "budget": 2.0} if method is None else {"training": {"epochs": 1}}
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", method, criterion="accuracy-parity", **asked)
+    folder = train(prepare(wanted), tmp_path / "run").result.folder
+    wish = prepare_refit(folder.path)[0].wish
+    assert wish.criterion.name == "accuracy-parity"
+    assert wish.budget == asked.get("budget")
+
+
+def test_a_judged_run_with_labels_made_wrong_on_purpose_is_trained_again(tmp_path):
+    people(500).to_csv(tmp_path / "p.csv", index=False)
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data=WRONG)
+    folder = train(prepare(wanted), tmp_path / "run").result.folder
+    prepared, _ = prepare_refit(folder.path)
+    lost = len(folder.read_weights()) - len(prepared.dataset.train)
+    assert lost > 0
+    assert prepared.dataset.notes[-1].startswith(f"{lost} rows of the run are kept out")

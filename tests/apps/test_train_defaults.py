@@ -10,9 +10,9 @@ import pytest
 import torch
 from tests.tables import people
 
-from fairweight.apps._train_text import in_words
+from fairweight.apps._train_text import in_words, levelled
 from fairweight.apps.judge import Score, Wish, why_plain
-from fairweight.apps.train import Wanted, prepare
+from fairweight.apps.train import Wanted, prepare, train
 from fairweight.apps.verdict import Verdict
 from fairweight.data import load
 from fairweight.errors import BadInput, UnknownName
@@ -113,6 +113,13 @@ def test_an_own_network_on_a_table_is_trained_by_forml_beside_plain_training(tmp
         assert prepared.spec.judge["criterion"] == "equal-opportunity"
 
 
+@pytest.mark.parametrize(("seed", "learner"), [(-1, "trees"), (-1, "linear"), (2**40, "trees")])
+def test_every_seed_that_a_run_may_have_is_taken_by_a_choice(tmp_path, seed, learner):
+    people().to_csv(tmp_path / "p.csv", index=False)
+    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", seed=seed, learner=learner, candidates=("reweighing",))
+    assert train(prepare(wanted), tmp_path / "run").verdict is not None
+
+
 def verdict(before: list[int], after: list[int], labels: list[int], groups: list[int]) -> Verdict:
     tables = [
         group_table(torch.tensor(labels), torch.tensor(p), torch.tensor(groups), group_names=("F", "M"))
@@ -135,6 +142,59 @@ def test_the_sentence_says_what_changed_and_whether_chance_explains_it():
     assert not same.together()
     kept = replace(same, kept_plain=True)  # the same model: no chance is left in the difference
     assert {(d.value, d.low, d.high) for d in kept.numbers.values()} == {(0, 0, 0)}
+
+
+def beside(lost: int, **limits: float) -> Verdict:
+    """A gap that is clearly smaller, while so many of 2,000 negatives more are called positive."""
+    labels, groups = [1] * 400 + [0] * 2_000, ([0] * 200 + [1] * 200) + [0, 1] * 1_000
+    uneven, even = [1] * 100 + [0] * 100 + [1] * 160 + [0] * 40, [1] * 130 + [0] * 70 + [1] * 130 + [0] * 70
+    found = verdict(uneven + [0] * 2_000, even + [1] * lost + [0] * (2_000 - lost), labels, groups)
+    return replace(found, **limits)
+
+
+def test_what_is_clearly_beyond_the_budget_or_the_bound_is_not_called_a_help():
+    dear = beside(200)
+    assert dear.word == "no-effect"
+    assert dear.sentence().startswith("Smaller gap, outside the budget: ")
+    assert not dear.perhaps()
+    assert beside(200, budget=20.0).word == "helps"
+    above = beside(0, bound=0.0)
+    assert above.word == "helps"  # a gap of 0 keeps it
+    labels, groups = [1] * 400, [0] * 200 + [1] * 200
+    far, near = [1] * 20 + [0] * 180 + [1] * 180 + [0] * 20, [1] * 60 + [0] * 140 + [1] * 160 + [0] * 40
+    short = replace(verdict(far, near, labels, groups), bound=10.0)
+    assert (short.word, short.sentence()[:31]) == ("no-effect", "Smaller gap, outside the bound:")
+    assert replace(short, bound=None).word == "helps"
+
+
+def test_what_chance_may_have_put_beyond_a_limit_is_said_and_counts_for_nothing():
+    perhaps = beside(20)
+    assert 100 * perhaps.accuracy.value < -perhaps.budget < 100 * perhaps.accuracy.high
+    assert perhaps.word == "helps"
+    assert "more than the budget of 0.3 points; chance may explain that" in perhaps.perhaps()
+    assert perhaps.perhaps() in perhaps.to_dict()["notes"]
+    assert not beside(0).perhaps()
+    labels, groups = [1] * 400, [0] * 200 + [1] * 200
+    far, near = [1] * 20 + [0] * 180 + [1] * 180 + [0] * 20, [1] * 150 + [0] * 50 + [1] * 160 + [0] * 40
+    above = replace(verdict(far, near, labels, groups), bound=3.0)
+    assert (above.word, "above the bound of 3 points; chance" in above.perhaps()) == ("helps", True)
+
+
+def test_a_change_by_a_handful_of_rows_is_not_called_clear():
+    labels, groups = [1] * 203, [0] * 3 + [1] * 200
+    many, few = [0] * 3 + [1] * 100 + [0] * 100, [0] * 3 + [1] * 20 + [0] * 180
+    handful = verdict(many, few, labels, groups)
+    assert handful.change[2] < 0  # no draw of three that are never found shows another rate
+    assert (handful.word, handful.outside_limits) == ("worse", False)  # accuracy falls, and no smaller gap pays for it
+    assert replace(handful, budget=100.0).word == "no-effect"
+    assert "A group's rate is measured on 3 of the test rows" in handful.perhaps()
+    enough = verdict([0] * 7 + many, [0] * 7 + few, [1] * 210, [0] * 10 + [1] * 200)
+    assert replace(enough, budget=100.0).word == "helps"
+    assert "Levelling down: of the 40.0 points" in levelled(enough)
+    assert "the best group, which fell from 50.0 to 10.0 %; the worst went from 0.0 to 0.0 %." in levelled(enough)
+    labels, groups = [1] * 400, [0] * 200 + [1] * 200
+    uneven, even = [1] * 60 + [0] * 140 + [1] * 160 + [0] * 40, [1] * 160 + [0] * 40 + [1] * 160 + [0] * 40
+    assert not levelled(verdict(uneven, even, labels, groups))
 
 
 def test_levelling_is_named():

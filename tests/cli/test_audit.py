@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -69,6 +70,34 @@ def test_what_is_read_and_what_a_run_relies_on_is_not_written_over(people, words
     assert (people / out).read_bytes() == before
     assert done.returncode == 2
     assert "name another file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("condense", "run"),
+        ("clean", "run", "--trust", "--seeds", "1", "--jobs", "1"),  # has a weights.parquet of its own
+        ("audit", "copy"),
+        ("audit", "--predictions", "said.csv", "--label", "pay", "--prediction", "pay"),  # has a metrics.json
+    ],
+)
+def test_the_folder_of_a_run_takes_no_files_of_other_verbs(people, words):
+    people.joinpath("said.csv").write_bytes((people / "people.csv").read_bytes())
+    shutil.copytree(people / "run", people / "copy", dirs_exist_ok=True)
+    before = {path.name: path.read_bytes() for path in (people / "run").iterdir() if path.is_file()}
+    done = fairweight(people, *words, "--out", "run")
+    assert {path.name: path.read_bytes() for path in (people / "run").iterdir() if path.is_file()} == before
+    assert done.returncode == 2
+    assert "--out run is the folder of a run, whose files could be lost; give another, or none." in done.stderr
+
+
+@pytest.mark.parametrize("words", [("run",), ("--predictions", "people.csv", "--label", "pay", "--prediction", "pay")])
+def test_a_page_to_share_is_not_written_over_the_data(people, words):
+    before = (people / "people.csv").read_bytes()
+    done = fairweight(people, "audit", *words, "--share", "people.csv")
+    assert (people / "people.csv").read_bytes() == before
+    assert done.returncode == 2
+    assert "--share people.csv is a file that is read here" in done.stderr
 
 
 @pytest.mark.slow

@@ -191,6 +191,37 @@ def test_leaks_are_named(people):
     assert not any(name.startswith(("copy", "number", "case", "flag")) for name in dropped.preprocessing.feature_names)
 
 
+@pytest.mark.parametrize("kind", ["bool", "boolean"])
+def test_booleans_are_read_alike_from_every_kind_of_file(people, tmp_path, kind):
+    people["member"] = pd.Series(np.arange(400) % 3 == 0).astype(kind)
+    people.to_csv(tmp_path / "t.csv", index=False)
+    people.to_parquet(tmp_path / "t.parquet")
+    text, typed = (load(tmp_path / name, label="income") for name in ("t.csv", "t.parquet"))
+    assert text.preprocessing.feature_names == typed.preprocessing.feature_names
+    torch.testing.assert_close(text.train.inputs, typed.train.inputs)
+    new = typed.preprocessing.read(tmp_path / "t.csv")
+    torch.testing.assert_close(new.inputs, typed.preprocessing.read(tmp_path / "t.parquet").inputs)
+    assert not [note for note in new.notes if "member" in note]
+
+
+@pytest.mark.parametrize("number", [False, True])
+def test_a_column_that_gives_most_labels_away_is_suspected_and_stays(people, number):
+    wrong = np.arange(400) % 20 == 0
+    status = pd.Series(np.where((people["income"] == "high") ^ wrong, "closed", "open"))
+    people["status"] = status.map({"open": 0.0, "closed": 5.0}) + np.linspace(0, 1, 400) if number else status
+    data = load(people, label="income")
+    (named,) = [note for note in data.warnings if "label 'income' away" in note]
+    assert "all but give the label 'income' away: 'status'; leave them out with" in named
+    kept = load(people, label="income", options=Options(table=TableOptions(drop_leaks=True)))
+    assert any(name.startswith("status") for name in kept.preprocessing.feature_names)
+
+
+def test_a_leak_that_was_left_out_is_not_named(people):
+    people["copy"] = people["income"]
+    data = load(people, label="income", options=Options(table=TableOptions(drop=("copy",))))
+    assert not [note for note in data.warnings if "copy" in note]
+
+
 def test_a_stand_in_for_the_group_is_named(people):
     people["gender"] = people["sex"].map({"F": "woman", "M": "man"})
     data = load(people, label="income", group="sex")

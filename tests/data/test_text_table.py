@@ -58,6 +58,8 @@ HEADED = {
     "and in quotes": ("t.csv", '"a";"b, c"\n"1";"x"\n"2";"y"\n', "utf-8", ["t.csv is separated by ';' (semicolon)"]),
     "more commas": ("t.csv", "a;b, c;d, e\n1;x;0,5\n2;y;1,5\n", "utf-8", ["t.csv is separated by ';' (semicolon)"]),
     "commas, a short row": ("t.csv", "a,b,c;d;e;f\n1,x\n2,y\n", "utf-8", []),
+    "a .txt": ("t.txt", "a,b\n1,x\n2,y\n", "utf-8", []),
+    "semicolons in a .txt": ("t.txt", "a;b\n1;x\n2;y\n", "utf-8", ["t.txt is separated by ';' (semicolon)"]),
     "one column": ("t.csv", "a\n1\n2\n", "utf-8", []),
 }
 
@@ -78,3 +80,10 @@ def test_a_header_with_two_ends_of_lines_is_refused_in_a_sentence(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"a,b\rc,d\n1,2,3\n")
     with pytest.raises(UnreadableFile, match=r"t\.csv cannot be read as a table .*; check its quotes"):
         read_frame([tmp_path / "t.csv"], TableOptions(), [])
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl", "t.ndjson.gz"])
+def test_json_is_named_as_such(tmp_path, name):
+    (tmp_path / name).write_text('{"a": 1}\n')
+    with pytest.raises(UnreadableFile, match=r"holds JSON, which is not read; save it as \.csv or \.parquet"):
+        read_frame([tmp_path / name], TableOptions(), [])

@@ -213,6 +213,22 @@ def test_given_weights_count():
     np.testing.assert_allclose(plain.predict_proba(x), same.predict_proba(x), atol=1e-6)
 
 
+@pytest.mark.parametrize("learner", ["linear", "trees", pytest.param("mlp", marks=pytest.mark.slow)])
+def test_given_weights_count_where_the_best_of_several_is_taken(learner):
+    x, y, group = people()
+    wrong = (y == "yes") & (np.random.default_rng(3).random(300) < 0.7)
+    noisy = np.where(wrong, "no", y)
+    asked = fw.FairweightClassifier(learner=learner, epochs=20, random_state=0)
+    trusting = asked.fit(x, noisy, sensitive_features=group).predict_proba(x)
+    right = asked.score(x, y)
+    told = asked.fit(x, noisy, sensitive_features=group, sample_weight=~wrong)
+    assert told.search_ is not None
+    assert told.chosen_.endswith(f"({learner})")
+    assert told.score(x, y) > right + 0.05
+    same = asked.fit(x, noisy, sensitive_features=group, sample_weight=np.full(300, 5.0)).predict_proba(x)
+    np.testing.assert_allclose(same, trusting, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_pipeline_grid_search_and_cross_validation():
     x, y, group = people()
@@ -285,6 +301,14 @@ def test_weights_lower_the_gap_that_the_exemplars_show():
         ({"patience": -1}, {}, BadInput, "patience=-1"),
         ({"hidden": (64, 0)}, {}, BadInput, "each from 1"),
         ({"hidden": 64}, {}, BadInput, r"such as \(64, 64\)"),
+        ({"hidden": ("a",)}, {}, BadInput, r"such as \(64, 64\)"),
+        ({"criterion": 3}, {}, BadInput, "criterion=3.*give a name, or None"),
+        ({"bound": "x"}, {}, BadInput, "bound=x.*give a number from 0 to 100, or None"),
+        ({"budget": [2]}, {}, BadInput, r"budget=\[2\]"),
+        ({"learner": np.ones(2)}, {}, BadInput, "learner="),
+        ({"device": 0}, {}, BadInput, "device=0"),
+        ({"module": "net"}, {}, BadInput, "module=net.*give a model, or what makes one"),
+        ({"method_options": ("tie",)}, {}, BadInput, "method_options="),
         ({"exemplar_fraction": 0}, {}, BadInput, "exemplar_fraction=0"),
         ({}, {"sensitive_features": ["a"] * 300}, OneGroup, "one group only"),
         ({}, {"sensitive_features": [None] * 300}, BadInput, "sensitive_features"),

@@ -44,13 +44,20 @@ def test_a_judged_run_has_both_changes_and_how_sure_they_are():
     [
         ("no-effect", (-0.1, 0.1), "even", "No clear effect", "Could be chance"),
         ("worse", (0.02, 0.1), "bad", "It is worse", "Beyond chance"),
+        ("no-effect", (-0.1, -0.02), "even", "Outside the limit", "Beyond chance"),
     ],
 )
 def test_bad_news_and_no_news(verdict, limits, tone, says, sure):
-    top = headline(judged(verdict, 0.30, 0.33, *limits))
+    top = headline(judged(verdict, 0.30, 0.33, *limits, outside_limits=limits[1] < 0))
     assert (top.tone, top.tiles[2].after) == (tone, sure)
     assert top.sentence.startswith(says)
     assert "plain training" in top.action
+
+
+def test_a_change_that_the_verdict_puts_down_to_chance_is_not_shown_as_clear():
+    top = headline(judged("no-effect", 0.30, 0.10, -0.25, -0.15))  # by a handful of rows
+    assert top.sentence.startswith("No clear effect")
+    assert (top.tiles[0].tone, top.tiles[2].after) == ("even", "Could be chance")
 
 
 def test_plain_training_that_nothing_beat_is_said_to_stay():

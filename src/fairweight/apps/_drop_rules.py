@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairweight.constraints import plain_seed
 from fairweight.errors import BadInput, UnknownName, option
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float]
     if not known:
         raise BadInput("no label of the training set has a known recall on held-out samples; choose another rule.")
     recalls = np.array([recall.get(name, float(np.mean(known))) for name in names])  # a label not held out: the mean
-    generator, values = np.random.default_rng(seed), np.empty(len(labels))
+    generator, values = np.random.default_rng(plain_seed(seed)), np.empty(len(labels))
     for name, size, quota in zip(names, sizes, quotas(sizes.astype(float), recalls, count), strict=True):
         places, share = (generator.permutation(size) + 0.5) / size, quota / size
         values[labels == name] = np.where(places < share, places / max(share, 1e-12), 1 + places)
@@ -154,7 +155,7 @@ def _quota_values(weights: pd.DataFrame, count: int, recall: Mapping[str, float]
 
 def random_like(weights: pd.DataFrame, kept: Array, seed: int, *, within: str = "all") -> Array:
     """As many samples at random, over all of them, within each label or within each cell."""  # [N] bool
-    generator, stays = np.random.default_rng(seed), np.zeros(len(kept), dtype=bool)
+    generator, stays = np.random.default_rng(plain_seed(seed)), np.zeros(len(kept), dtype=bool)
     by = [name for name in {"all": (), "label": ("label",), "cell": ("label", "group")}[within] if name in weights]
     codes = weights.groupby(by, observed=True, dropna=False).ngroup().to_numpy() if by else np.zeros(len(kept))
     for code in np.unique(codes):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairweight.constraints import plain_seed
 from fairweight.data import TableOptions
 from fairweight.data.files import bounded
 from fairweight.data.groups import refuse_ids
@@ -70,7 +71,7 @@ def audit_predictions(
         positive=_positive(known, positive),
         missing="ignore",
         label_names={name: name for name in known},
-        intervals=Intervals(seed=seed),
+        intervals=Intervals(seed=plain_seed(seed)),
     )
     name = Path(file).name.encode(errors="replace").decode()  # bytes that are no text are shown as ?
     return Audit(

@@ -12,7 +12,7 @@ import torch
 from fairweight.apps.judge import BUDGET, Clock, Floats, Ints, Mask, OutOfTime, Rows, Wanted, Wish
 from fairweight.apps.second_stage import stages
 from fairweight.data import Dataset
-from fairweight.errors import BadInput, option
+from fairweight.errors import BadInput, OneGroup, option
 from fairweight.methods.reweighing import independent
 from fairweight.metrics.criterion import confusion
 from fairweight.runs.cross_fit import Folds, cross_fitted
@@ -73,7 +73,8 @@ class Candidates:
         self.whole, self.train, self.folds, self.learners = whole, train, folds, learners
         self.asked, self.wish, self.clock, self.tell = asked, wish, clock, tell
         self.found: list[Candidate] = []
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # that the time was up
+        self.left_out: list[str] = []
         labels = train.labels.numpy() if labels is None else labels
         groups = None if train.groups is None else train.groups.numpy()
         known = bool(whole.group_names) and groups is not None and bool((groups >= 0).any())
@@ -138,11 +139,14 @@ class Candidates:
             cells = np.ones_like(self.counts)
             cells[:, 1] = independent(torch.from_numpy(self.counts.T)).numpy()[1, 1:]
             self._made("positives", learner, Way("label-bias", {}, cells), epoch)
-        if "forml-cells" in families and grouped and not slow:
-            self._made("forml-cells", learner, Way("label-bias", {}, self._forml_cells()), epoch)
-        if "forml" in families and slow:
-            for strength in FORML_STRENGTHS if led else FORML_STRENGTHS[:1]:
-                self._made(f"forml-{strength:g}", learner, Way("forml", self._forml(strength)), epoch)
+        try:
+            if "forml-cells" in families and grouped and not slow:
+                self._made("forml-cells", learner, Way("label-bias", {}, self._forml_cells()), epoch)
+            if "forml" in families and slow:
+                for strength in FORML_STRENGTHS if led else FORML_STRENGTHS[:1]:
+                    self._made(f"forml-{strength:g}", learner, Way("forml", self._forml(strength)), epoch)
+        except OneGroup:
+            self.left_out = ["FORML was left out: too few groups have rows of every label to learn from."]
 
     def _by_cell(self, name: str, learner: str, tables: Tables, epoch: int | None) -> Candidate:
         return self._made(name, learner, {f: Way("label-bias", {}, table) for f, table in tables.items()}, epoch)
@@ -198,7 +202,7 @@ class Candidates:
         if not hasattr(self, "_learned"):
             self.clock.check("forml-cells", 1)
             began, first = self.clock.now(), next(iter(self.learners.values()))
-            learner = Learner("mlp", self.whole, first.seed, first.device)
+            learner = Learner("mlp", self.whole, first.seed, first.device, own=first.own)
             weights = learner.whole(Way("forml", self._forml(FORML_STRENGTHS[0])), 5).weights.double().numpy()
             self.clock.note("forml-cells", self.clock.now() - began)
             known = self.rows.codes >= 0

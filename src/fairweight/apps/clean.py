@@ -14,7 +14,7 @@ from fairweight.apps._table_file import write_table
 from fairweight.apps.suspects import Suspects, stays, suspects_of
 from fairweight.apps.trainings import HARMS, HELPS, NUMBERS, Compared, Trainings, methods_of
 from fairweight.runs.folder import RunFolder
-from fairweight.runs.run_place import finished
+from fairweight.runs.run_place import check_no_run, finished
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,10 +111,11 @@ def clean(
     Splits, rows and settings stay the run's. A label that looks wrong is dropped, mended or weighted by the chance
     that it is right; at least half of every cell stays.
     """
-    folder, found = finished(run), suspects_of(run, trust=trust)
+    folder, where = finished(run), Path(run) / "clean" if out is None else Path(out)
+    check_no_run(where)
+    found = suspects_of(run, trust=trust)
     mended = found.relabelled()[["row", "label"]].to_csv(index=False).encode()  # refused where nothing is trusted
     ranked, kept, weighted = found.ranked, stays(found.ranked), io.BytesIO()
-    where = folder.path / "clean" if out is None else Path(out)
     RunFolder(where).make()
     first = folder.read_spec()
     weights = _cleaned(found, kept, "weighted")

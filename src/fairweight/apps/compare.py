@@ -166,17 +166,27 @@ def compare(
 def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> Word | None:
     """What the seeds say of a method beside plain training: helps, no-effect or worse; None of plain training itself.
 
-    The rule is that of `train`, with a paired test over seeds in place of an interval; and it helps only where the mean
-    loss of accuracy is within the budget and, with a bound, the mean gap keeps it.
+    The rule is that of `train`, with t-tests over seeds in place of intervals.
     """
     found = row["compared"].get(BASELINE)
     if found is None or found[gap]["mean"] is None or row["means"][gap]["mean"] is None:
         return None
     sure = found[gap]["p"] is not None and found[gap]["p"] < SURE
-    dear = -found["accuracy"]["mean"] > wish.allowed
-    word = word_for(sure and found[gap]["mean"] < 0, sure and found[gap]["mean"] > 0, dear)
-    keeps = wish.bound is None or row["means"][gap]["mean"] <= wish.bound
-    return "no-effect" if word == "helps" and (dear or not keeps) else word
+    lost, left = {**found["accuracy"], "mean": -found["accuracy"]["mean"]}, row["means"][gap]
+    above = wish.bound is not None and clearly_above(left, wish.bound)
+    return word_for(
+        sure and found[gap]["mean"] < 0, sure and found[gap]["mean"] > 0, clearly_above(lost, wish.allowed), above
+    )
+
+
+def clearly_above(entry: Mapping[str, Any], limit: float) -> bool:
+    """True if a t-test over seeds tells that a mean is above the limit."""
+    from scipy import stats
+
+    mean, error = entry["mean"], entry["standard_error"]
+    if not error:  # one seed, or all alike
+        return False
+    return bool(mean > limit and 2 * stats.t.sf((mean - limit) / error, entry["n"] - 1) < SURE)
 
 
 def smaller(row: Mapping[str, Any], gap: str) -> bool:

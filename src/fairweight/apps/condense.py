@@ -15,7 +15,7 @@ from fairweight.errors import MissingData
 from fairweight.metagradient.passes import predicted
 from fairweight.runs.folder import FILE, METRICS, RunFolder
 from fairweight.runs.own_model import with_trusted_network
-from fairweight.runs.run_place import finished
+from fairweight.runs.run_place import check_no_run, finished
 from fairweight.runs.statistics import mean_text
 from fairweight.training.lock import claimed
 from fairweight.training.state import write_atomically
@@ -69,6 +69,8 @@ def condense_run(
 ) -> Written:
     """Choose by a run's history, and write the kept rows as parquet and as a plain list of source rows."""
     rule, folder = rules.rule_named(rule), finished(run)
+    if out is not None:
+        check_no_run(Path(out))
     weights = folder.read_weights()
     recall, words = _held_out_recall(folder) if rule == rules.QUOTAS else ({}, ())
     count = rules.number_to_drop(drop, len(weights))

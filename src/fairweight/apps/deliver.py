@@ -29,7 +29,7 @@ from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics.criterion import criterion
-from fairweight.runs.cross_fit import all_rows, folds_for
+from fairweight.runs.cross_fit import all_rows, folds_for, without_weightless
 from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
 from fairweight.runs.held_out import noise_of
 from fairweight.runs.learners import LEARNERS, WIDEST, Fitted, Learner, usable
@@ -83,10 +83,16 @@ class Search:
 
 
 def search(
-    dataset: Dataset, asked: Wanted, wish: Wish, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None
-) -> Search:
-    """Train and judge the candidates, choose one, train it on all rows and look at it again."""
+    dataset: Dataset, asked: Wanted, wish: Wish, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None,
+    weights: Tensor | None = None,
+) -> Search:  # fmt: skip
+    """Train and judge the candidates, choose one, train it on all rows and look at it again.
+
+    weights: what each row of the source counts in training, times what a candidate gives it. Rows of weight 0 are left
+    out; judging counts the others alike.
+    """
     clock, whole = Clock(asked.seconds), all_rows(dataset)
+    whole = whole if weights is None else without_weightless(whole, weights)
     names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, whole)]
     if not names:
         takes = f"two labels and at most {WIDEST} inputs" if asked.learner == "linear" else "tables"
@@ -94,8 +100,9 @@ def search(
     assert isinstance(whole.train, Batch)
     runs: list[Candidates] = []
     labels, notes = mended_labels(whole, seed)
+    own = None if weights is None else weights[whole.rows["train"]]
     for turn in range(seed, seed + asked.seeds):
-        learners = {name: Learner(name, whole, turn, device, asked.training) for name in names}
+        learners = {name: Learner(name, whole, turn, device, asked.training, own) for name in names}
         made = Candidates(whole, folds_for(whole.train, turn), learners, asked, wish, clock, tell, labels)
         wish.criterion.check(groups=not made.rows.by_label)
         made.run()
@@ -103,7 +110,7 @@ def search(
             runs.append(made)
         if made.notes:
             break
-    notes += made.notes
+    notes += [*runs[0].left_out, *made.notes]
     first = runs[0]
     found = together([made.found for made in runs])
     there = np.logical_or.reduce([made.folds.judged for made in runs])
@@ -113,7 +120,7 @@ def search(
     chosen = plain if place is None else found[place]
     fitted = fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
     if place is None:
-        told = closest(found, judgements, judgements[found.index(plain)].score) if why == NOTHING else ""
+        told = closest(found, judgements, judgements[found.index(plain)].score, wish) if why == NOTHING else ""
     else:
         told = short_of_bound(found, judgements, judgements[place].score, wish)
         if chosen.way is not plain.way:  # a second stage of plain training needs no other
@@ -128,19 +135,22 @@ def search(
     return Search(whole, rows, wish, plain, found, judgements, chosen, fitted, fitted_plain, tuple(notes), took, why)
 
 
-def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score) -> str:
+def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before: Score, wish: Wish) -> str:
     """Say what came closest to beating plain training, and what it lacked; nothing where no gap was smaller."""
     near = [(c, j) for c, j in zip(found, judgements, strict=True) if j.change[0] < 0 and not j.constant]
     if not near:
         return ""
     one, best = min(near, key=lambda pair: (not pair[1].within, pair[1].score.gap))
+    noun = wish.criterion.noun
     why = "that costs more accuracy than may be given up"
     if best.within:
         low, high = (100 * bound for bound in best.change[1:])
-        why = f"chance may explain the smaller gap ({100 * SURE:g} % interval of its change {low:+.1f} to {high:+.1f})"
+        why = (
+            f"chance may explain the smaller {noun} ({100 * SURE:g} % interval of its change {low:+.1f} to {high:+.1f})"
+        )
     moved = f"{100 * before.gap:.1f} → {100 * best.score.gap:.1f}"
     cost = f"{100 * (best.score.accuracy - before.accuracy):+.2f}"
-    return f"Closest to beating it: {one.title}, gap {moved} points, accuracy {cost} points on those rows; {why}."
+    return f"Closest to beating it: {one.title}, {noun} {moved} points, accuracy {cost} points on those rows; {why}."
 
 
 def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, wish: Wish) -> str:
@@ -150,8 +160,8 @@ def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], 
     keep = [c.title for c, j in zip(found, judgements, strict=True) if j.constant and 100 * j.score.gap <= wish.bound]
     refused = f" {keep[0]} does, and is refused: it is close to constant." if keep else ""
     return (
-        f"The bound of {wish.bound:g} points is not kept on the rows that models were judged on: there the gap is "
-        f"{100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
+        f"The bound of {wish.bound:g} points is not kept on the rows that models were judged on: there the "
+        f"{wish.criterion.noun} is {100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
     )
 
 
@@ -204,7 +214,7 @@ def chosen_spec(spec: Spec, found: Search, one: Candidate, fitted: Fitted) -> Sp
         if whole.exemplar is whole.train:
             data["exemplar"] = {**(data.get("exemplar") or {}), "inside": True}
             data["exemplar"] |= {"source": "train"} if "source" in data["exemplar"] else {}
-        if whole.validation is None and any(note.startswith("Validation:") for note in whole.notes):
+        if whole.validation is None and "validation" in whole.rows:  # drawn, or named by a column
             data["split"] = {**(data.get("split") or {}), "validation": 0.0}
     return spec.with_(
         method=one.way.method,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairweight.constraints import plain_seed
 from fairweight.errors import BadInput, UnknownName, option
 from fairweight.metrics.criterion import POSITIVE, Criterion
 from fairweight.runs.learners import LEARNERS
@@ -224,7 +225,7 @@ def gap_change(
     every = np.column_stack([groups * k + rows.labels, both])[groups >= 0]
     kinds, counts = np.unique(every, axis=0, return_counts=True)
     draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table
-    drawn = np.random.default_rng(seed).multinomial(counts.sum(), counts / counts.sum(), size=draws)
+    drawn = np.random.default_rng(plain_seed(seed)).multinomial(counts.sum(), counts / counts.sum(), size=draws)
     drawn = np.concatenate([counts[None], drawn])  # [D + 1, M], the rows themselves first
     place = kinds[:, :1].astype(np.int64) * k + np.arange(k)  # [M, K]
     where = np.repeat(np.arange(len(kinds)), k), place.ravel()

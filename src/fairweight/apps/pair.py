@@ -10,6 +10,7 @@ import numpy as np
 from fairweight.apps.judge import Floats, Rows, Wish, judged_together
 from fairweight.apps.second_stage import stages
 from fairweight.apps.verdict import PLAIN
+from fairweight.constraints import plain_seed
 from fairweight.data import Dataset
 from fairweight.errors import MissingData
 from fairweight.runs.folder import METRICS, RUN, SEALED, RunFolder
@@ -74,7 +75,7 @@ def best_of(
             rows, chances = Rows(labels.numpy(), groups, len(dataset.label_names)), probabilities(said.double()).numpy()
             found.append((name, name, chances, None))
             if not alone:
-                half = np.random.default_rng(seed).permutation(len(rows.labels)) % HALVES
+                half = np.random.default_rng(plain_seed(seed)).permutation(len(rows.labels)) % HALVES
                 made = stages(chances, rows, wish, half, range(HALVES), by_group)
                 found += [(f"{name} + {stage}", name, moved, shift) for stage, moved, shift in made]
     except MissingData:

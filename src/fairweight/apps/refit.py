@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
+from fairweight.apps.judge import Wish
 from fairweight.apps.train import Prepared, wish_for
 from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
@@ -45,7 +46,7 @@ def prepare_refit(
     """
     folder = finished(run)
     about, first = folder.read(RUN), with_trusted_network(folder, network, trust_code)
-    folder.read(METRICS)  # refused where it is not as a run writes it
+    metrics = folder.read(METRICS)  # refused where it is not as a run writes it
     where = folder.path / REFIT if out is None else Path(out)
     if where.resolve() in (folder.path.resolve(), *folder.path.resolve().parents):
         # To start over there would delete the weights.
@@ -83,13 +84,27 @@ def prepare_refit(
         )
     dataset = dataset_for(spec, data_dir, download, beside=folder.beside)
     _check_rows(dataset, table, about, folder)
-    if len(dataset.train) == len(table):
-        note = f"No exemplar is added to the rows of the run: {_why_none(first, source)}."
-        dataset = replace(dataset, notes=(*dataset.notes, note))
+    lost, notes = len(set(table["row"]) - set(dataset.rows["train"].tolist())), list(dataset.notes)
+    if lost:  # of a choice among candidates with corruptions, which would be others on more rows
+        notes.append(
+            f"{lost:,} rows of the run are kept out, for validation or as exemplars: their labels were not made wrong."
+        )
+    elif len(dataset.train) == len(table):
+        notes.append(f"No exemplar is added to the rows of the run: {_why_none(first, source)}.")
+    dataset = replace(dataset, notes=tuple(notes))
     # By its own path: the folder that the relative one starts from may not be there yet.
     weights = learned_weights(dataset, spec.with_(weights={**rule, "file": str(learned.resolve())}), folder.beside)
     built = build(spec, dataset, device, weights=weights)
-    return Prepared(dataset, spec, built, wish_for(dataset)), where
+    return Prepared(dataset, spec, built, _wish(about, metrics, dataset)), where
+
+
+def _wish(about: Mapping[str, Any], metrics: Mapping[str, Any], dataset: Dataset) -> Wish:
+    """What the run was judged by."""
+    judge = Spec.from_dict(about["asked"]).judge if isinstance(about.get("asked"), Mapping) else {}
+    limits = [judge.get(name) for name in ("bound", "budget")]
+    bound, budget = (limit if isinstance(limit, int | float) else None for limit in limits)
+    name = judge.get("criterion") or metrics.get("criterion")
+    return wish_for(dataset, None if name is None else str(name), bound, budget, each=bool(judge.get("each")))
 
 
 def _why_none(first: Spec, source: str) -> str:
@@ -111,5 +126,6 @@ def _check_rows(dataset: Dataset, weights: pd.DataFrame, about: Mapping[str, Any
     names = [dataset.label_names[label] for label in dataset.train.labels.tolist()]
     labels = dict(zip(dataset.rows["train"].tolist(), names, strict=True))
     then = zip(weights["row"].tolist(), weights["label"].astype(str), strict=True)
-    if changed or any(labels.get(row) != label for row, label in then):
+    # Of the same content, rows that are not in train are in another part.
+    if changed or any(labels.get(row, None if content is None else label) != label for row, label in then):
         raise BadInput(f"the data has changed since the run in {folder.path}; train it again first.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from fairweight.data import Dataset
 from fairweight.data.groups import JOIN
 from fairweight.errors import BadInput, FairweightError, option
 from fairweight.metrics import GroupTable
-from fairweight.metrics.criterion import criterion, default_criterion
+from fairweight.metrics.criterion import Criterion, confusion, criterion, default_criterion
 from fairweight.runs.build import LINEAR, TREES, Built, build
 from fairweight.runs.defaults import STRENGTH, with_defaults
 from fairweight.runs.folder import METRICS, RunFolder
@@ -145,7 +146,22 @@ def wish_for(
     fair = default_criterion(classes, groups=groups) if name is None else criterion(name)
     if each:
         fair = fair.each(*_side_by_side(dataset))
-    return Wish(fair.check(groups=groups), bound, budget)
+    _check_comparable(fair.check(groups=groups), dataset)
+    return Wish(fair, bound, budget)
+
+
+def _check_comparable(fair: Criterion, dataset: Dataset) -> None:
+    """Refuse groups that have no label in common that the criterion could compare them on."""
+    labels, groups = dataset.train.labels.cpu().numpy(), dataset.train.groups
+    if not dataset.group_names or groups is None or not bool((groups >= 0).any()):
+        return
+    right = confusion(labels, labels, groups.cpu().numpy(), classes=len(dataset.label_names))
+    if math.isnan(fair.gap_of(right)):
+        named = ",".join(dataset.preprocessing.meaning.group)
+        raise BadInput(
+            f"the {fair.measure} cannot be estimated: fewer than two groups of {named!r} have rows of the label it "
+            f"compares; choose another {option('criterion')}, {option('labels.positive')} or {option('group')}."
+        )
 
 
 def _side_by_side(dataset: Dataset) -> tuple[tuple[str, ...], list[list[str]]]:

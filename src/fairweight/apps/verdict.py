@@ -23,6 +23,7 @@ from fairweight.runs.run import Result, by_group, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
 PLAIN = "plain training"
+FEWEST = 10  # test rows that a group's rate is measured on: resampling fewer says little of chance
 NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 
@@ -34,14 +35,15 @@ def table_of(folder: RunFolder, part: slice = slice(None)) -> GroupTable:
     return by_group(folder.read_preprocessing().meaning, labels[part], predicted(found[part]), groups)
 
 
-def word_for(smaller: bool, larger: bool, dear: bool) -> Word:
-    """The verdict on a gap that is clearly smaller, clearly larger, or neither; dear: accuracy falls beyond the budget.
+def word_for(smaller: bool, larger: bool, dear: bool, above: bool) -> Word:
+    """The verdict on what is clear, which chance does not explain; nothing else counts, for or against.
 
-    One rule for a training on its test rows and for a method over seeds.
+    smaller, larger: the gap beside plain training's. dear: accuracy falls by more than the budget. above: the gap is
+    above the bound. One rule for a training on its test rows and for a method over seeds: docs/start.md states it.
     """
     if larger or (dear and not smaller):
         return "worse"
-    return "helps" if smaller else "no-effect"
+    return "helps" if smaller and not (dear or above) else "no-effect"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Verdict:
     """Two tables of the same test rows, and what may be said of them.
 
     chosen: what was handed over. kept_plain: nothing beat plain training, and that is what was handed over.
-    budget: points of accuracy that might be given up.
+    budget: points of accuracy that might be given up. bound: points that the gap might have.
     """
 
     criterion: Criterion
@@ -60,6 +62,7 @@ class Verdict:
     kept_epoch: int | None = None
     kept_plain: bool = False
     budget: float = BUDGET
+    bound: float | None = None
     notes: tuple[str, ...] = ()
     why: str = NOTHING  # plain training was kept: the beginning of the first line
     calibration: Calibration = field(default_factory=dict)
@@ -102,11 +105,47 @@ class Verdict:
 
     @property
     def word(self) -> Word:
-        """The gap falls (or rises) by more than resampling explains, or accuracy falls clearly beyond the budget."""
+        """Helps, no effect or worse, by what resampling the test rows does not explain."""
         _, low, high = self.change
         if self.kept_plain or math.isnan(low):
             return "no-effect"
-        return word_for(high < 0, low > 0, 100 * self.accuracy.high < -self.budget)
+        return word_for(high < 0 and not self._few, low > 0 and not self._few, self._dear, self._above)
+
+    @property
+    def outside_limits(self) -> bool:
+        """True if the gap is clearly smaller, and the budget or the bound is clearly not kept."""
+        return self.word == "no-effect" and self.change[2] < 0 and not self._few and not self.kept_plain
+
+    @cached_property
+    def _few(self) -> int:
+        """The fewest test rows that a group's rate is measured on, where those are too few to tell a change; else 0."""
+        return found if (found := self.criterion.fewest(self.before)) < FEWEST else 0
+
+    @property
+    def _dear(self) -> bool:
+        """True if accuracy falls clearly beyond the budget."""
+        return 100 * self.accuracy.high < -self.budget
+
+    @property
+    def _above(self) -> bool:
+        """True if the gap is clearly above the bound."""
+        return self.bound is not None and 100 * self.gap[1].low > self.bound
+
+    def perhaps(self) -> str:
+        """Say what chance may explain although it looks clear: a change by few rows, or a limit that is not kept."""
+        if self.kept_plain or math.isnan(self.change[0]):
+            return ""
+        cost, gap, said = self.accuracy, self.gap[1], []
+        low, high = 100 * cost.low, 100 * cost.high
+        if self._few and not self.change[1] <= 0 <= self.change[2]:
+            said.append(f"A group's rate is measured on {self._few} of the test rows: chance may explain the change.")
+        if -100 * cost.value > self.budget and not self._dear:
+            more = f"more than the budget of {self.budget:g} points"
+            said.append(f"Accuracy fell by {more}; chance may explain that (95 % interval {low:+.1f} to {high:+.1f}).")
+        if self.bound is not None and 100 * gap.value > self.bound and not self._above:
+            more = f"above the bound of {self.bound:g} points"
+            said.append(f"The {self.criterion.noun} is {more}; chance may explain that.")
+        return " ".join(said)
 
     def together(self) -> str:
         """Say that the gap fell because all groups' rates moved the same way, or nothing."""
@@ -140,9 +179,10 @@ class Verdict:
         more = {
             "columns": {name: known_values({"gap_before": columns[0][name], "gap_after": columns[1][name]})
                         for name in columns[0]},
+            "outside_limits": self.outside_limits,
             "calibration": self.calibration,
             "all_rates_move_together": self.together(),
-            "notes": [*self.notes, *([self.alike()] if self.alike() else [])],
+            "notes": [*self.notes, *filter(None, (self.perhaps(), self.alike()))],
         }  # fmt: skip
         return {
             "verdict": self.word,
@@ -197,6 +237,8 @@ class Verdict:
         if math.isnan(change):
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
         said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
+        if self.outside_limits:
+            said = f"Smaller {self.criterion.noun}, outside the {'budget' if self._dear else 'bound'}"
         return (
             f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
             f"({change:+.2f}, 95 % interval {low:+.1f} to {high:+.1f}), {cost} "
@@ -230,7 +272,7 @@ def verdict_on(
         for when, one in (("before", before), ("after", after))
     }
     first, last = (by_group(meaning, labels, predicted(one), groups) for one in (before, after))
-    return Verdict(wish.criterion, first, last, budget=wish.allowed, calibration=calibration, **said)
+    return Verdict(wish.criterion, first, last, budget=wish.allowed, bound=wish.bound, calibration=calibration, **said)
 
 
 def in_points(found: Estimate) -> str:

@@ -42,15 +42,24 @@ def audit(
     from fairweight.apps.audit import audit_of, write_audit
     from fairweight.apps.audit_predictions import audit_predictions
     from fairweight.cli import flags_for_names, in_flags
+    from fairweight.runs.folder import RunFolder
+    from fairweight.runs.run_place import check_file, check_no_run
+    from fairweight.runs.spec_data import files_named
 
     opt.quiet()
+    if out is not None and (run is None or out.resolve() != run.resolve()):
+        check_no_run(out)
     if predictions is not None and run is None:
+        if share is not None:
+            check_file(share, str(predictions), flag="share")
         way: dict[str, Any] = {"label": label, "prediction": prediction, "group": group, "positive": positive}
         way |= {"threshold": threshold, "delimiter": delimiter and delimiter_of(delimiter), "encoding": encoding}
         made = audit_predictions(predictions, **way, max_file_gb=max_file_gb, seed=seed)
         where = Path("runs") / f"audit_{predictions.stem}"
     elif run is not None and predictions is None:
         opt.introduce(run, source=True)
+        if share is not None:
+            check_file(share, *files_named(RunFolder(run).read_spec()), flag="share")
         made, where = audit_of(run, baseline=baseline, data_dir=data_dir, images=images), run
     else:
         raise BadInput("name the folder of a run, or a file with --predictions: one of the two.")

@@ -148,7 +148,7 @@ def _assemble(found: Found, request: Request) -> Dataset:
         notes.append(f"Group {','.join(columns)!r}: {len(groups.names)} groups, {', '.join(groups.names[:12])}.")
     names = labels.names, () if groups is None else groups.names
 
-    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split.column)
+    given = by_column(_given(found, labels, groups, request, notes), found.parts["train"], split, notes)
     parts = divide(given, split, exemplar, request.seed, names, notes)
     parts, true_labels = corrupt_parts(parts, options.corruptions, options.corrupt_parts, names, request.seed, notes)
 

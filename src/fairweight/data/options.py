@@ -122,7 +122,7 @@ class Split(_Checked):
     _place, _columns = "split.", ("column",)
     test: float | str | None = None  # share of all rows, or a file; None: 0.2 where the source has no test rows
     validation: float | str | None = None  # share of all rows, or a file; 0: none; None: 0.1 where it has none
-    column: str | None = None  # a column that names each row's part
+    column: str | None = None  # a column that names each row's part; with validation 0, those rows are trained on
 
     def __post_init__(self) -> None:
         super().__post_init__()

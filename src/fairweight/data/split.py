@@ -16,8 +16,9 @@ from fairweight.data.texts import listing
 from fairweight.errors import BadInput, EmptyCell, MissingColumn, MissingGroups, option
 
 
-def by_column(given: Mapping[str, Marked], train: Rows, column: str | None) -> dict[str, Marked]:
+def by_column(given: Mapping[str, Marked], train: Rows, split: Split, notes: list[str]) -> dict[str, Marked]:
     """Take train apart by a column that names each row's part, where one is named."""
+    column = split.column
     if column is None:
         return dict(given)
     if column not in train.names():
@@ -29,6 +30,10 @@ def by_column(given: Mapping[str, Marked], train: Rows, column: str | None) -> d
         raise BadInput(f"column {column!r} holds {strange!r}; every row must say train, validation, exemplar or test.")
     if "train" not in named:
         raise BadInput(f"column {column!r} names no row train; there is nothing to learn from.")
+    if split.validation == 0.0 and "validation" in named:
+        rows = f"{named.count('validation'):,} validation rows of column {column!r}"
+        notes.append(f"Train: {rows} are trained on as well.")
+        named = ["train" if name == "validation" else name for name in named]
     parts = {name: part for name, part in given.items() if name != "train"}
     for name in dict.fromkeys(named):
         if name in parts:

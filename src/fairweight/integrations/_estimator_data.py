@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +14,7 @@ import torch
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor, nn
 
+from fairweight.constraints import FLAG, Constraint, Kind, above, between, either, whole
 from fairweight.data import (
     Dataset,
     Exemplar,
@@ -35,6 +36,22 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 # Columns beside the inputs, by names that no input has.
 LABEL, GROUP, PART, ROW = "(label)", "(sensitive_features)", "(part)", "(row)"
+# scikit-learn makes an estimator with anything and checks it when it is fitted.
+CONSTRAINTS: Mapping[str, Constraint] = {
+    **dict.fromkeys(("epochs", "batch_size", "per_cell", "exemplar_size"), either(whole(1))),
+    **dict.fromkeys(("exemplar_inside", "standardize", "groups_at_prediction", "each"), FLAG),
+    "lr": above(0),
+    "weight_decay": between(0),
+    "exemplar_fraction": either(above(0, 1)),
+    "validation_fraction": between(0, 1, below=True),
+    "patience": either(whole(0)),
+    **dict.fromkeys(("bound", "budget"), either(between(0, 100))),
+    **dict.fromkeys(("method", "criterion", "learner"), Kind((str,), "a name", optional=True)),
+    **dict.fromkeys(("optimizer", "device"), Kind((str,), "a name")),
+    "hidden": Kind((Iterable,), "the layers' widths, such as (64, 64)", optional=True),
+    "method_options": Kind((Mapping,), "options by name", optional=True),
+    "module": Kind((Callable,), "a model, or what makes one", optional=True),  # type: ignore[arg-type]
+}
 
 
 @dataclass(frozen=True)

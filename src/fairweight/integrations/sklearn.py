@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any, cast
@@ -19,11 +19,19 @@ from torch import Tensor, nn
 from fairweight.apps.deliver import Search, search
 from fairweight.apps.judge import Wanted, Wish
 from fairweight.apps.train import wish_for, with_objective
-from fairweight.constraints import FLAG, Constraint, above, between, check, either, whole
+from fairweight.constraints import check, whole
 from fairweight.data import Dataset
 from fairweight.data.rows import Rows
 from fairweight.errors import BadInput
-from fairweight.integrations._estimator_data import Array, Given, dataset_of, group_columns, made, sample_weights
+from fairweight.integrations._estimator_data import (
+    CONSTRAINTS,
+    Array,
+    Given,
+    dataset_of,
+    group_columns,
+    made,
+    sample_weights,
+)
 from fairweight.methods import Reweighter
 from fairweight.runs.build import build
 from fairweight.runs.cross_fit import FOLDS
@@ -38,17 +46,6 @@ from fairweight.training.callbacks import Progress
 from fairweight.training.history import Dynamics
 from fairweight.training.predict import logits
 from fairweight.types import Batch
-
-# scikit-learn makes an estimator with anything and checks it when it is fitted.
-_CONSTRAINTS: Mapping[str, Constraint] = {
-    **dict.fromkeys(("epochs", "batch_size", "per_cell", "exemplar_size"), either(whole(1))),
-    **dict.fromkeys(("exemplar_inside", "standardize", "groups_at_prediction", "each"), FLAG),
-    "lr": above(0),
-    "weight_decay": between(0),
-    "exemplar_fraction": either(above(0, 1)),
-    "validation_fraction": between(0, 1, below=True),
-    "patience": either(whole(0)),
-}
 
 
 class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
@@ -140,9 +137,10 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Train; sensitive_features: the group of each sample, as a column or several that are crossed.
 
         Without sensitive_features the label stands for the group. A missing entry means that the group is not known.
+        sample_weight: what each sample counts in training, times what is learned. Candidates are judged on all alike.
         exemplar: a trusted set of its own, (X, y) or (X, y, sensitive_features); without it, part of the samples.
         """
-        check(type(self).__name__, self.get_params(deep=False), _CONSTRAINTS)
+        check(type(self).__name__, self.get_params(deep=False), CONSTRAINTS)
         self._table = self.standardize and hasattr(X, "iloc") and hasattr(X, "columns")
         X, y = self._checked(X, y)
         check_classification_targets(y)
@@ -163,13 +161,13 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         dataset = dataset_of(given, len(self.classes_), int(seed), self.validation_fraction, held, self.standardize)
         self.groups_, self.notes_ = dataset.group_names, dataset.notes
         self._preprocessing: Any = dataset.preprocessing
-        weights = None if sample_weight is None else sample_weights(sample_weight, X)[dataset.rows["train"]]
+        weights = None if sample_weight is None else sample_weights(sample_weight, X)
         wish = wish_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
         self.search_: Search | None = None
         self.history_: list[dict[str, Any]] = []
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            if self.method is None and weights is None and self._searches(dataset):
-                self.search_ = self._searched(dataset, wish, int(seed))
+            if self.method is None and self._searches(dataset, weights):
+                self.search_ = self._searched(dataset, wish, int(seed), weights)
                 self.chosen_, fitted = self.search_.chosen.title, self.search_.fitted
             else:
                 self.chosen_, fitted = self.method or FORML, self._trained(dataset, wish, int(seed), weights)
@@ -202,19 +200,20 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_consistent_length(X, groups)
         return cast(Tensor, self._preprocessing.meaning.groups(Rows(group_columns(groups))))
 
-    def _searches(self, dataset: Dataset) -> bool:
+    def _searches(self, dataset: Dataset, weights: Tensor | None) -> bool:
         """True if the best of several is asked for; what speaks of a method or a module asks for that alone."""
         alone = any(one is not None for one in (self.module, self.objective, self.method_options))
-        fewest = torch.bincount(dataset.train.labels, minlength=len(self.classes_)).min()
+        counted = slice(None) if weights is None else weights[dataset.rows["train"]] > 0
+        fewest = torch.bincount(dataset.train.labels[counted], minlength=len(self.classes_)).min()
         return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not alone  # each fold needs every class
 
-    def _searched(self, dataset: Dataset, wish: Wish, seed: int) -> Search:
+    def _searched(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None) -> Search:
         """What `fairweight train` would write."""
         asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
         learner = self.learner or ("mlp" if "network" in asked else None)
         by_group = self.groups_at_prediction
         wanted = Wanted("frame", learner=learner, groups_at_prediction=by_group, training=asked)
-        return search(dataset, wanted, wish, seed=seed, device=self._device())
+        return search(dataset, wanted, wish, seed=seed, device=self._device(), weights=weights)
 
     def _flipped(self) -> bool:
         """True if the first of two classes is the positive one, whose code is 1 in training."""
@@ -232,7 +231,8 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         asked = with_objective(name, self._asked(), wish, dataset)
         spec = with_defaults(Spec("frame", method=name, seed=seed), dataset, asked, device)
         built = build(spec, dataset, device, network=network)
-        built.reweighter.sample_weight = None if weights is None else (weights / weights.mean()).to(device)
+        own = None if weights is None else weights[dataset.rows["train"]]
+        built.reweighter.sample_weight = None if own is None else (own / own.mean()).to(device)
         with one_thread(built.parameters):
             record, dynamics = train_built(built, spec, dataset, [Progress(name)] if self.verbose else [])
         self.history_ = record.history
@@ -240,7 +240,7 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _asked(self) -> dict[str, Any]:
         """Fields of a Spec that the user has set."""
-        if self.hidden is not None and (not isinstance(self.hidden, Iterable) or min(self.hidden, default=1) < 1):
+        if self.hidden is not None and not all(map(whole(1).allows, self.hidden)):
             raise BadInput(f"hidden={self.hidden!r}: give the layers' widths, each from 1, such as (64, 64).")
         names = ("optimizer", "lr", "weight_decay", "epochs", "batch_size", "per_cell")
         asked = {name: value for name in names if (value := getattr(self, name)) is not None}

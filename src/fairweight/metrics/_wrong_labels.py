@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fairweight.constraints import plain_seed
 from fairweight.metrics._samples import Ints
 from fairweight.metrics.intervals import Estimate
 from fairweight.metrics.rates import Floats
@@ -59,7 +60,7 @@ class LabelNoise:
 
     def likely_labels(self, seed: int = 0) -> Ints:
         """A label for each row, drawn by its chances: rates of a model on them are right on average."""  # [N]
-        return drawn_labels(self.posterior, np.random.default_rng(seed))
+        return drawn_labels(self.posterior, np.random.default_rng(plain_seed(seed)))
 
 
 def drawn_labels(chances: Floats, random: np.random.Generator) -> Ints:

@@ -62,9 +62,14 @@ class Criterion:
         return f"{self.name} (worst of {', '.join(name for name, _ in self.views)})" if self.views else self.name
 
     @property
+    def noun(self) -> str:
+        """What should be small: a gap, or the worst group's error."""
+        return "error" if self.worst else "gap"
+
+    @property
     def measure(self) -> str:
-        """What should be small, in words: a gap, or the worst group's error."""
-        return f"{self.title} {'error' if self.worst else 'gap'}"
+        """What should be small, with the criterion's name."""
+        return f"{self.title} {self.noun}"
 
     def each(self, columns: Sequence[str], values: Sequence[Sequence[str]]) -> Criterion:
         """Judge the columns side by side; values: of every crossed group, by column."""  # [G][columns]
@@ -117,15 +122,25 @@ class Criterion:
         low, high = np.nanquantile(gaps, [0.025, 0.975]) if np.isfinite(gaps).any() else (np.nan, np.nan)
         return Estimate(self.gap(table), float(low), float(high), table.n)
 
+    def fewest(self, table: GroupTable) -> int:
+        """The fewest samples that a rate of a group is measured on; groups without any take no part."""
+        counts = _confusion_of(table)
+        every = [counts] if table.by_label or not self.views else [_merged(counts, codes) for _, codes in self.views]
+        sizes = [self._counts(one, table.by_label).proportion(rate)[1] for one in every for rate in self.rates]
+        return min((int(size) for each in sizes for size in np.unique(each) if size > 0), default=0)
+
     def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False) -> Floats:
         """A rate by row and label [..., R, T]: rows are groups, or the labels where they stand for groups."""
+        return self._counts(counts, by_label).cells(rate)
+
+    def _counts(self, counts: Ints, by_label: bool) -> Counts:
         counts = np.asarray(counts, dtype=np.float64)  # [..., G, K, K]: label, then prediction
         counts = counts.sum(axis=-3, keepdims=True) if by_label else counts
         classes = counts.shape[-1]
         one = classes == 2 and not self.every_label and not by_label
         targets = np.array([POSITIVE]) if one else np.arange(classes)
         right = np.diagonal(counts, axis1=-2, axis2=-1)  # [..., G, K]
-        return Counts(counts.sum(axis=-1), right, counts.sum(axis=-2), targets, by_label).cells(rate)
+        return Counts(counts.sum(axis=-1), right, counts.sum(axis=-2), targets, by_label)
 
     def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
         """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]

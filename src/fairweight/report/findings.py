@@ -36,12 +36,13 @@ def _verdict(audit: Audit) -> Found:
     metrics = audit.metrics
     if "verdict" not in metrics or not metrics.get("sentence"):
         return
-    sentence = " ".join(filter(None, (metrics["sentence"], metrics.get("all_rates_move_together"))))
+    said = metrics["sentence"], metrics.get("all_rates_move_together"), *(metrics.get("notes") or ())
+    sentence = " ".join(filter(None, said))
     numbers = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
     gaps = {name: (metrics.get(name) or {}).get("value") for name in ("gap_before", "gap_after")}
-    levels: dict[Any, Level] = {"worse": "act", "helps": "good"}
+    levels: dict[Any, Level] = {"worse": "act", "helps": "good", "outside": "look"}
     names = {"text": sentence, "action": headline(audit).action}
-    yield "verdict", levels.get(metrics["verdict"], "note"), {name: metrics.get(name) for name in numbers} | gaps, names
+    yield "verdict", levels.get(word_of(audit), "note"), {name: metrics.get(name) for name in numbers} | gaps, names
 
 
 def _gap(audit: Audit) -> Found:

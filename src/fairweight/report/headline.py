@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from fairweight.report._format import capitalised, change, known, percent, points, sentence_and_action, span
@@ -71,7 +71,7 @@ def headline(audit: Audit) -> Headline:
             word = "kept-even" if gap.after == value and known(floor) and value <= floor else word
         else:
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"
-            tiles = _tiles_beside(audit, gap, accuracy, tone)
+            tiles = _tiles_beside(audit, gap, accuracy, tone, clear=word != "no-effect")
     if audit.says_one_label:
         word, tone, values["accuracy"] = "one-label", "bad", percent(metrics["accuracy"])
         told = f"Each of the {metrics['n']:,} rows is predicted alike."
@@ -88,12 +88,13 @@ def gap_name(audit: Audit) -> str:
 
 
 def word_of(audit: Audit) -> str:
-    """helps, no-effect, worse or kept-plain; empty where nothing was compared."""
+    """helps, no-effect, outside, worse or kept-plain; empty where nothing was compared."""
     metrics, base = audit.metrics, audit.baseline
     if "verdict" in metrics:
         plain = {"uniform", (metrics.get("judged") or {}).get("reference")}
-        kept = metrics["verdict"] == "no-effect" and metrics.get("chosen") in plain
-        return "kept-plain" if kept else str(metrics["verdict"])
+        if metrics["verdict"] == "no-effect" and metrics.get("chosen") in plain:
+            return "kept-plain"
+        return "outside" if metrics.get("outside_limits") else str(metrics["verdict"])
     if base is None or not known(base.metrics["tprd"]) or not known(metrics["tprd"]):
         return ""
     gap = base.differences.get("tprd")
@@ -132,9 +133,10 @@ def _tiles(audit: Audit) -> tuple[Tile, Tile, Tile]:
     return first, second, Tile("How sure", "Beyond chance" if value > floor else "Could be chance", words=told)
 
 
-def _tiles_beside(audit: Audit, gap: _Change, accuracy: _Change, tone: Tone) -> tuple[Tile, Tile, Tile]:
-    """Of the model beside plain training."""
+def _tiles_beside(audit: Audit, gap: _Change, accuracy: _Change, tone: Tone, clear: bool) -> tuple[Tile, Tile, Tile]:
+    """Of the model beside plain training; clear: the verdict does not put the change down to chance."""
     first = gap.tile(capitalised(gap_name(audit)), "points", lower_is_better=True)
+    first = first if clear else replace(first, tone="even")
     told = f"The gap changed by {span(gap.low, gap.high, signed=True)} points (95 % interval)."
     told = told if known(gap.low) else "Without both runs' predictions nothing says whether chance explains it."
     told = f"{told} One seed, {audit.metrics['n']:,} test rows."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from fairweight.data import Dataset
 from fairweight.data.draw import stream
@@ -94,4 +95,19 @@ def all_rows(dataset: Dataset) -> Dataset:
         exemplar=whole if drawn else dataset.exemplar,
         rows={**dataset.rows, "train": rows[order]},
         true_labels=true,
+    )
+
+
+def without_weightless(whole: Dataset, weights: Tensor) -> Dataset:
+    """The data without training rows that count nothing; weights: by row of the source."""
+    assert isinstance(whole.train, Batch)
+    rows = whole.rows["train"]
+    there = weights[rows] > 0
+    train = replace(whole.train.take(there), rows=None)
+    return replace(
+        whole,
+        train=train,
+        exemplar=train if whole.exemplar is whole.train else whole.exemplar,
+        rows={**whole.rows, "train": rows[there]},
+        true_labels=None if whole.true_labels is None else whole.true_labels[there],
     )

@@ -80,7 +80,8 @@ def cell_weights(cells: Floats, labels: Tensor, groups: Tensor | None) -> Tensor
 class Learner:
     """Trains one kind of model on the rows of a data set.
 
-    asked: fields of a Spec that the user has set; they are a network's.
+    asked: fields of a Spec that the user has set; they are a network's. own: the user's weight of each training row of
+    the data; it multiplies what a way gives to the row.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Learner:
     seed: int = 0
     device: str = "cpu"
     asked: Mapping[str, Any] = field(default_factory=dict)
+    own: Tensor | None = None  # [N]
 
     def held_out(self, train: Batch, test: Batch, way: Way, epoch: int | None) -> tuple[Floats, Floats, int]:
         """Probabilities on other rows [E, M, K] and their losses [E] after each epoch that may be kept, and the last.
@@ -119,14 +121,23 @@ class Learner:
             method = method_from(way.method, way.options, nn.Linear(1, 1), len(train))
             method.begin(replace(train, rows=None), None)
             weights = method.weights()
+        own = self._own(train)
+        both = weights if own is None else own * (1.0 if weights is None else weights)
         given = Given(nn.Linear(1, 1), len(train), weights=torch.ones(len(train)) if weights is None else weights)
         given.begin(replace(train, rows=None), None)
         if self.name == "linear":
-            line: nn.Module = fit_linear(train, weights)
+            line: nn.Module = fit_linear(train, both)
             return Fitted(line, {"name": LINEAR}, given, Dynamics(len(train)), epoch or 1)
         epoch = ITERATIONS if epoch is None else epoch
-        model, _ = fit_trees(train, weights, self.dataset, epoch, self.seed)
+        model, _ = fit_trees(train, both, self.dataset, epoch, self.seed)
         return Fitted(model, network_of(model), given, Dynamics(len(train)), epoch)
+
+    def _own(self, train: Batch) -> Tensor | None:
+        """The user's weights of these rows, mean 1."""  # [M]
+        if self.own is None:
+            return None
+        found = self.own if train.rows is None else self.own[train.rows]
+        return found / found.mean().clamp(min=1e-12)
 
     def spec(self, way: Way) -> Spec:
         """The Spec of a network's training with this way of weighing."""
@@ -135,7 +146,7 @@ class Learner:
         return with_defaults(first, self.dataset, {**asked, "method_options": dict(way.options)}, self.device)
 
     def _network(self, train: Batch, way: Way, epoch: int | None) -> Fitted:
-        train = replace(train, rows=None)
+        mine, train = self._own(train), replace(train, rows=None)
         validation = None
         if epoch is None:
             strata = Cells.of(train.labels, train.groups).index + 1
@@ -144,6 +155,7 @@ class Learner:
             kept[drawn] = False
             validation = replace(train.take(drawn), rows=None)
             train = replace(train.take(kept), rows=None)
+            mine = None if mine is None else mine[kept]
         own = self.dataset.exemplar  # given on their own; else the training rows: clean data needs none held out
         exemplar = own if isinstance(own, Batch) and own is not self.dataset.train else train
         dataset = replace(self.dataset, train=train, validation=validation, exemplar=exemplar)
@@ -153,6 +165,7 @@ class Learner:
         spec = spec.with_(epochs=epoch or spec.epochs, early_stopping=early)
         with torch.random.fork_rng(devices=[]):
             built = build(spec, dataset, self.device, weights=fixed)
+            built.reweighter.sample_weight = None if mine is None else mine.to(self.device)
             with one_thread(built.parameters):
                 record, dynamics = train_built(built, spec, dataset)
         found = epoch or record.best_epoch or record.epochs

@@ -95,14 +95,22 @@ def check_folder(out: Path, spec: Spec, dataset: Dataset, *, sweep: bool = False
             raise BadInput(f"{option('out', out)} holds a run with other settings or data; {how}.")
 
 
-def check_file(out: Path, *read: str) -> None:
+def check_file(out: Path, *read: str, flag: str = "out") -> None:
     """Refuse to write over a file that is read, or one that a finished run relies on; read: paths or globs."""
     if not out.is_file():
         return
     if out.name in READ and (out.parent / MANIFEST).is_file():
-        raise BadInput(f"{option('out', out)} is a file of a run; name another file.")
+        raise BadInput(f"{option(flag, out)} is a file of a run; name another file.")
     if any(out.samefile(path) for one in read for path in (one, *glob.glob(one)) if is_there(Path(path))):  # noqa: PTH207
-        raise BadInput(f"{option('out', out)} is a file that is read here, and would be lost; name another file.")
+        raise BadInput(f"{option(flag, out)} is a file that is read here, and would be lost; name another file.")
+
+
+def check_no_run(out: Path) -> None:
+    """Refuse the folder of a run for files of other kinds: some have the names of the run's own."""
+    if RunFolder(out).started:
+        raise BadInput(
+            f"{option('out', out)} is the folder of a run, whose files could be lost; give another, or none."
+        )
 
 
 def check_place(out: Path, flag: str = "out") -> None:

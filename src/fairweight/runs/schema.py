@@ -138,6 +138,7 @@ METRICS = {
     "scores?": {str: NUMBER},
     "search?": {"trainings": WHOLE, "chosen": str},
     "verdict?": frozenset({"helps", "no-effect", "worse"}),
+    "outside_limits?": bool,
     **{f"{name}?": str for name in ("chosen", "criterion", "sentence", "all_rates_move_together")},
     "kept_epoch?": (WHOLE, None),
     **{f"{name}?": _CHANGE for name in ("gap_before", "gap_after", "gap_change", "accuracy_change")},

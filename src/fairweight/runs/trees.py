@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from fairweight.constraints import plain_seed
 from fairweight.data import Dataset, TablePreprocessing
 from fairweight.models.trees import TreeEnsemble
 from fairweight.types import Batch
@@ -114,8 +115,8 @@ def _scikit_learn(x: Floats, y: Ints, weights: Floats | None, classes: int, iter
     from threadpoolctl import threadpool_limits
 
     boosted = HistGradientBoostingClassifier(
-        max_iter=iterations, early_stopping=False, random_state=seed, max_leaf_nodes=LEAVES, min_samples_leaf=LEAST,
-        learning_rate=RATE,
+        max_iter=iterations, early_stopping=False, random_state=plain_seed(seed, 32), max_leaf_nodes=LEAVES,
+        min_samples_leaf=LEAST, learning_rate=RATE,
     )  # fmt: skip
     edges = [_edges(column) for column in x.T]
     with threadpool_limits(1):  # its threads wait by spinning: on a busy machine two are ten times slower than one
@@ -155,8 +156,8 @@ def _lightgbm(x: Floats, y: Ints, weights: Floats | None, classes: int, iteratio
 
     options: dict[str, Any] = {
         "objective": "binary" if classes == 2 else "multiclass", "num_leaves": LEAVES, "min_data_in_leaf": LEAST,
-        "learning_rate": RATE, "seed": seed, "num_threads": 1, "deterministic": True, "force_col_wise": True,
-        "verbosity": -1, **({} if classes == 2 else {"num_class": classes}),
+        "learning_rate": RATE, "seed": plain_seed(seed, 31), "num_threads": 1, "deterministic": True,
+        "force_col_wise": True, "verbosity": -1, **({} if classes == 2 else {"num_class": classes}),
     }  # fmt: skip
     boosted = lightgbm.train(options, lightgbm.Dataset(x, y, weight=weights), num_boost_round=iterations)
     model = boosted.dump_model()

@@ -16,11 +16,11 @@ from fairweight.data.options import TableOptions
 from fairweight.data.parts import Marked
 from fairweight.data.rows import Rows
 from fairweight.data.table.column import Column, fit_columns
-from fairweight.data.table.leaks import find_leaks
+from fairweight.data.table.leaks import ALMOST, NEARLY, find_leaks
 from fairweight.data.table.read import check_frame, read_frame, table_files
 from fairweight.data.table.values import Seen, settle_ways
 from fairweight.data.texts import listing
-from fairweight.errors import MissingColumn
+from fairweight.errors import MissingColumn, Sentence, option
 from fairweight.types import Batch
 
 if TYPE_CHECKING:
@@ -103,11 +103,16 @@ def table_samples(
     train = parts["train"]
     never = list(exclude)
     settle_ways(seen, options, never, frames["train"].attrs.get("delimiter"))
-    if leaks := find_leaks(seen, train.labels, meaning.label_names, never):
-        named = "; ".join(f"{name!r} ({how})" for name, how in leaks.items())
-        done = "they were dropped" if options.drop_leaks else "drop them unless they are known when you predict"
-        notes.append(f"Warning: columns that give the label {meaning.label!r} away: {named}; {done}.")
+    suspects = find_leaks(seen, train.labels, meaning.label_names, [*never, *options.drop], NEARLY)
+    advice = f"leave them out with {option('table.drop')} unless they are known when you predict"
+    if leaks := {name: leak for name, leak in suspects.items() if leak.gained >= ALMOST}:
+        named = "; ".join(f"{name!r} ({leak.how})" for name, leak in leaks.items())
+        done = "they were dropped" if options.drop_leaks else advice
+        notes.append(Sentence(f"Warning: columns that give the label {meaning.label!r} away: {named}; {done}."))
         never += list(leaks) if options.drop_leaks else []
+    if nearly := ", ".join(repr(name) for name in suspects if name not in leaks):
+        named = f"single columns that all but give the label {meaning.label!r} away: {nearly}"
+        notes.append(Sentence(f"Warning: {named}; {advice}."))
     if meaning.group and not options.group_in_inputs:
         group = ",".join(meaning.group)
         if train.groups is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ","}
 PARQUET = (".parquet", ".pq")
 
 
@@ -97,6 +97,8 @@ def _read_one(path: Path, options: TableOptions, notes: list[str]) -> pd.DataFra
         frame = read_text_table(path, options, notes)
     elif kind in _PACKED:
         raise _packed(path)
+    elif kind in (".json", ".jsonl", ".ndjson"):
+        raise UnreadableFile(f"{path.name} holds JSON, which is not read; save it as .csv or .parquet.")
     else:
         raise UnreadableFile(
             f"{path.name} is not known as a table by its name; save it as .csv, .tsv or .parquet, or give its "

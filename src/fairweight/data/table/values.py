@@ -72,7 +72,9 @@ class Seen:
         import pandas as pd
 
         kind = self.values.dtype
-        if pd.api.types.is_bool_dtype(kind) or pd.api.types.is_numeric_dtype(kind):
+        if pd.api.types.is_bool_dtype(kind):  # as text files have them, so that a model takes either
+            return "category", ""
+        if pd.api.types.is_numeric_dtype(kind):
             return "number", ""
         if pd.api.types.is_datetime64_any_dtype(kind):
             return "date", "ISO8601"
