@@ -40,8 +40,7 @@ class TracedPass(ForwardPass):
     def backward(self, total: Tensor) -> None:
         """Add the gradient: the graph of total ends at the losses, and the second half starts from its slope there."""
         assert self.traced is not None
-        (weights,) = torch.autograd.grad(total, self.losses)
-        write_slopes(self.parameters, self.step.gradients(self.traced, weights))
+        write_slopes(self.parameters, self.step.gradients(self.traced, self._at_root(total)))
         self.step.move_statistics(self.traced)
         self.traced = None  # what the second half needed: a look at agreement has that memory
 

@@ -59,8 +59,7 @@ class AccumulatedPass(ForwardPass):
 
     def _weighted(self, total: Tensor) -> Iterator[tuple[ForwardPass, Tensor]]:
         """Each part with its graph, and the function of it that has the total's slope; one in memory at a time."""
-        (slope,) = torch.autograd.grad(total, self.root, retain_graph=True)
-        shares = torch.split(slope, [len(part.batch) for part in self.parts])
+        shares = torch.split(self._at_root(total), [len(part.batch) for part in self.parts])
         for part, share in zip(self.parts, shares, strict=True):
             again = _again(part)
             with torch.enable_grad():

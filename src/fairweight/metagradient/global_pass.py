@@ -137,7 +137,7 @@ class GlobalPass(ForwardPass):
         return self.own.root
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
-        return self.ranks.sum(self.own.slopes(total, moving))
+        return self.ranks.sum(self.own.slopes(self._total(total), moving))
 
     def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
         return torch.cat([theirs[0] for theirs in self.ranks.gather([self.own.each(find, graph=graph)])])
@@ -152,7 +152,12 @@ class GlobalPass(ForwardPass):
     def summed(self, direction: Parameters) -> Parameters:
         return self.ranks.sum(direction)
 
+    def _total(self, total: Tensor) -> Tensor:
+        """A total of everybody's losses, as one of this rank's own: weights do not say which of them are whose."""  # []
+        return total if total.ndim == 0 else (total * self.losses).sum()
+
     def backward(self, total: Tensor) -> None:
+        total = self._total(total)
         if self.wrapper is not None:
             self.ranks.agree()  # what comes is the wrapper's own exchange, in which nobody can say that he failed
             self.own.backward(total * self.ranks.size)  # the wrapper takes the mean over ranks

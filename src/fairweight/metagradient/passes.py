@@ -151,16 +151,18 @@ class ForwardPass:
     def gradients(self, value: Tensor, by: Parameters, *, keep: bool = True, create_graph: bool = False) -> Parameters:
         """Gradient of a value, which goes backward times the loss scale; keep: the graph is needed again."""
         scale = self.loss_scale
+        start, sent = self._start(value if scale is None else value * scale)
         found = torch.autograd.grad(
-            value if scale is None else value * scale, list(by.values()), retain_graph=keep or create_graph,
-            create_graph=create_graph, allow_unused=True, materialize_grads=True,
+            start, list(by.values()), sent, retain_graph=keep or create_graph, create_graph=create_graph,
+            allow_unused=True, materialize_grads=True,
         )  # fmt: skip
         return {name: dense(s) if scale is None else dense(s) / scale for name, s in zip(by, found, strict=True)}
 
     # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
+    # A total is a function of the losses, []; or their weights, [B], which stand for the weighted sum.
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
-        """Gradient of a function of the losses by the parameters; the graph is kept for the real step."""
+        """Gradient of a total by the parameters; the graph is kept for the real step."""
         return self.gradients(total, moving, create_graph=create_graph)
 
     def pull(self, direction: Parameters) -> Tensor | None:
@@ -168,9 +170,21 @@ class ForwardPass:
         return None
 
     def backward(self, total: Tensor) -> None:
-        """Add the gradient of a function of the losses to every parameter's `.grad`."""
-        if total.requires_grad:
-            total.backward()  # type: ignore[no-untyped-call]
+        """Add the gradient of a total to every parameter's `.grad`."""
+        start, sent = self._start(total)
+        if start.requires_grad:
+            start.backward(sent)  # type: ignore[no-untyped-call]
+
+    def _start(self, total: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What a total goes backward from, and with which factors."""
+        return (total, None) if total.ndim == 0 else (self.losses, total.to(self.losses.dtype))
+
+    def _at_root(self, total: Tensor) -> Tensor:
+        """Slope of a total by each entry of the root."""
+        start, sent = self._start(total)
+        if sent is not None and self.root is start:
+            return sent.detach()
+        return torch.autograd.grad(start, self.root, sent, retain_graph=True)[0]
 
     # What a pass of several parts does part by part.
 

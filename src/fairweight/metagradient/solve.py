@@ -38,7 +38,9 @@ def solve(
     if mode.name == "double-backward" and not at_rest and done.whole:
         with torch.enable_grad():
             w = scores.detach().requires_grad_()
-            slope = done.slopes(form.train_loss(w, done), moving, create_graph=True)  # ∇Σ p_i l_i, a function of w
+            total = own_total(form, w, done)
+            total = form.weights(w) if total is None else total
+            slope = done.slopes(total, moving, create_graph=True)  # ∇Σ p_i l_i, a function of w
             there = displaced(done.parameters, slope, rates)
             point = exemplar_point(
                 done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True
@@ -48,8 +50,8 @@ def solve(
         there = done.parameters
         if not at_rest:
             with torch.enable_grad():
-                total = form.train_loss(scores.detach(), done)
-            slope = done.slopes(total, moving)  # ∇Σ p_i l_i
+                total = own_total(form, scores.detach(), done)
+            slope = done.slopes(form.weights(scores) if total is None else total, moving)  # ∇Σ p_i l_i
             with torch.no_grad():
                 there = displaced(there, slope, rates)  # θ̃
         there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
@@ -211,6 +213,13 @@ class WeightForm:
     def limit(self, scores: Tensor) -> Tensor:
         """Scores kept where the form is defined."""  # [B]
         return scores
+
+
+def own_total(form: WeightForm, scores: Tensor, done: ForwardPass) -> Tensor | None:
+    """The total of a form that has one of its own; None: it is the sum of the losses with the form's weights."""
+    kind = type(form)
+    summed = kind.total is WeightForm.total and kind.train_loss is WeightForm.train_loss
+    return None if summed else form.train_loss(scores, done)
 
 
 @dataclass(frozen=True)

@@ -56,14 +56,13 @@ class LayerPass(ForwardPass):
         if self.seen is not None and self.seen.frozen is not None:  # the real gradient: statistics move
             assert self.graph is not None
             self.seen.frozen.on = False
-            (weights,) = torch.autograd.grad(total, self.losses)
-            found = slopes_in_use(self.graph.losses, self.parameters, weights, keep=False)
+            found = slopes_in_use(self.graph.losses, self.parameters, self._at_root(total), keep=False)
         else:
             found = self._slopes(total, last=True)
         passes.write_slopes(self.parameters, found)
 
     def _slopes(self, total: Tensor, names: Collection[str] | None = None, *, last: bool = False) -> Parameters:
-        (weights,) = torch.autograd.grad(total, self.losses)
+        weights = self._at_root(total)
         fresh = self.record is None and self.loss_scale is None  # then it goes back with them
         return self._at(weights).slopes(None if fresh else weights, names, last=last)
 
