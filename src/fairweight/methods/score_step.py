@@ -106,8 +106,9 @@ class AdaptiveStep(ScoreStep):
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         counts = weights > 0
-        per_weight = torch.where(counts, gradient / torch.where(counts, weights, 1.0), 0.0)
-        square = per_weight.double().square().sum() / counts.sum().clamp_min(1)
+        per_weight = torch.where(counts, gradient / weights, 0.0)
+        wide = per_weight.double()
+        square = wide.dot(wide) / counts.sum().clamp_min(1)
         self._running = _mean_with(self._running, square, self.memory)
         magnitude = (self._running[0] / self._running[1]).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
