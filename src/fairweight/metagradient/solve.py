@@ -54,8 +54,8 @@ def solve(
             slope = done.slopes(form.weights(scores) if total is None else total, moving)  # ∇Σ p_i l_i
             with torch.no_grad():
                 there = displaced(there, slope, rates)  # θ̃
-        there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
-        by = {name: there[name] for name in moving}
+        there = {name: p.detach() for name, p in there.items()}
+        by = {name: there[name].requires_grad_() for name in moving}
         point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)  # v
         if form.sees_logits:
             moved = tangent(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)

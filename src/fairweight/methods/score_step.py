@@ -110,13 +110,14 @@ class AdaptiveStep(ScoreStep):
         wide = per_weight.double()
         square = wide.dot(wide) / counts.sum().clamp_min(1)
         self._running = _mean_with(self._running, square, self.memory)
-        magnitude = (self._running[0] / self._running[1]).sqrt().to(per_weight.dtype)
+        total, count = self._running
+        magnitude = (total / count).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
-        rate = self.rate * follow / (1 + visits) ** self.slowing
+        rate = -self.rate * follow / (1 + visits) ** self.slowing
         if self.heeds:
             rate = rate * (self.reliability(gradient.device) ** self.heed).to(rate.dtype)
-        return -rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
+        return rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
         return scores.clamp(start - self.fall, start + self.rise)
@@ -141,5 +142,8 @@ def _mean_with(sums: Tensor | None, value: Tensor, memory: float) -> Tensor:
     """  # [2]
     if sums is None:
         sums = torch.zeros(2, dtype=torch.float64, device=value.device)
-    fresh = torch.stack([value.double(), torch.ones_like(value, dtype=torch.float64)])
-    return sums.to(value.device).mul_(memory).add_(fresh, alpha=1 - memory)  # a loaded state may lie elsewhere
+    sums = sums.to(value.device).mul_(memory)  # a loaded state may lie elsewhere
+    total, count = sums
+    total.add_(value, alpha=1 - memory)
+    count.add_(1 - memory)
+    return sums

@@ -49,7 +49,9 @@ class Linear(Product):
         if self.a is not None:
             rows = place.rows(g.shape)
             a = matched(self.a.detach(), g)
-            a, flat = a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1])
+            flat = g
+            if g.ndim != 2:
+                a, flat = a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1])
             found.append(_Products(self.weight, a, flat, rows, self.turned))
         if self.bias is not None:
             found.append(broadcast(self.bias, g, place))
