@@ -246,7 +246,7 @@ def forward(
         with models.uncompiled() if twice else nullcontext():
             logits = models.call(model, batch.inputs, len(batch), around)
         losses = losses_with_graph(loss, logits, batch.labels, check=check)
-    wrapped = models.data_parallel(model) is not None
+    wrapped = model is not inner and models.data_parallel(model) is not None
     return ForwardPass(
         inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check, by_wrapper=wrapped
     )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -54,7 +54,7 @@ def solve(
             slope = done.slopes(form.weights(scores) if total is None else total, moving)  # ∇Σ p_i l_i
             with torch.no_grad():
                 there = displaced(there, slope, rates)  # θ̃
-        there = {name: p.detach() for name, p in there.items()}
+        there = {name: p.detach() if p is done.parameters[name] else p for name, p in there.items()}
         by = {name: there[name].requires_grad_() for name in moving}
         point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)  # v
         if form.sees_logits:
@@ -70,19 +70,27 @@ def solve(
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
     """The parameters after the virtual step: θ − rate · slope."""
+    moving = {name: p for name, p in parameters.items() if name in rates}
+    if (rate := common_rate(rates, moving)) is not None:
+        here, along = list(moving.values()), [slope[name] for name in moving]
+        there: Parameters = dict(zip(moving, torch._foreach_sub(here, along, alpha=rate), strict=True))
+    else:
+        there = {name: p - rates[name] * slope[name] for name, p in moving.items()}
+    return {**parameters, **there}
 
-    def moved(p: Tensor, rate: float | Tensor, slope: Tensor) -> Tensor:
-        return p - rate * slope if isinstance(rate, Tensor) else torch.sub(p, slope, alpha=rate)  # in one go
 
-    return {name: moved(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
+def common_rate(rates: Rates, names: Collection[str]) -> float | None:
+    """The number that all of these have for a rate; None: they have none in common."""
+    first, *others = {rates[name] for name in names} or {None}
+    return None if others or isinstance(first, Tensor) else first
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | None = None) -> Tensor:
     """Directional derivative of each sample's train loss at θ; rates: along the direction times these."""  # [B]
     if rates is not None:
-        common = list({rates[name] for name in direction})
-        if len(common) == 1 and not isinstance(common[0], Tensor) and (found := done.pull(direction)) is not None:
-            return common[0] * found  # linear: [B] products instead of one for each entry of the parameters
+        rate = common_rate(rates, direction)
+        if rate is not None and (found := done.pull(direction)) is not None:
+            return rate * found  # linear: [B] products instead of one for each entry of the parameters
         direction = {name: v * rates[name] for name, v in direction.items()}
 
     def find(part: ForwardPass) -> Tensor:
@@ -233,4 +241,4 @@ class Softmax(WeightForm):
 
     def gradient(self, scores: Tensor, done: ForwardPass, moved: Tensor) -> Tensor:
         p = self.weights(scores.detach())
-        return -p * (moved - (p * moved).sum())
+        return p * ((p * moved).sum() - moved)

@@ -50,7 +50,10 @@ class LayerPass(ForwardPass):
         return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
     def pull(self, direction: Parameters) -> Tensor:
-        return self._at(torch.full_like(self.losses, 1.0 / len(self.losses))).pull(direction)
+        if self.record is None:
+            self._at(torch.full_like(self.losses, 1.0 / len(self.losses)))
+        assert self.record is not None
+        return self.record.pull(direction)
 
     def backward(self, total: Tensor) -> None:
         if self.seen is not None and self.seen.frozen is not None:  # the real gradient: statistics move
