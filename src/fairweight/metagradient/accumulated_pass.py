@@ -7,14 +7,14 @@ statistics, where the model has any, are those of a small batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.passes import ForwardPass, Mode, virtual_forward
+from fairweight.metagradient.passes import ForwardPass, as_kind, virtual_forward
 from fairweight.metagradient.per_layer import LayerPass, layer_forward
 from fairweight.types import labels_side_by_side
 
@@ -38,9 +38,8 @@ class AccumulatedPass(ForwardPass):
             losses = torch.cat([part.losses for part in parts]).requires_grad_()
         else:
             losses = first.loss(logits.requires_grad_(), batch.labels)
-        kept = {f.name: getattr(first, f.name) for f in fields(ForwardPass)}
-        kept |= {"batch": batch, "logits": logits, "losses": losses}
-        return cls(**{**kept, "by_wrapper": False}, parts=parts)  # a wrapper would sum gradients for every part
+        # a wrapper would sum gradients for every part
+        return as_kind(cls, first, batch=batch, logits=logits, losses=losses, by_wrapper=False, parts=parts)
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         found: Parameters = {}
@@ -76,6 +75,5 @@ def _again(part: ForwardPass) -> ForwardPass:
     """The pass once more, with the same masks; it moves nothing."""
     with part.random.replayed():
         if isinstance(part, LayerPass):
-            mode = Mode("per-layer", part.plain_kernels)
-            return layer_forward(part.model, part.batch, part.loss, mode, virtual=True)
+            return layer_forward(part.model, part.batch, part.loss, part.mode, virtual=True)
         return virtual_forward(part.model, part.batch, part.loss, plain_kernels=part.plain_kernels)

@@ -8,7 +8,7 @@ to each sample is found where the sample is, and gathered.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from zlib import crc32
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput
 from fairweight.metagradient.model import Parameters, data_parallel
-from fairweight.metagradient.passes import ForwardPass, dense, predicted, write_slopes
+from fairweight.metagradient.passes import ForwardPass, as_kind, dense, write_slopes
 from fairweight.ranks import Ranks, Unseen
 from fairweight.types import Batch
 
@@ -98,11 +98,12 @@ class GlobalPass(ForwardPass):
     @classmethod
     def of(cls, own: ForwardPass, everyone: Everyone, model: nn.Module) -> GlobalPass:
         """The pass of all ranks, from this rank's own."""
-        kept = {f.name: getattr(own, f.name) for f in fields(ForwardPass)}
-        losses, right = everyone.live(own.losses, predicted(own.logits.detach()) == own.batch.labels)
-        kept |= {"batch": everyone.batch, "losses": losses, "solution": None}
+        losses, right = everyone.live(own.losses, own.correct)
         wrapper = data_parallel(model) if own.by_wrapper else None
-        return cls(**kept, own=own, everyone=everyone, wrapper=wrapper, right=right)
+        return as_kind(
+            cls, own, batch=everyone.batch, losses=losses, solution=None, own=own, everyone=everyone, wrapper=wrapper,
+            right=right,
+        )  # fmt: skip
 
     @property  # type: ignore[misc]
     def logits(self) -> Tensor:
@@ -153,7 +154,7 @@ class GlobalPass(ForwardPass):
         return self.ranks.sum(direction)
 
     def _total(self, total: Tensor) -> Tensor:
-        """A total of everybody's losses, as one of this rank's own: weights do not say which of them are whose."""  # []
+        """A total of everybody's losses, as a function of this rank's own."""  # []
         return total if total.ndim == 0 else (total * self.losses).sum()
 
     def backward(self, total: Tensor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -203,6 +203,14 @@ class ForwardPass:
     def summed(self, direction: Parameters) -> Parameters:
         """The gradient of the whole, of which one part is given."""
         return direction
+
+
+P = TypeVar("P", bound=ForwardPass)
+
+
+def as_kind(kind: type[P], done: ForwardPass, **instead: Any) -> P:
+    """A pass of another kind that holds what this one holds, but for what is given."""
+    return kind(**{**{f.name: getattr(done, f.name) for f in fields(ForwardPass)}, **instead})
 
 
 def write_slopes(parameters: Parameters, slopes: Parameters) -> None:

@@ -41,6 +41,7 @@ from fairweight.types import Batch, Loss
 class LayerPass(ForwardPass):
     """Its losses are a leaf: what is asked of a function of them starts from its slope by each loss."""
 
+    mode: Mode = Mode("per-layer")  # noqa: RUF009 - frozen
     seen: Observer | None = None
     graph: ForwardPass | None = None  # the pass with its graph, until the record is made
     record: Record | ByGraph | None = None
@@ -115,10 +116,8 @@ def layer_forward(
             parameters=parameters,
         )  # fmt: skip
     losses = done.losses.detach().requires_grad_()
-    return LayerPass(
-        done.model, done.parameters, batch, loss, done.logits.detach(), losses, done.random, done.plain_kernels,
-        done.buffers, check=done.check, seen=seen, graph=done,
-    )  # fmt: skip
+    kept = {"logits": done.logits.detach(), "losses": losses}
+    return passes.as_kind(LayerPass, done, **kept, mode=mode, seen=seen, graph=done)
 
 
 # of every model that was tried
