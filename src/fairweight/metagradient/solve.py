@@ -81,8 +81,9 @@ def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parame
 
 def common_rate(rates: Rates, names: Collection[str]) -> float | None:
     """The number that all of these have for a rate; None: they have none in common."""
-    first, *others = {rates[name] for name in names} or {None}
-    return None if others or isinstance(first, Tensor) else first
+    found = {rates[name] for name in names}
+    rate = found.pop() if len(found) == 1 else None
+    return None if isinstance(rate, Tensor) else rate
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | None = None) -> Tensor:

@@ -114,7 +114,7 @@ class AdaptiveStep(ScoreStep):
         magnitude = (total / count).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
-        rate = -self.rate * follow / (1 + visits) ** self.slowing
+        rate: Tensor = -self.rate * follow / (1 + visits) ** self.slowing
         if self.heeds:
             rate = rate * (self.reliability(gradient.device) ** self.heed).to(rate.dtype)
         return rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
