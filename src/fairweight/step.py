@@ -68,8 +68,10 @@ def _finish(
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
         sent = weights if total is None else total
-        sent = sent if scale == 1.0 else sent * scale
-        sent = sent if scaler is None else sent * done.loss_scale if done.loss_scale is not None else scaler.scale(sent)
+        if scale != 1.0:
+            sent = sent * scale
+        if scaler is not None:
+            sent = scaler.scale(sent) if done.loss_scale is None else sent * done.loss_scale
         agreement = made.look() if made.look is not None and done.keeps_graph else None
     done.backward(sent)
     if made.look is not None and not done.keeps_graph:
@@ -78,11 +80,10 @@ def _finish(
     has_logits = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
         loss=(weights * losses).sum() if total is None else total.detach(), losses=losses, weights=weights,
-        correct=done.correct,
-        logits=done.logits.detach() if has_logits else None, labels=batch.labels, objective=made.objective,
-        exemplar_losses=made.exemplar_losses, pull=made.pull, gradient=made.gradient, agreement=agreement,
-        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), mode=made.mode,
-        batch=None if done.whole else batch,
+        correct=done.correct, logits=done.logits.detach() if has_logits else None, labels=batch.labels,
+        objective=made.objective, exemplar_losses=made.exemplar_losses, pull=made.pull, gradient=made.gradient,
+        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), agreement=agreement,
+        mode=made.mode, batch=None if done.whole else batch,
     )  # fmt: skip
 
 

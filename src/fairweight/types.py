@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import torch
@@ -80,15 +80,14 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        return Batch(**{f.name: map_tensors(getattr(self, f.name), lambda t: sent(t, device)) for f in fields(self)})
+        return Batch(**map_tensors(vars(self), lambda t: sent(t, device)))
 
     def take(self, index: Tensor) -> Batch:
         """The samples at these positions, or where a mask is true; rows keep their identity."""
         if index.dtype == torch.bool:
             index = torch.nonzero(index).flatten()
-        columns = (self.inputs, self.labels, self.groups, self.rows, self.shares)
-        inputs, labels, groups, rows, shares = map_tensors(columns, lambda t: t[index])
-        return Batch(inputs, labels, groups, index if rows is None else rows, shares)
+        taken = Batch(**map_tensors(vars(self), lambda t: t[index]))
+        return replace(taken, rows=index) if self.rows is None else taken
 
     def compared(self) -> Tensor:
         """The groups that an objective compares: the groups, or the labels where none are given."""  # [B]

@@ -208,9 +208,12 @@ class ForwardPass:
 P = TypeVar("P", bound=ForwardPass)
 
 
+_HELD = [f.name for f in fields(ForwardPass)]
+
+
 def as_kind(kind: type[P], done: ForwardPass, **instead: Any) -> P:
     """A pass of another kind that holds what this one holds, but for what is given."""
-    return kind(**{**{f.name: getattr(done, f.name) for f in fields(ForwardPass)}, **instead})
+    return kind(**{**{name: getattr(done, name) for name in _HELD}, **instead})
 
 
 def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
