@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.passes import ForwardPass, as_kind, virtual_forward
+from fairweight.metagradient.passes import ForwardPass, content, virtual_forward
 from fairweight.metagradient.per_layer import LayerPass, layer_forward
 from fairweight.types import labels_side_by_side
 
@@ -39,7 +39,7 @@ class AccumulatedPass(ForwardPass):
         else:
             losses = first.loss(logits.requires_grad_(), batch.labels)
         # a wrapper would sum gradients for every part
-        return as_kind(cls, first, batch=batch, logits=logits, losses=losses, by_wrapper=False, parts=parts)
+        return cls(**content(first, batch=batch, logits=logits, losses=losses, by_wrapper=False), parts=parts)
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         found: Parameters = {}

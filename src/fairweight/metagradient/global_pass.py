@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput
 from fairweight.metagradient.model import Parameters, data_parallel
-from fairweight.metagradient.passes import ForwardPass, as_kind, dense, write_slopes
+from fairweight.metagradient.passes import ForwardPass, content, dense, write_slopes
 from fairweight.ranks import Ranks, Unseen
 from fairweight.types import Batch
 
@@ -100,10 +100,8 @@ class GlobalPass(ForwardPass):
         """The pass of all ranks, from this rank's own."""
         losses, right = everyone.live(own.losses, own.correct)
         wrapper = data_parallel(model) if own.by_wrapper else None
-        return as_kind(
-            cls, own, batch=everyone.batch, losses=losses, solution=None, own=own, everyone=everyone, wrapper=wrapper,
-            right=right,
-        )  # fmt: skip
+        kept = content(own, batch=everyone.batch, losses=losses, solution=None)
+        return cls(**kept, own=own, everyone=everyone, wrapper=wrapper, right=right)
 
     @property  # type: ignore[misc]
     def logits(self) -> Tensor:

@@ -205,15 +205,9 @@ class ForwardPass:
         return direction
 
 
-P = TypeVar("P", bound=ForwardPass)
-
-
-_HELD = [f.name for f in fields(ForwardPass)]
-
-
-def as_kind(kind: type[P], done: ForwardPass, **instead: Any) -> P:
-    """A pass of another kind that holds what this one holds, but for what is given."""
-    return kind(**{**{name: getattr(done, name) for name in _HELD}, **instead})
+def content(done: ForwardPass, **instead: Any) -> dict[str, Any]:
+    """What a pass holds, but for what is given: for a pass of another kind that is made of it."""
+    return {f.name: getattr(done, f.name) for f in fields(ForwardPass)} | instead
 
 
 def write_slopes(parameters: Parameters, slopes: Parameters) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -35,26 +35,20 @@ def solve(
     batch norm in the exemplar pass.
     """
     moving = {name: p for name, p in done.parameters.items() if name in rates}
-    if mode.name == "double-backward" and not at_rest and done.whole:
+    twice = mode.name == "double-backward" and not at_rest and done.whole  # the look-ahead is differentiated itself
+    w, there = scores.detach().requires_grad_(twice), done.parameters
+    if not at_rest:
         with torch.enable_grad():
-            w = scores.detach().requires_grad_()
             total = own_total(form, w, done)
             total = form.weights(w) if total is None else total
-            slope = done.slopes(total, moving, create_graph=True)  # ∇Σ p_i l_i, a function of w
-            there = displaced(done.parameters, slope, rates)
-            point = exemplar_point(
-                done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True
-            )
+        slope = done.slopes(total, moving, create_graph=twice)  # ∇Σ p_i l_i
+        with torch.set_grad_enabled(twice):
+            there = displaced(there, slope, rates)  # θ̃
+    if twice:
+        point = exemplar_point(done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True)
         gradient, pulled = point.direction["scores"] + form.penalty_gradient(scores), None
     else:
-        there = done.parameters
-        if not at_rest:
-            with torch.enable_grad():
-                total = own_total(form, scores.detach(), done)
-            slope = done.slopes(form.weights(scores) if total is None else total, moving)  # ∇Σ p_i l_i
-            with torch.no_grad():
-                there = displaced(there, slope, rates)  # θ̃
-        there = {name: p.detach() if p is done.parameters[name] else p for name, p in there.items()}
+        there = {name: p.detach() for name, p in there.items()}
         by = {name: there[name].requires_grad_() for name in moving}
         point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)  # v
         if form.sees_logits:
@@ -70,28 +64,19 @@ def solve(
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
     """The parameters after the virtual step: θ − rate · slope."""
-    moving = {name: p for name, p in parameters.items() if name in rates}
-    if (rate := common_rate(rates, moving)) is not None:
-        here, along = list(moving.values()), [slope[name] for name in moving]
-        there: Parameters = dict(zip(moving, torch._foreach_sub(here, along, alpha=rate), strict=True))
-    else:
-        there = {name: p - rates[name] * slope[name] for name, p in moving.items()}
-    return {**parameters, **there}
 
+    def moved(p: Tensor, rate: float | Tensor, slope: Tensor) -> Tensor:
+        return p - rate * slope if isinstance(rate, Tensor) else torch.sub(p, slope, alpha=rate)  # in one go
 
-def common_rate(rates: Rates, names: Collection[str]) -> float | None:
-    """The number that all of these have for a rate; None: they have none in common."""
-    found = {rates[name] for name in names}
-    rate = found.pop() if len(found) == 1 else None
-    return None if isinstance(rate, Tensor) else rate
+    return {name: moved(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | None = None) -> Tensor:
     """Directional derivative of each sample's train loss at θ; rates: along the direction times these."""  # [B]
     if rates is not None:
-        rate = common_rate(rates, direction)
-        if rate is not None and (found := done.pull(direction)) is not None:
-            return rate * found  # linear: [B] products instead of one for each entry of the parameters
+        common = list({rates[name] for name in direction})
+        if len(common) == 1 and not isinstance(common[0], Tensor) and (found := done.pull(direction)) is not None:
+            return common[0] * found  # linear: [B] products instead of one for each entry of the parameters
         direction = {name: v * rates[name] for name, v in direction.items()}
 
     def find(part: ForwardPass) -> Tensor:

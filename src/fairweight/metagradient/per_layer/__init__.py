@@ -116,8 +116,8 @@ def layer_forward(
             parameters=parameters,
         )  # fmt: skip
     losses = done.losses.detach().requires_grad_()
-    kept = {"logits": done.logits.detach(), "losses": losses}
-    return passes.as_kind(LayerPass, done, **kept, mode=mode, seen=seen, graph=done)
+    kept = passes.content(done, logits=done.logits.detach(), losses=losses)
+    return LayerPass(**kept, mode=mode, seen=seen, graph=done)
 
 
 # of every model that was tried
