@@ -7,14 +7,14 @@ statistics, where the model has any, are those of a small batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.passes import ForwardPass, content, virtual_forward
+from fairweight.metagradient.passes import ForwardPass, virtual_forward
 from fairweight.metagradient.per_layer import LayerPass, layer_forward
 from fairweight.types import labels_side_by_side
 
@@ -38,8 +38,9 @@ class AccumulatedPass(ForwardPass):
             losses = torch.cat([part.losses for part in parts]).requires_grad_()
         else:
             losses = first.loss(logits.requires_grad_(), batch.labels)
-        # a wrapper would sum gradients for every part
-        return cls(**content(first, batch=batch, logits=logits, losses=losses, by_wrapper=False), parts=parts)
+        kept = {f.name: getattr(first, f.name) for f in fields(ForwardPass)}
+        kept |= {"batch": batch, "logits": logits, "losses": losses}
+        return cls(**{**kept, "by_wrapper": False}, parts=parts)  # a wrapper would sum gradients for every part
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         found: Parameters = {}

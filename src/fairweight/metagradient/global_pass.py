@@ -8,7 +8,7 @@ to each sample is found where the sample is, and gathered.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 from zlib import crc32
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput
 from fairweight.metagradient.model import Parameters, data_parallel
-from fairweight.metagradient.passes import ForwardPass, content, dense, write_slopes
+from fairweight.metagradient.passes import ForwardPass, dense, write_slopes
 from fairweight.ranks import Ranks, Unseen
 from fairweight.types import Batch
 
@@ -100,7 +100,8 @@ class GlobalPass(ForwardPass):
         """The pass of all ranks, from this rank's own."""
         losses, right = everyone.live(own.losses, own.correct)
         wrapper = data_parallel(model) if own.by_wrapper else None
-        kept = content(own, batch=everyone.batch, losses=losses, solution=None)
+        kept = {f.name: getattr(own, f.name) for f in fields(ForwardPass)}
+        kept |= {"batch": everyone.batch, "losses": losses, "solution": None}
         return cls(**kept, own=own, everyone=everyone, wrapper=wrapper, right=right)
 
     @property  # type: ignore[misc]
@@ -136,7 +137,7 @@ class GlobalPass(ForwardPass):
         return self.own.root
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
-        return self.ranks.sum(self.own.slopes(self._total(total), moving))
+        return self.ranks.sum(self.own.slopes(self._summed(total), moving))
 
     def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
         return torch.cat([theirs[0] for theirs in self.ranks.gather([self.own.each(find, graph=graph)])])
@@ -151,12 +152,8 @@ class GlobalPass(ForwardPass):
     def summed(self, direction: Parameters) -> Parameters:
         return self.ranks.sum(direction)
 
-    def _total(self, total: Tensor) -> Tensor:
-        """A total of everybody's losses, as a function of this rank's own."""  # []
-        return total if total.ndim == 0 else (total * self.losses).sum()
-
     def backward(self, total: Tensor) -> None:
-        total = self._total(total)
+        total = self._summed(total)  # weights are everybody's: as a function of the rank's own losses
         if self.wrapper is not None:
             self.ranks.agree()  # what comes is the wrapper's own exchange, in which nobody can say that he failed
             self.own.backward(total * self.ranks.size)  # the wrapper takes the mean over ranks

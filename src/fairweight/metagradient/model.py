@@ -118,11 +118,10 @@ class RandomState:
     @classmethod
     def now(cls, device: torch.device) -> RandomState:
         """Remember the stream."""
-        if device.type != "cuda":
-            return cls(torch.get_rng_state(), None, device)
-        if torch.cuda.is_current_stream_capturing():
+        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             return cls.none(device)
-        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device), device)
+        cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return cls(torch.get_rng_state(), cuda, device)
 
     @classmethod
     def none(cls, device: torch.device) -> RandomState:
@@ -189,16 +188,3 @@ def restored_on_error(model: nn.Module, buffers: Parameters | None, random: Rand
                 model.get_buffer(name).copy_(value)
         random.restore()
         raise
-
-
-@contextmanager
-def norms_frozen(model: nn.Module) -> Iterator[None]:
-    """Let batch norm use its running statistics for the time being."""
-    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
-    for norm in norms:
-        norm.training = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.training = True

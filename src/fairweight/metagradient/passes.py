@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -66,16 +66,14 @@ def check_not_empty(batch: Batch, what: str) -> None:
 
 
 def extremes(values: Tensor) -> tuple[int, int]:
-    """The smallest and the largest of whole numbers (a wait on a GPU)."""
-    low, high = torch.aminmax(values)
+    """The smallest and the largest of whole numbers, 0 where there are none (a wait on a GPU)."""
+    low, high = torch.aminmax(values) if len(values) else (0, 0)
     return int(low), int(high)
 
 
 def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
     """Refuse labels that the logits have no column for (reads the labels: a wait on a GPU)."""
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
-    if len(labels) == 0:  # a rank's part of a small batch
-        return
     low, high = extremes(labels)
     if low < 0 or high >= classes:
         raise LabelsBeyondLogits(
@@ -151,10 +149,9 @@ class ForwardPass:
     def gradients(self, value: Tensor, by: Parameters, *, keep: bool = True, create_graph: bool = False) -> Parameters:
         """Gradient of a value, which goes backward times the loss scale; keep: the graph is needed again."""
         scale = self.loss_scale
-        start, sent = self._start(value if scale is None else value * scale)
         found = torch.autograd.grad(
-            start, list(by.values()), sent, retain_graph=keep or create_graph, create_graph=create_graph,
-            allow_unused=True, materialize_grads=True,
+            value if scale is None else value * scale, list(by.values()), retain_graph=keep or create_graph,
+            create_graph=create_graph, allow_unused=True, materialize_grads=True,
         )  # fmt: skip
         return {name: dense(s) if scale is None else dense(s) / scale for name, s in zip(by, found, strict=True)}
 
@@ -163,7 +160,7 @@ class ForwardPass:
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         """Gradient of a total by the parameters; the graph is kept for the real step."""
-        return self.gradients(total, moving, create_graph=create_graph)
+        return self.gradients(self._summed(total), moving, create_graph=create_graph)
 
     def pull(self, direction: Parameters) -> Tensor | None:
         """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]
@@ -171,20 +168,19 @@ class ForwardPass:
 
     def backward(self, total: Tensor) -> None:
         """Add the gradient of a total to every parameter's `.grad`."""
-        start, sent = self._start(total)
-        if start.requires_grad:
-            start.backward(sent)  # type: ignore[no-untyped-call]
+        total = self._summed(total)
+        if total.requires_grad:
+            total.backward()  # type: ignore[no-untyped-call]
 
-    def _start(self, total: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What a total goes backward from, and with which factors."""
-        return (total, None) if total.ndim == 0 else (self.losses, total.to(self.losses.dtype))
+    def _summed(self, total: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return total if total.ndim == 0 else (total * self.losses).sum()
 
     def _at_root(self, total: Tensor) -> Tensor:
         """Slope of a total by each entry of the root."""
-        start, sent = self._start(total)
-        if sent is not None and self.root is start:
-            return sent.detach()
-        return torch.autograd.grad(start, self.root, sent, retain_graph=True)[0]
+        if total.ndim and self.root is self.losses:
+            return total.detach().to(self.losses.dtype)
+        return torch.autograd.grad(self._summed(total), self.root, retain_graph=True)[0]
 
     # What a pass of several parts does part by part.
 
@@ -203,11 +199,6 @@ class ForwardPass:
     def summed(self, direction: Parameters) -> Parameters:
         """The gradient of the whole, of which one part is given."""
         return direction
-
-
-def content(done: ForwardPass, **instead: Any) -> dict[str, Any]:
-    """What a pass holds, but for what is given: for a pass of another kind that is made of it."""
-    return {f.name: getattr(done, f.name) for f in fields(ForwardPass)} | instead
 
 
 def write_slopes(parameters: Parameters, slopes: Parameters) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,8 +17,9 @@ from torch import Tensor
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient import difference, double_backward, passes
 from fairweight.metagradient.forward import tangent as forward_tangent
-from fairweight.metagradient.model import Parameters, norms_frozen
+from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, pull_by_tangent
+from fairweight.metagradient.running_statistics import norms_frozen
 from fairweight.types import Batch, ObjectiveFunction
 
 # Of the virtual step, by parameter; one without a rate stays where it is.
@@ -64,11 +65,11 @@ def solve(
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
     """The parameters after the virtual step: θ − rate · slope."""
-
-    def moved(p: Tensor, rate: float | Tensor, slope: Tensor) -> Tensor:
-        return p - rate * slope if isinstance(rate, Tensor) else torch.sub(p, slope, alpha=rate)  # in one go
-
-    return {name: moved(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
+    there = dict(parameters)
+    for name, along in slope.items():
+        p, rate = parameters[name], rates[name]
+        there[name] = p - rate * along if isinstance(rate, Tensor) else torch.sub(p, along, alpha=rate)  # in one go
+    return there
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | None = None) -> Tensor:
@@ -81,23 +82,22 @@ def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | No
 
     def find(part: ForwardPass) -> Tensor:
         found = part.pull(direction)
-        return pull_by_tangent(part, _tangent(part, direction, mode)) if found is None else found
+        return pull_by_tangent(part, tangent(part, direction, mode)) if found is None else found
 
     return done.each(find, graph=mode.name == "double-backward")
 
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
-    return done.each(lambda part: _tangent(part, direction, mode), graph=mode.name == "double-backward")
-
-
-def _tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     others = {"difference": difference.tangent, "double-backward": double_backward.tangent}
-    return others.get(mode.name, forward_tangent)(done, direction) if len(done.batch) else done.logits.detach()
+    find = others.get(mode.name, forward_tangent)
+    return done.each(
+        lambda part: find(part, direction) if len(part.batch) else part.logits.detach(),
+        graph=mode.name == "double-backward",
+    )
 
 
-@dataclass(frozen=True)
-class ExemplarPoint:
+class ExemplarPoint(NamedTuple):
     """The objective at chosen parameters."""
 
     value: Tensor  # []
@@ -150,11 +150,10 @@ def evaluate(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch) -> T
 
 def check_finite(value: Tensor, found: Tensor) -> None:
     """Refuse an objective, or what was found from its gradient, [B], that is not finite (reads it: a wait on a GPU)."""
-    if not math.isfinite(float(value)):
-        what, instead = "is not finite after the look-ahead", "lower the learning rate"
-    elif math.isfinite(float(found.sum())) or bool(torch.isfinite(found).all()):  # a sum may overflow
-        return
-    else:
+    what, instead = "is not finite after the look-ahead", "lower the learning rate"
+    if math.isfinite(float(value)):
+        if math.isfinite(float(found.sum())) or bool(torch.isfinite(found).all()):  # a sum may overflow
+            return
         what = "is finite and its gradient is not, as at the root of 0"
         instead = "keep the objective smooth there, for example with clamp_min"
     raise LossNotFinite(

@@ -110,8 +110,7 @@ class AdaptiveStep(ScoreStep):
         wide = per_weight.double()
         square = wide.dot(wide) / counts.sum().clamp_min(1)
         self._running = _mean_with(self._running, square, self.memory)
-        total, count = self._running
-        magnitude = (total / count).sqrt().to(per_weight.dtype)
+        magnitude = torch.div(*self._running).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
         rate: Tensor = -self.rate * follow / (1 + visits) ** self.slowing
@@ -140,10 +139,9 @@ def _mean_with(sums: Tensor | None, value: Tensor, memory: float) -> Tensor:
 
     In float64: squares of small numbers must not vanish. In place: a captured graph replays the same memory.
     """  # [2]
-    if sums is None:
-        sums = torch.zeros(2, dtype=torch.float64, device=value.device)
-    sums = sums.to(value.device).mul_(memory)  # a loaded state may lie elsewhere
-    total, count = sums
+    device = value.device  # a loaded state may lie elsewhere
+    sums = torch.zeros(2, dtype=torch.float64, device=device) if sums is None else sums.to(device)
+    total, count = sums.mul_(memory)
     total.add_(value, alpha=1 - memory)
     count.add_(1 - memory)
     return sums

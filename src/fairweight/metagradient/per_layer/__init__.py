@@ -116,7 +116,7 @@ def layer_forward(
             parameters=parameters,
         )  # fmt: skip
     losses = done.losses.detach().requires_grad_()
-    kept = passes.content(done, logits=done.logits.detach(), losses=losses)
+    kept = {**vars(done), "logits": done.logits.detach(), "losses": losses}
     return LayerPass(**kept, mode=mode, seen=seen, graph=done)
 
 
