@@ -96,15 +96,7 @@ class Batch:
 
 def labels_side_by_side(batches: Sequence[Batch]) -> Batch:
     """What several batches say of their samples, as one; their inputs stay with them."""
-
-    def joined(name: str) -> Tensor | None:
-        parts = [part for batch in batches if (part := getattr(batch, name)) is not None]
-        if len(parts) not in (0, len(batches)):
-            raise BadInput(f"Some of the batches have {name} and others do not; give Batch({name}=...) with all.")
-        return torch.cat(parts) if parts else None
-
-    labels = torch.cat([batch.labels for batch in batches])
-    return Batch(labels, labels, joined("groups"), joined("rows"), joined("shares"))
+    return side_by_side([replace(batch, inputs=batch.labels) for batch in batches])
 
 
 def side_by_side(batches: Sequence[Batch]) -> Batch:
@@ -112,11 +104,16 @@ def side_by_side(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     try:
-        inputs = _joined([batch.inputs for batch in batches])
+        columns = {"inputs": _joined([batch.inputs for batch in batches])}
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         first = str(error).split("\n")[0]
         raise BadInput(f"The batches do not fit side by side ({first}); give them as one batch.") from None
-    return replace(labels_side_by_side(batches), inputs=inputs)
+    for name in ("labels", "groups", "rows", "shares"):
+        parts = [part for batch in batches if (part := getattr(batch, name)) is not None]
+        if len(parts) not in (0, len(batches)):
+            raise BadInput(f"Some of the batches have {name} and others do not; give Batch({name}=...) with all.")
+        columns[name] = torch.cat(parts) if parts else None
+    return Batch(**columns)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

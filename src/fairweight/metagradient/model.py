@@ -118,10 +118,11 @@ class RandomState:
     @classmethod
     def now(cls, device: torch.device) -> RandomState:
         """Remember the stream."""
-        if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        if device.type != "cuda":
+            return cls(torch.get_rng_state(), None, device)
+        if torch.cuda.is_current_stream_capturing():
             return cls.none(device)
-        cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        return cls(torch.get_rng_state(), cuda, device)
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device), device)
 
     @classmethod
     def none(cls, device: torch.device) -> RandomState:
