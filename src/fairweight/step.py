@@ -67,7 +67,8 @@ def _finish(
             done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
-        sent = weights if total is None else total
+        loss = (weights * done.losses).sum() if total is None else total
+        sent = weights if total is None and done.losses.is_leaf else loss  # where the losses are a leaf, they do
         if scale != 1.0:
             sent = sent * scale
         if scaler is not None:
@@ -76,14 +77,13 @@ def _finish(
     done.backward(sent)
     if made.look is not None and not done.keeps_graph:
         agreement = made.look()  # with the memory that backward has freed
-    losses, weights = done.losses.detach(), weights.detach()
     has_logits = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
-        loss=(weights * losses).sum() if total is None else total.detach(), losses=losses, weights=weights,
-        correct=done.correct, logits=done.logits.detach() if has_logits else None, labels=batch.labels,
-        objective=made.objective, exemplar_losses=made.exemplar_losses, pull=made.pull, gradient=made.gradient,
-        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), agreement=agreement,
-        mode=made.mode, batch=None if done.whole else batch,
+        loss=loss.detach(), losses=done.losses.detach(), weights=weights.detach(), correct=done.correct,
+        logits=done.logits.detach() if has_logits else None, labels=batch.labels, objective=made.objective,
+        exemplar_losses=made.exemplar_losses, pull=made.pull, gradient=made.gradient, agreement=agreement,
+        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), mode=made.mode,
+        batch=None if done.whole else batch,
     )  # fmt: skip
 
 

@@ -175,7 +175,7 @@ def uncompiled() -> AbstractContextManager[Any]:
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled; to load it takes a second
         return nullcontext()
-    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return, no-untyped-call]
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
 @contextmanager

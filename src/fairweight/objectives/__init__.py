@@ -133,12 +133,12 @@ class GroupLosses(NamedTuple):
 
     def mean(self) -> Tensor:
         """Plain mean over groups; 0 where there are none."""  # []
-        return self.share.dot(self.loss) / self.number.clamp_min(1.0)
+        return (self.share * self.loss).sum() / self.number.clamp_min(1.0)
 
     def variance(self) -> Tensor:
         """Of the losses over groups; 0 where there are none."""  # []
         even = self.share / self.number.clamp_min(1.0)
-        return even.dot((self.loss - even.dot(self.loss)).square())
+        return (even * (self.loss - (even * self.loss).sum()).square()).sum()
 
     def largest(self) -> Tensor:
         """The worst group's loss."""  # []
@@ -169,9 +169,9 @@ def group_losses(losses: Tensor, groups: Tensor) -> GroupLosses:
         return GroupLosses(losses.new_zeros(1), losses.new_zeros(1))
     known = groups >= 0
     if len(losses) <= PAIRWISE:
-        same = groups[:, None] == groups  # [E, E]
-        number = same.sum(dim=1).to(losses.dtype)  # [E]
-        return GroupLosses(torch.mv(same / number[:, None], torch.where(known, losses, 0.0)), known / number)
+        same = (groups[:, None] == groups) & known  # [E, E]
+        number = same.sum(dim=1).clamp_min(1).to(losses.dtype)  # [E]
+        return GroupLosses(torch.where(same, losses, 0.0).sum(dim=1) / number, known / number)
     kept = groups[known]
     unique, index = torch.unique(kept, return_inverse=True)
     if len(unique) == 0:

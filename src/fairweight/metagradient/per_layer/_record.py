@@ -118,9 +118,9 @@ class Record:
                 pairs = zip(term.weights, names, strict=True)
                 given = [made.get(id(w)) if name is None else along.get(name) for w, name in pairs]
                 if any(v is not None for v in given):
-                    part = term.pull(given)
-                    total = matched(part, self.sent) if total is None else total + part
-            total = torch.zeros_like(self.sent) if total is None else matched(total / self.sent, self.sent)
+                    part = matched(term.pull(given), self.sent)
+                    total = part if total is None else total + part
+            total = torch.zeros_like(self.sent) if total is None else total / self.sent
         if self.rest is not None and (others := {n: v for n, v in direction.items() if n in self.apart}):
             total = total + self.rest.pull(others)
         return total
