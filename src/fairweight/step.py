@@ -58,7 +58,6 @@ def backward(
 def _finish(
     method: Reweighter, done: ForwardPass, exemplar: Batch | None, optimizer: Optimizer, scale: float, scaler: Any
 ) -> StepRecord:
-    """Weigh the batch of a pass, and go backward."""
     batch = done.batch
     with torch.enable_grad(), restored_on_error(done.model, done.buffers, done.random):
         if done.check:
@@ -110,7 +109,6 @@ def take_step(
 
 @cache
 def _check_optimizer(kind: Any) -> None:
-    """Refuse a kind of optimizer that needs a closure."""
     closure: Any = inspect.signature(kind.step).parameters.get("closure")
     named = closure is not None and closure.kind not in (closure.VAR_POSITIONAL, closure.VAR_KEYWORD)
     if (named and closure.default is closure.empty) or issubclass(kind, torch.optim.LBFGS):

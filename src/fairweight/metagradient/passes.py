@@ -173,10 +173,8 @@ class ForwardPass:
             total.backward()  # type: ignore[no-untyped-call]
 
     def _summed(self, total: Tensor) -> Tensor:
-        if total.ndim == 0:
-            return total
         with torch.enable_grad():
-            return (total * self.losses).sum()
+            return total if total.ndim == 0 else (total * self.losses).sum()
 
     def _at_root(self, total: Tensor) -> Tensor:
         """Slope of a total by each entry of the root."""

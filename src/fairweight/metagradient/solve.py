@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient import difference, double_backward, passes
+from fairweight.metagradient.double_backward import mixed
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, pull_by_tangent
@@ -187,17 +188,13 @@ class WeightForm:
         The objective changes by minus the change of the total along that direction, so that the mixed derivative of
         the total by losses and scores is all that is needed.
         """  # [B]
-        with torch.enable_grad():
-            w = scores.detach().requires_grad_()
-            if self.sees_logits:
-                at = passes.in_full(done.logits.detach()).requires_grad_()
-                total = self.train_loss(w, replace(done, logits=at, losses=done.loss(at, done.batch.labels)))
-            else:
-                at = done.losses.detach().requires_grad_()
-                total = self.total(w, at)
-            (slope,) = torch.autograd.grad(total, at, create_graph=True)
-            (mixed,) = torch.autograd.grad((slope * moved).sum(), w)
-        return -mixed + self.penalty_gradient(scores)
+
+        def of_logits(w: Tensor, logits: Tensor) -> Tensor:
+            return self.train_loss(w, replace(done, logits=logits, losses=done.loss(logits, done.batch.labels)))
+
+        if self.sees_logits:
+            return self.penalty_gradient(scores) - mixed(of_logits, passes.in_full(done.logits), scores, moved)
+        return self.penalty_gradient(scores) - mixed(self.total, done.losses, scores, moved)
 
     def penalty_gradient(self, scores: Tensor) -> Tensor:
         """Gradient of what is added to the objective for the scores' own sake."""  # [B]
