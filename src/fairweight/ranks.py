@@ -71,7 +71,10 @@ class Ranks:
         All of them travel in one call, bit for bit.
         """
         assert len(values) < _HEADER
-        sizes = self._headers([len(v) for v in values])  # [ranks][values]
+        return self._gathered(values, self._headers([len(v) for v in values]))
+
+    def _gathered(self, values: Sequence[Tensor], sizes: list[list[int]]) -> list[list[Tensor]]:
+        """sizes: the first length of each tensor of each rank, [ranks][values]."""
         shapes = [[(n, *v.shape[1:]) for n, v in zip(theirs, values, strict=False)] for theirs in sizes]
         width = max(sum(_bytes(s, v) for s, v in zip(row, values, strict=True)) for row in shapes)
         if width == 0:
@@ -101,7 +104,7 @@ class Ranks:
 
     def texts(self, value: Any) -> list[Any]:
         """A plain value of every rank, by way of JSON."""
-        return self._plain(value, self._headers)
+        return [_read(theirs) for (theirs,) in self.gather([_written(value)])]
 
     def agree(self) -> None:
         """Go on where every rank is well; raise the sentence of one that is not."""
@@ -144,24 +147,14 @@ class Ranks:
         raise _Agreed(self._first_error(error))
 
     def _first_error(self, error: Exception | None) -> Exception:
-        said = None if error is None else _spelled(error)
-        sentences = self._plain(said, self._bare_sizes)
+        said = _written(None if error is None else _spelled(error))
+        sizes = [one.tolist() for one in self._all(torch.tensor([len(said)], device=self.device))]
+        sentences = [_read(theirs) for (theirs,) in self._gathered([said], sizes)]
         rank, (name, text) = next((k, s) for k, s in enumerate(sentences) if s is not None)
         found = _error(name, text)
         found.add_note(f"raised on rank {rank} of {self.size}")
         setattr(found, _KNOWN, True)
         return found
-
-    def _bare_sizes(self, values: Sequence[int]) -> list[list[int]]:
-        return [one.tolist() for one in self._all(torch.tensor(list(values), device=self.device))]
-
-    def _plain(self, value: Any, sizes: Any) -> list[Any]:
-        text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        lengths = [row[0] for row in sizes([len(text)])]
-        packed = torch.zeros(max(lengths), dtype=torch.uint8, device=self.device)
-        packed[: len(text)] = text.to(self.device)
-        found = zip(self._all(packed), lengths, strict=True)
-        return [json.loads(bytes(one[:n].cpu().tolist())) for one, n in found]
 
     def _all(self, mine: Tensor) -> list[Tensor]:
         found = [torch.empty_like(mine) for _ in range(self.size)]
@@ -220,6 +213,14 @@ class Shard:
                 first = rank + start * self.ranks.size
                 found[first : first + _PIECE * self.ranks.size : self.ranks.size] = theirs.cpu()
         return found
+
+
+def _written(value: Any) -> Tensor:
+    return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+
+
+def _read(text: Tensor) -> Any:
+    return json.loads(bytes(text.tolist()))
 
 
 def _spelled(error: Exception) -> list[str]:

@@ -58,7 +58,6 @@ def backward(
 def _finish(
     method: Reweighter, done: ForwardPass, exemplar: Batch | None, optimizer: Optimizer, scale: float, scaler: Any
 ) -> StepRecord:
-    """Weigh the batch of a pass, and go backward."""
     batch = done.batch
     with torch.enable_grad(), restored_on_error(done.model, done.buffers, done.random):
         if done.check:
@@ -67,15 +66,19 @@ def _finish(
             done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
         made = method.weigh(done, exemplar, optimizer)
         weights, total = _weighted(method, done, made)
-        sent = total if scale == 1.0 else total * scale
-        sent = sent if scaler is None else sent * done.loss_scale if done.loss_scale is not None else scaler.scale(sent)
+        loss = (weights * done.losses).sum() if total is None else total
+        sent = weights if total is None and done.losses.is_leaf else loss  # where the losses are a leaf, they do
+        if scale != 1.0:
+            sent = sent * scale
+        if scaler is not None:
+            sent = scaler.scale(sent) if done.loss_scale is None else sent * done.loss_scale
         agreement = made.look() if made.look is not None and done.keeps_graph else None
     done.backward(sent)
     if made.look is not None and not done.keeps_graph:
         agreement = made.look()  # with the memory that backward has freed
     has_logits = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
-        loss=total.detach(), losses=done.losses.detach(), weights=weights.detach(), correct=done.correct,
+        loss=loss.detach(), losses=done.losses.detach(), weights=weights.detach(), correct=done.correct,
         logits=done.logits.detach() if has_logits else None, labels=batch.labels, objective=made.objective,
         exemplar_losses=made.exemplar_losses, pull=made.pull, gradient=made.gradient, agreement=agreement,
         exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), mode=made.mode,
@@ -106,7 +109,6 @@ def take_step(
 
 @cache
 def _check_optimizer(kind: Any) -> None:
-    """Refuse a kind of optimizer that needs a closure."""
     closure: Any = inspect.signature(kind.step).parameters.get("closure")
     named = closure is not None and closure.kind not in (closure.VAR_POSITIONAL, closure.VAR_KEYWORD)
     if (named and closure.default is closure.empty) or issubclass(kind, torch.optim.LBFGS):
@@ -115,17 +117,16 @@ def _check_optimizer(kind: Any) -> None:
         )
 
 
-def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor]:
-    """The weights and the loss to step on, with the user's own weights where there are any; not scaled anew."""
+def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor | None]:
+    """The weights, with the user's own where there are any, not scaled anew; and the total where they do not say it."""
     if method.sample_weight is None:
-        return made.weights, (made.weights * done.losses).sum() if made.total is None else made.total
+        return made.weights, made.total
     if done.check and made.total is not None:
         plain = (made.weights * done.losses).sum()
         slopes = [torch.autograd.grad(total, done.root, retain_graph=True)[0] for total in (plain, made.total)]
         if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):
             raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
-    weights = made.weights * method.sample_weight[method.rows(done.batch)].to(made.weights.dtype)
-    return weights, (weights * done.losses).sum()
+    return made.weights * method.sample_weight[method.rows(done.batch)].to(made.weights.dtype), None
 
 
 def _check_finite(losses: Tensor, batch: Batch) -> None:

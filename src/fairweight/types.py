@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import torch
@@ -80,15 +80,14 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        return Batch(**{f.name: map_tensors(getattr(self, f.name), lambda t: sent(t, device)) for f in fields(self)})
+        return Batch(**map_tensors(vars(self), lambda t: sent(t, device)))
 
     def take(self, index: Tensor) -> Batch:
         """The samples at these positions, or where a mask is true; rows keep their identity."""
         if index.dtype == torch.bool:
             index = torch.nonzero(index).flatten()
-        columns = (self.inputs, self.labels, self.groups, self.rows, self.shares)
-        inputs, labels, groups, rows, shares = map_tensors(columns, lambda t: t[index])
-        return Batch(inputs, labels, groups, index if rows is None else rows, shares)
+        taken = Batch(**map_tensors(vars(self), lambda t: t[index]))
+        return replace(taken, rows=index) if self.rows is None else taken
 
     def compared(self) -> Tensor:
         """The groups that an objective compares: the groups, or the labels where none are given."""  # [B]
@@ -97,15 +96,7 @@ class Batch:
 
 def labels_side_by_side(batches: Sequence[Batch]) -> Batch:
     """What several batches say of their samples, as one; their inputs stay with them."""
-
-    def joined(name: str) -> Tensor | None:
-        parts = [part for batch in batches if (part := getattr(batch, name)) is not None]
-        if len(parts) not in (0, len(batches)):
-            raise BadInput(f"Some of the batches have {name} and others do not; give Batch({name}=...) with all.")
-        return torch.cat(parts) if parts else None
-
-    labels = torch.cat([batch.labels for batch in batches])
-    return Batch(labels, labels, joined("groups"), joined("rows"), joined("shares"))
+    return side_by_side([replace(batch, inputs=batch.labels) for batch in batches])
 
 
 def side_by_side(batches: Sequence[Batch]) -> Batch:
@@ -113,11 +104,16 @@ def side_by_side(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     try:
-        inputs = _joined([batch.inputs for batch in batches])
+        columns = {"inputs": _joined([batch.inputs for batch in batches])}
     except (RuntimeError, TypeError, KeyError, ValueError) as error:
         first = str(error).split("\n")[0]
         raise BadInput(f"The batches do not fit side by side ({first}); give them as one batch.") from None
-    return replace(labels_side_by_side(batches), inputs=inputs)
+    for name in ("labels", "groups", "rows", "shares"):
+        parts = [part for batch in batches if (part := getattr(batch, name)) is not None]
+        if len(parts) not in (0, len(batches)):
+            raise BadInput(f"Some of the batches have {name} and others do not; give Batch({name}=...) with all.")
+        columns[name] = torch.cat(parts) if parts else None
+    return Batch(**columns)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

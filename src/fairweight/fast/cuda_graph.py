@@ -86,8 +86,8 @@ class CapturedStep:
         return record
 
     def _capture(self, batch: Batch, exemplar: Batch | None, phase: str, rates: tuple[float, ...]) -> _Captured | None:
-        static_batch = Batch(*map_tensors(_columns(batch), torch.clone))
-        static_exemplar = None if exemplar is None else Batch(*map_tensors(_columns(exemplar), torch.clone))
+        static_batch = Batch(**map_tensors(vars(batch), torch.clone))
+        static_exemplar = None if exemplar is None else Batch(**map_tensors(vars(exemplar), torch.clone))
         graph = torch.cuda.CUDAGraph()
         steps = self.reweighter.steps
         self._graphs.pop(phase, None)  # its memory can be used again
@@ -121,9 +121,5 @@ class CapturedStep:
         _log.info("%s: not as a CUDA graph: %s", phase, reason)
 
 
-def _columns(batch: Batch) -> tuple[Any, ...]:
-    return batch.inputs, batch.labels, batch.groups, batch.rows, batch.shares
-
-
 def _tensors(batch: Batch, exemplar: Batch | None) -> list[Tensor]:
-    return tensors([_columns(part) for part in (batch, exemplar) if part is not None])
+    return tensors([vars(part) for part in (batch, exemplar) if part is not None])

@@ -5,13 +5,15 @@ Slow twin: `metagradient/per_layer`, whose record of a pass is what is traced.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.group_norm_layout import layout_kept
-from fairweight.fast.step_graph import SEEN, Traced, TracedStep, refill
+from fairweight.fast.step_graph import SEEN, Arguments, Traced, TracedStep, refill
 from fairweight.metagradient.model import call, exchanged, uncompiled
 from fairweight.metagradient.per_layer import plan_of
 from fairweight.metagradient.per_layer._observer import Observer
@@ -49,20 +51,17 @@ class LayerStep(TracedStep):
         from torch.fx.experimental.proxy_tensor import make_fx
 
         model = self.model
-        arguments = self._arguments(batch, exemplar)
         buffers = [name for name, _ in model.named_buffers()]
 
-        def whole(*flat: Tensor) -> list[Tensor]:
-            rest = iter(flat)
-            at, held, (scores,), rate, train, held_out, (new,) = ([next(rest) for _ in part] for part in arguments)
-            parameters = {name: t.detach().requires_grad_() for name, t in zip(self.names, at, strict=True)}
-            beside = dict(zip(self._held, held, strict=True))
-            rates = dict(zip(self.moving, rate, strict=True))
-            samples, exemplars = refill(batch, train), refill(exemplar, held_out)
-            own = {name: t.clone() for name, t in beside.items()}
+        def whole(*arguments: Any) -> list[Tensor]:
+            given = Arguments(*arguments)
+            rates = given.rates
+            parameters = {name: t.detach().requires_grad_() for name, t in given.parameters.items()}
+            samples, exemplars = refill(batch, given.train), refill(exemplar, given.exemplar)
+            own = {name: t.clone() for name, t in given.held.items()}
             versions = {name: own[name]._version for name in buffers}
             seen = Observer(parameters, samples.inputs)
-            p = torch.softmax(scores, dim=0)
+            p = torch.softmax(given.scores, dim=0)
             with torch.enable_grad(), exchanged(model, {**parameters, **own}):  # backward too: checkpointed layers
                 with seen:
                     logits = call(model, samples.inputs, len(samples))
@@ -82,20 +81,20 @@ class LayerStep(TracedStep):
             fixed = {name: θ.detach() for name, θ in parameters.items()}
             with torch.enable_grad():
                 by = {name: θ.detach().requires_grad_() for name, θ in there.items()}
-                fresh = {name: t.clone() for name, t in beside.items()}
+                fresh = {name: t.clone() for name, t in given.held.items()}
                 with exchanged(model, {**fixed, **by, **fresh}):
                     exemplar_losses = loss(call(model, exemplars.inputs, len(exemplars)), exemplars.labels)
                     value = evaluate(objective, exemplar_losses, exemplars)
                     v = torch.autograd.grad(value, list(by.values()), allow_unused=True, materialize_grads=True)
             s = record.pull({name: rates[name] * along for name, along in zip(by, v, strict=True)})
             g = -p * (s - (p * s).sum())
-            final = record.slopes(new, last=True)
+            final = record.slopes(given.weights, last=True)
             self._used = list(final)
             moved = [own[name] for name in self._changed]
             found = [g, s, value, exemplar_losses, losses, logits, p, *moved, *final.values()]
             return [t.detach() for t in found]
 
-        examples = [t for part in arguments for t in part]
+        examples = self._arguments(batch, exemplar)
         # a cast that one pass has cached is no part of the other's graph
         with torch.no_grad(), casts_forgotten(), uncompiled(), layout_kept():
             made = make_fx(whole, tracing_mode="fake")(*examples)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,18 @@ from fairweight.types import Batch, Loss, ObjectiveFunction, map_tensors, tensor
 SEEN = WholeStep._fields[:-1]  # outputs before the model's gradients
 # Whether the two convolutions of a tangent are one; None: on a GPU (an H200: 0.7 % of a step, memory 1.12 for 1.06).
 JOIN: bool | None = None
+
+
+class Arguments(NamedTuple):
+    """What a graph is called with, all tensors of it one after the other."""
+
+    parameters: Parameters
+    held: Parameters
+    scores: Tensor  # [B]
+    rates: Parameters  # of the virtual step, [] each
+    train: list[Tensor]  # see `leaves`
+    exemplar: list[Tensor]
+    weights: Tensor  # [B] the new ones
 
 
 @dataclass(frozen=True)
@@ -128,39 +140,36 @@ class TracedStep:
 
         return [tensor(rates.get(name, 0.0), parameters[name]) for name in self.moving]
 
-    def _arguments(self, batch: Batch, exemplar: Batch) -> list[list[Tensor]]:
-        """Examples of what the graph is called with, by part."""
+    def _arguments(self, batch: Batch, exemplar: Batch) -> Arguments:
+        """Examples of what the graph is called with."""
         device, own = batch.labels.device, dict(self.model.named_parameters())
         dtype = rate_type(next(iter(own.values())))
-        return [
-            [own[name].detach() for name in self.names],
-            list(held_by(self.model, self.names).values()),
-            [torch.zeros(len(batch), device=device, dtype=dtype)],  # scores
-            [torch.zeros((), dtype=rate_type(own[name]), device=device) for name in self.moving],
+        return Arguments(
+            {name: own[name].detach() for name in self.names},
+            held_by(self.model, self.names),
+            torch.zeros(len(batch), device=device, dtype=dtype),
+            {name: torch.zeros((), dtype=rate_type(own[name]), device=device) for name in self.moving},
             [t.clone() for t in leaves(batch)],  # a tensor given twice would be traced as one input
             [t.clone() for t in leaves(exemplar)],
-            [torch.zeros(len(batch), device=device, dtype=dtype)],  # the new weights
-        ]
+            torch.zeros(len(batch), device=device, dtype=dtype),
+        )
 
     def _trace(self, batch: Batch, exemplar: Batch, loss: Loss, objective: ObjectiveFunction) -> GraphModule:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         model = self.model
-        arguments = self._arguments(batch, exemplar)
 
-        def whole(*flat: Tensor) -> list[Tensor]:
-            rest = iter(flat)
-            at, held, (scores,), rates, train, held_out, (new,) = ([next(rest) for _ in part] for part in arguments)
-            beside = dict(zip(self._held, held, strict=True))
+        def whole(*arguments: Any) -> list[Tensor]:
+            given = Arguments(*arguments)
 
             def net(at: Parameters, samples: Batch) -> Tensor:
-                with exchanged(model, {**at, **{name: t.clone() for name, t in beside.items()}}):
+                with exchanged(model, {**at, **{name: t.clone() for name, t in given.held.items()}}):
                     return call(model, samples.inputs, len(samples))
 
-            by_name = dict(zip(self.names, at, strict=True)), dict(zip(self.moving, rates, strict=True))
             found = whole_map(
-                net, loss, objective, by_name[0], scores, refill(batch, train), refill(exemplar, held_out), by_name[1],
-                lambda gradient, weights: new, at_rest=self.at_rest,
+                net, loss, objective, given.parameters, given.scores, refill(batch, given.train),
+                refill(exemplar, given.exemplar), given.rates, lambda gradient, weights: given.weights,
+                at_rest=self.at_rest,
             )  # fmt: skip
             return [*found[:-1], *(found.slope[name] for name in self.names)]
 
@@ -168,7 +177,7 @@ class TracedStep:
         # cuDNN's batch norm has outputs of its own kind; the plain one is the same arithmetic and fuses
         plain = torch.backends.cudnn.flags(enabled=False)
         with torch.no_grad(), plain, kernels(plain=True), uncompiled(), NormTangents():
-            return make_fx(functional, tracing_mode="fake")(*(t for part in arguments for t in part))
+            return make_fx(functional, tracing_mode="fake")(*self._arguments(batch, exemplar))
 
 
 def _as_it_is(graph: GraphModule) -> Callable[..., Any]:

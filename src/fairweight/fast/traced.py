@@ -16,7 +16,7 @@ from fairweight.fast.compiled import Compiled
 from fairweight.fast.per_layer_graph import LayerStep
 from fairweight.fast.step_graph import Traced, TracedStep
 from fairweight.metagradient.choose import choose, hooked
-from fairweight.metagradient.model import RandomState, call, kernels, snapshot, trainable, unwrap
+from fairweight.metagradient.model import RandomState, call, exchanged, kernels, snapshot, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, write_slopes
 from fairweight.metagradient.solve import Rates, check_finite
 from fairweight.types import Batch, Loss, ObjectiveFunction
@@ -40,8 +40,7 @@ class TracedPass(ForwardPass):
     def backward(self, total: Tensor) -> None:
         """Add the gradient: the graph of total ends at the losses, and the second half starts from its slope there."""
         assert self.traced is not None
-        (weights,) = torch.autograd.grad(total, self.losses)
-        write_slopes(self.parameters, self.step.gradients(self.traced, weights))
+        write_slopes(self.parameters, self.step.gradients(self.traced, self._at_root(total)))
         self.step.move_statistics(self.traced)
         self.traced = None  # what the second half needed: a look at agreement has that memory
 
@@ -93,14 +92,12 @@ class TracedSteps:
             if not first or isinstance(error, torch.OutOfMemoryError):
                 raise
             self._refuse(f"its graph does not run ({str(error).strip().splitlines()[0]})")
-            self.step = None
             return None
         seen = traced.seen
         if check:
             check_finite(seen["objective"], seen["gradient"])
         if first and not self.step.random and (reason := _left_out(self.step, traced, batch)) is not None:
             self._refuse(reason)  # not asked of one that draws masks of its own, whose logits are others
-            self.step = None
             return None
         return TracedPass(
             inner, parameters, batch, loss, seen["logits"], seen["losses"].detach().requires_grad_(),
@@ -110,7 +107,7 @@ class TracedSteps:
         )  # fmt: skip
 
     def _refuse(self, reason: str) -> None:
-        self.refusal = reason
+        self.refusal, self.step = reason, None
         _log.info("the step's passes run one by one, not as one graph: %s", reason)
 
 
@@ -122,21 +119,14 @@ def _left_out(step: TracedStep, found: Traced, batch: Batch) -> str | None:
     device, logits = batch.labels.device, found.seen["logits"]
     cast = torch.is_autocast_enabled(device.type)  # then the logits alone may be in full precision
     bound = _HALF if cast else _BOUND.get(logits.dtype, _HALF)
-    before = snapshot(step.model)
-
-    def put_back() -> None:
-        for name, b in step.model.named_buffers():
-            if name in before:
-                b.copy_(before[name])
-
-    with torch.no_grad():
+    before = dict(step.model.named_buffers())
+    with torch.no_grad(), exchanged(step.model, snapshot(step.model)):
         with RandomState.now(device).replayed(), kernels(plain=True):  # those of the trace
             true = call(step.model, batch.inputs, len(batch))
-        after = snapshot(step.model)
-        put_back()
+        after = dict(step.model.named_buffers())
+    with torch.no_grad(), exchanged(step.model, snapshot(step.model)):
         step.move_statistics(found)
-        moved = snapshot(step.model)
-        put_back()
+        moved = dict(step.model.named_buffers())
     if not _near(true, logits, logits, bound):
         return "the model's logits are others than those of its graph"
     for name, value in after.items():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.passes import ForwardPass, Mode, virtual_forward
+from fairweight.metagradient.passes import ForwardPass, virtual_forward
 from fairweight.metagradient.per_layer import LayerPass, layer_forward
 from fairweight.types import labels_side_by_side
 
@@ -59,8 +59,7 @@ class AccumulatedPass(ForwardPass):
 
     def _weighted(self, total: Tensor) -> Iterator[tuple[ForwardPass, Tensor]]:
         """Each part with its graph, and the function of it that has the total's slope; one in memory at a time."""
-        (slope,) = torch.autograd.grad(total, self.root, retain_graph=True)
-        shares = torch.split(slope, [len(part.batch) for part in self.parts])
+        shares = torch.split(self._at_root(total), [len(part.batch) for part in self.parts])
         for part, share in zip(self.parts, shares, strict=True):
             again = _again(part)
             with torch.enable_grad():
@@ -77,6 +76,5 @@ def _again(part: ForwardPass) -> ForwardPass:
     """The pass once more, with the same masks; it moves nothing."""
     with part.random.replayed():
         if isinstance(part, LayerPass):
-            mode = Mode("per-layer", part.plain_kernels)
-            return layer_forward(part.model, part.batch, part.loss, mode, virtual=True)
+            return layer_forward(part.model, part.batch, part.loss, part.mode, virtual=True)
         return virtual_forward(part.model, part.batch, part.loss, plain_kernels=part.plain_kernels)

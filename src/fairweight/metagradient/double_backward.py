@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -22,6 +24,15 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
             return torch.zeros_like(done.logits)
         (found,) = torch.autograd.grad(moved, u, retain_graph=True)
     return found.detach()
+
+
+def mixed(total: Callable[[Tensor, Tensor], Tensor], at: Tensor, scores: Tensor, along: Tensor) -> Tensor:
+    """Gradient by the scores of how total(scores, at) changes as the latter moves along a direction."""
+    with torch.enable_grad():
+        w, at = scores.detach().requires_grad_(), at.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(total(w, at), at, create_graph=True)
+        (found,) = torch.autograd.grad((slope * along).sum(), w)
+    return found
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fairweight.errors import BadInput
 from fairweight.metagradient.model import Parameters, data_parallel
-from fairweight.metagradient.passes import ForwardPass, dense, predicted, write_slopes
+from fairweight.metagradient.passes import ForwardPass, dense, write_slopes
 from fairweight.ranks import Ranks, Unseen
 from fairweight.types import Batch
 
@@ -98,10 +98,10 @@ class GlobalPass(ForwardPass):
     @classmethod
     def of(cls, own: ForwardPass, everyone: Everyone, model: nn.Module) -> GlobalPass:
         """The pass of all ranks, from this rank's own."""
-        kept = {f.name: getattr(own, f.name) for f in fields(ForwardPass)}
-        losses, right = everyone.live(own.losses, predicted(own.logits.detach()) == own.batch.labels)
-        kept |= {"batch": everyone.batch, "losses": losses, "solution": None}
+        losses, right = everyone.live(own.losses, own.correct)
         wrapper = data_parallel(model) if own.by_wrapper else None
+        kept = {f.name: getattr(own, f.name) for f in fields(ForwardPass)}
+        kept |= {"batch": everyone.batch, "losses": losses, "solution": None}
         return cls(**kept, own=own, everyone=everyone, wrapper=wrapper, right=right)
 
     @property  # type: ignore[misc]
@@ -137,7 +137,7 @@ class GlobalPass(ForwardPass):
         return self.own.root
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
-        return self.ranks.sum(self.own.slopes(total, moving))
+        return self.ranks.sum(self.own.slopes(self._summed(total), moving))
 
     def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
         return torch.cat([theirs[0] for theirs in self.ranks.gather([self.own.each(find, graph=graph)])])
@@ -153,6 +153,7 @@ class GlobalPass(ForwardPass):
         return self.ranks.sum(direction)
 
     def backward(self, total: Tensor) -> None:
+        total = self._summed(total)  # weights are everybody's: as a function of the rank's own losses
         if self.wrapper is not None:
             self.ranks.agree()  # what comes is the wrapper's own exchange, in which nobody can say that he failed
             self.own.backward(total * self.ranks.size)  # the wrapper takes the mean over ranks

@@ -92,11 +92,10 @@ def exchanged(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]
     """
     named: dict[str, tuple[dict[str, Any], str, Tensor]] = {}  # every place, under its first name
     for prefix, module in model.named_modules():
-        if module._parameters or module._buffers:
-            for held in (module._parameters, module._buffers):
-                for key, own in held.items():
-                    if own is not None:
-                        named[f"{prefix}.{key}" if prefix else key] = held, key, own
+        for held in (module._parameters, module._buffers):
+            for key, own in held.items():
+                if own is not None:
+                    named[f"{prefix}.{key}" if prefix else key] = held, key, own
     instead = {id(named[name][2]): t for name, t in tensors.items()}
     places = [place for place in named.values() if id(place[2]) in instead]
     try:
@@ -176,9 +175,7 @@ def uncompiled() -> AbstractContextManager[Any]:
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled; to load it takes a second
         return nullcontext()
-    stance: Any = torch.compiler.set_stance
-    found: AbstractContextManager[Any] = stance("force_eager")
-    return found
+    return torch.compiler.set_stance("force_eager")  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -192,16 +189,3 @@ def restored_on_error(model: nn.Module, buffers: Parameters | None, random: Rand
                 model.get_buffer(name).copy_(value)
         random.restore()
         raise
-
-
-@contextmanager
-def norms_frozen(model: nn.Module) -> Iterator[None]:
-    """Let batch norm use its running statistics for the time being."""
-    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
-    for norm in norms:
-        norm.training = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.training = True

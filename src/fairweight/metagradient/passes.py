@@ -66,16 +66,14 @@ def check_not_empty(batch: Batch, what: str) -> None:
 
 
 def extremes(values: Tensor) -> tuple[int, int]:
-    """The smallest and the largest of whole numbers (a wait on a GPU)."""
-    low, high = torch.aminmax(values)
+    """The smallest and the largest of whole numbers, 0 where there are none (a wait on a GPU)."""
+    low, high = torch.aminmax(values) if len(values) else (0, 0)
     return int(low), int(high)
 
 
 def check_labels(logits: Tensor, labels: Tensor, what: str) -> None:
     """Refuse labels that the logits have no column for (reads the labels: a wait on a GPU)."""
     classes = 2 if logits.ndim == 1 else max(2, logits.shape[1])
-    if len(labels) == 0:  # a rank's part of a small batch
-        return
     low, high = extremes(labels)
     if low < 0 or high >= classes:
         raise LabelsBeyondLogits(
@@ -158,19 +156,31 @@ class ForwardPass:
         return {name: dense(s) if scale is None else dense(s) / scale for name, s in zip(by, found, strict=True)}
 
     # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
+    # A total is a function of the losses, []; or their weights, [B], which stand for the weighted sum.
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
-        """Gradient of a function of the losses by the parameters; the graph is kept for the real step."""
-        return self.gradients(total, moving, create_graph=create_graph)
+        """Gradient of a total by the parameters; the graph is kept for the real step."""
+        return self.gradients(self._summed(total), moving, create_graph=create_graph)
 
     def pull(self, direction: Parameters) -> Tensor | None:
         """Directional derivative of each loss, where the pass holds it; None: it takes a tangent."""  # [B]
         return None
 
     def backward(self, total: Tensor) -> None:
-        """Add the gradient of a function of the losses to every parameter's `.grad`."""
+        """Add the gradient of a total to every parameter's `.grad`."""
+        total = self._summed(total)
         if total.requires_grad:
             total.backward()  # type: ignore[no-untyped-call]
+
+    def _summed(self, total: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return total if total.ndim == 0 else (total * self.losses).sum()
+
+    def _at_root(self, total: Tensor) -> Tensor:
+        """Slope of a total by each entry of the root."""
+        if total.ndim and self.root is self.losses:
+            return total.detach().to(self.losses.dtype)
+        return torch.autograd.grad(self._summed(total), self.root, retain_graph=True)[0]
 
     # What a pass of several parts does part by part.
 
@@ -232,7 +242,7 @@ def forward(
         with models.uncompiled() if twice else nullcontext():
             logits = models.call(model, batch.inputs, len(batch), around)
         losses = losses_with_graph(loss, logits, batch.labels, check=check)
-    wrapped = models.data_parallel(model) is not None
+    wrapped = model is not inner and models.data_parallel(model) is not None
     return ForwardPass(
         inner, parameters, batch, loss, logits, losses, random, plain_kernels, buffers, check=check, by_wrapper=wrapped
     )

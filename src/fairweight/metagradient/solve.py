@@ -9,16 +9,18 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient import difference, double_backward, passes
+from fairweight.metagradient.double_backward import mixed
 from fairweight.metagradient.forward import tangent as forward_tangent
-from fairweight.metagradient.model import Parameters, norms_frozen
+from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, pull_by_tangent
+from fairweight.metagradient.running_statistics import norms_frozen
 from fairweight.types import Batch, ObjectiveFunction
 
 # Of the virtual step, by parameter; one without a rate stays where it is.
@@ -35,25 +37,21 @@ def solve(
     batch norm in the exemplar pass.
     """
     moving = {name: p for name, p in done.parameters.items() if name in rates}
-    if mode.name == "double-backward" and not at_rest and done.whole:
+    twice = mode.name == "double-backward" and not at_rest and done.whole  # the look-ahead is differentiated itself
+    w, there = scores.detach().requires_grad_(twice), done.parameters
+    if not at_rest:
         with torch.enable_grad():
-            w = scores.detach().requires_grad_()
-            slope = done.slopes(form.train_loss(w, done), moving, create_graph=True)  # ∇Σ p_i l_i, a function of w
-            there = displaced(done.parameters, slope, rates)
-            point = exemplar_point(
-                done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True
-            )
+            total = own_total(form, w, done)
+            total = form.weights(w) if total is None else total
+        slope = done.slopes(total, moving, create_graph=twice)  # ∇Σ p_i l_i
+        with torch.set_grad_enabled(twice):
+            there = displaced(there, slope, rates)  # θ̃
+    if twice:
+        point = exemplar_point(done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True)
         gradient, pulled = point.direction["scores"] + form.penalty_gradient(scores), None
     else:
-        there = done.parameters
-        if not at_rest:
-            with torch.enable_grad():
-                total = form.train_loss(scores.detach(), done)
-            slope = done.slopes(total, moving)  # ∇Σ p_i l_i
-            with torch.no_grad():
-                there = displaced(there, slope, rates)  # θ̃
-        there = {name: p.detach().requires_grad_(name in moving) for name, p in there.items()}
-        by = {name: there[name] for name in moving}
+        there = {name: p.detach() for name, p in there.items()}
+        by = {name: there[name].requires_grad_() for name in moving}
         point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)  # v
         if form.sees_logits:
             moved = tangent(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
@@ -68,11 +66,11 @@ def solve(
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
     """The parameters after the virtual step: θ − rate · slope."""
-
-    def moved(p: Tensor, rate: float | Tensor, slope: Tensor) -> Tensor:
-        return p - rate * slope if isinstance(rate, Tensor) else torch.sub(p, slope, alpha=rate)  # in one go
-
-    return {name: moved(p, rates[name], slope[name]) if name in rates else p for name, p in parameters.items()}
+    there = dict(parameters)
+    for name, along in slope.items():
+        p, rate = parameters[name], rates[name]
+        there[name] = p - rate * along if isinstance(rate, Tensor) else torch.sub(p, along, alpha=rate)  # in one go
+    return there
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | None = None) -> Tensor:
@@ -85,23 +83,22 @@ def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | No
 
     def find(part: ForwardPass) -> Tensor:
         found = part.pull(direction)
-        return pull_by_tangent(part, _tangent(part, direction, mode)) if found is None else found
+        return pull_by_tangent(part, tangent(part, direction, mode)) if found is None else found
 
     return done.each(find, graph=mode.name == "double-backward")
 
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
-    return done.each(lambda part: _tangent(part, direction, mode), graph=mode.name == "double-backward")
-
-
-def _tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     others = {"difference": difference.tangent, "double-backward": double_backward.tangent}
-    return others.get(mode.name, forward_tangent)(done, direction) if len(done.batch) else done.logits.detach()
+    find = others.get(mode.name, forward_tangent)
+    return done.each(
+        lambda part: find(part, direction) if len(part.batch) else part.logits.detach(),
+        graph=mode.name == "double-backward",
+    )
 
 
-@dataclass(frozen=True)
-class ExemplarPoint:
+class ExemplarPoint(NamedTuple):
     """The objective at chosen parameters."""
 
     value: Tensor  # []
@@ -154,11 +151,10 @@ def evaluate(objective: ObjectiveFunction, losses: Tensor, exemplar: Batch) -> T
 
 def check_finite(value: Tensor, found: Tensor) -> None:
     """Refuse an objective, or what was found from its gradient, [B], that is not finite (reads it: a wait on a GPU)."""
-    if not math.isfinite(float(value)):
-        what, instead = "is not finite after the look-ahead", "lower the learning rate"
-    elif math.isfinite(float(found.sum())) or bool(torch.isfinite(found).all()):  # a sum may overflow
-        return
-    else:
+    what, instead = "is not finite after the look-ahead", "lower the learning rate"
+    if math.isfinite(float(value)):
+        if math.isfinite(float(found.sum())) or bool(torch.isfinite(found).all()):  # a sum may overflow
+            return
         what = "is finite and its gradient is not, as at the root of 0"
         instead = "keep the objective smooth there, for example with clamp_min"
     raise LossNotFinite(
@@ -192,17 +188,13 @@ class WeightForm:
         The objective changes by minus the change of the total along that direction, so that the mixed derivative of
         the total by losses and scores is all that is needed.
         """  # [B]
-        with torch.enable_grad():
-            w = scores.detach().requires_grad_()
-            if self.sees_logits:
-                at = passes.in_full(done.logits.detach()).requires_grad_()
-                total = self.train_loss(w, replace(done, logits=at, losses=done.loss(at, done.batch.labels)))
-            else:
-                at = done.losses.detach().requires_grad_()
-                total = self.total(w, at)
-            (slope,) = torch.autograd.grad(total, at, create_graph=True)
-            (mixed,) = torch.autograd.grad((slope * moved).sum(), w)
-        return -mixed + self.penalty_gradient(scores)
+
+        def of_logits(w: Tensor, logits: Tensor) -> Tensor:
+            return self.train_loss(w, replace(done, logits=logits, losses=done.loss(logits, done.batch.labels)))
+
+        if self.sees_logits:
+            return self.penalty_gradient(scores) - mixed(of_logits, passes.in_full(done.logits), scores, moved)
+        return self.penalty_gradient(scores) - mixed(self.total, done.losses, scores, moved)
 
     def penalty_gradient(self, scores: Tensor) -> Tensor:
         """Gradient of what is added to the objective for the scores' own sake."""  # [B]
@@ -211,6 +203,13 @@ class WeightForm:
     def limit(self, scores: Tensor) -> Tensor:
         """Scores kept where the form is defined."""  # [B]
         return scores
+
+
+def own_total(form: WeightForm, scores: Tensor, done: ForwardPass) -> Tensor | None:
+    """The total of a form that has one of its own; None: it is the sum of the losses with the form's weights."""
+    kind = type(form)
+    summed = kind.total is WeightForm.total and kind.train_loss is WeightForm.train_loss
+    return None if summed else form.train_loss(scores, done)
 
 
 @dataclass(frozen=True)
@@ -224,4 +223,4 @@ class Softmax(WeightForm):
 
     def gradient(self, scores: Tensor, done: ForwardPass, moved: Tensor) -> Tensor:
         p = self.weights(scores.detach())
-        return -p * (moved - (p * moved).sum())
+        return p * ((p * moved).sum() - moved)

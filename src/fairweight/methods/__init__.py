@@ -188,7 +188,7 @@ class Reweighter:
 
     def check_rows(self, batch: Batch) -> None:
         """Refuse rows that have no score."""
-        low, high = extremes(rows) if len(rows := self.rows(batch)) else (0, 0)
+        low, high = extremes(self.rows(batch))
         if low < 0 or high >= self.num_samples:
             raise RowsOutOfRange(
                 f"The batch names rows {low} to {high}, and {type(self).__name__} was made for {self.num_samples} "

@@ -18,6 +18,7 @@ from fairweight.metagradient import ForwardPass, Mode, Rates, Scope, Softmax, We
 from fairweight.metagradient.agreement import agreement
 from fairweight.metagradient.model import Parameters, trainable, unwrap
 from fairweight.metagradient.passes import classification_loss
+from fairweight.metagradient.solve import own_total
 from fairweight.methods import ExemplarMethod, current_lr
 from fairweight.methods._ranks import find_ranks
 from fairweight.methods._saved_state import check_saved
@@ -170,7 +171,7 @@ class FORML(ExemplarMethod):
         batch = done.batch
         before = self._batch_scores(batch)
         if self.phase == "weigh":
-            return Weighing(self.form.weights(before), self.form.train_loss(before, done), mode="scores at rest")
+            return Weighing(self.form.weights(before), own_total(self.form, before, done), mode="scores at rest")
         assert exemplar is not None
         assert self.mode is not None
         rates = self._rates(optimizer, done.parameters)
@@ -184,7 +185,7 @@ class FORML(ExemplarMethod):
         self._move(batch, found.gradient, before, current_lr(optimizer))
         after = self._batch_scores(batch)
         return Weighing(
-            self.form.weights(after), self.form.train_loss(after, done), found.objective, found.exemplar_losses,
+            self.form.weights(after), own_total(self.form, after, done), found.objective, found.exemplar_losses,
             found.pull, found.gradient,
             look=partial(self._look, done, exemplar, rates, self.mode) if self._looks else None,
             mode=(done.ran_as or str(self.mode)) + ("" if self.scope is None else f", scope {self.scope}"),

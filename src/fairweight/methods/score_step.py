@@ -106,16 +106,17 @@ class AdaptiveStep(ScoreStep):
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
         counts = weights > 0
-        per_weight = torch.where(counts, gradient / torch.where(counts, weights, 1.0), 0.0)
-        square = per_weight.double().square().sum() / counts.sum().clamp_min(1)
+        per_weight = torch.where(counts, gradient / weights, 0.0)
+        wide = per_weight.double()
+        square = wide.dot(wide) / counts.sum().clamp_min(1)
         self._running = _mean_with(self._running, square, self.memory)
-        magnitude = (self._running[0] / self._running[1]).sqrt().to(per_weight.dtype)
+        magnitude = torch.div(*self._running).sqrt().to(per_weight.dtype)
         self._top_lr = max(self._top_lr, lr)
         follow = lr / self._top_lr if self._top_lr > 0 else 0.0
-        rate = self.rate * follow / (1 + visits) ** self.slowing
+        rate: Tensor = -self.rate * follow / (1 + visits) ** self.slowing
         if self.heeds:
             rate = rate * (self.reliability(gradient.device) ** self.heed).to(rate.dtype)
-        return -rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
+        return rate * per_weight / magnitude.clamp_min(torch.finfo(magnitude.dtype).tiny)
 
     def limit(self, scores: Tensor, start: float) -> Tensor:
         return scores.clamp(start - self.fall, start + self.rise)
@@ -138,7 +139,9 @@ def _mean_with(sums: Tensor | None, value: Tensor, memory: float) -> Tensor:
 
     In float64: squares of small numbers must not vanish. In place: a captured graph replays the same memory.
     """  # [2]
-    if sums is None:
-        sums = torch.zeros(2, dtype=torch.float64, device=value.device)
-    fresh = torch.stack([value.double(), torch.ones_like(value, dtype=torch.float64)])
-    return sums.to(value.device).mul_(memory).add_(fresh, alpha=1 - memory)  # a loaded state may lie elsewhere
+    device = value.device  # a loaded state may lie elsewhere
+    sums = torch.zeros(2, dtype=torch.float64, device=device) if sums is None else sums.to(device)
+    total, count = sums.mul_(memory)
+    total.add_(value, alpha=1 - memory)
+    count.add_(1 - memory)
+    return sums

@@ -135,6 +135,11 @@ class GroupLosses(NamedTuple):
         """Plain mean over groups; 0 where there are none."""  # []
         return (self.share * self.loss).sum() / self.number.clamp_min(1.0)
 
+    def variance(self) -> Tensor:
+        """Of the losses over groups; 0 where there are none."""  # []
+        even = self.share / self.number.clamp_min(1.0)
+        return (even * (self.loss - (even * self.loss).sum()).square()).sum()
+
     def largest(self) -> Tensor:
         """The worst group's loss."""  # []
         return _or_zero(self.loss.masked_fill(self.share == 0, -torch.inf).amax(), self.number)

@@ -15,8 +15,7 @@ class EqualOddsLoss(Objective):
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """Squared deviation of group losses from their mean, for samples of one label."""  # []
-        by_group = group_losses(losses, groups)
-        return by_group._replace(loss=(by_group.loss - by_group.mean()).square()).mean()
+        return group_losses(losses, groups).variance()
 
     def compared(self, exemplar: Batch) -> Tensor:
         """Groups, which must be given."""  # [E]

@@ -19,8 +19,7 @@ class LossVariance(Objective):
 
     def __call__(self, losses: Tensor, groups: Tensor) -> Tensor:
         """The variance over groups; 0 where one group is present."""  # []
-        by_group = group_losses(losses, groups)
-        variance = by_group._replace(loss=(by_group.loss - by_group.mean()).square()).mean()
+        variance = group_losses(losses, groups).variance()
         if not self.root:
             return variance
         # The root has no slope at 0: equal groups leave nothing to pull at.

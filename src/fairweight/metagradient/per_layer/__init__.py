@@ -41,6 +41,7 @@ from fairweight.types import Batch, Loss
 class LayerPass(ForwardPass):
     """Its losses are a leaf: what is asked of a function of them starts from its slope by each loss."""
 
+    mode: Mode = Mode("per-layer")  # noqa: RUF009 - frozen
     seen: Observer | None = None
     graph: ForwardPass | None = None  # the pass with its graph, until the record is made
     record: Record | ByGraph | None = None
@@ -50,20 +51,22 @@ class LayerPass(ForwardPass):
         return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
     def pull(self, direction: Parameters) -> Tensor:
-        return self._at(torch.full_like(self.losses, 1.0 / len(self.losses))).pull(direction)
+        if self.record is None:
+            self._at(torch.full_like(self.losses, 1.0 / len(self.losses)))
+        assert self.record is not None
+        return self.record.pull(direction)
 
     def backward(self, total: Tensor) -> None:
         if self.seen is not None and self.seen.frozen is not None:  # the real gradient: statistics move
             assert self.graph is not None
             self.seen.frozen.on = False
-            (weights,) = torch.autograd.grad(total, self.losses)
-            found = slopes_in_use(self.graph.losses, self.parameters, weights, keep=False)
+            found = slopes_in_use(self.graph.losses, self.parameters, self._at_root(total), keep=False)
         else:
             found = self._slopes(total, last=True)
         passes.write_slopes(self.parameters, found)
 
     def _slopes(self, total: Tensor, names: Collection[str] | None = None, *, last: bool = False) -> Parameters:
-        (weights,) = torch.autograd.grad(total, self.losses)
+        weights = self._at_root(total)
         fresh = self.record is None and self.loss_scale is None  # then it goes back with them
         return self._at(weights).slopes(None if fresh else weights, names, last=last)
 
@@ -113,10 +116,8 @@ def layer_forward(
             parameters=parameters,
         )  # fmt: skip
     losses = done.losses.detach().requires_grad_()
-    return LayerPass(
-        done.model, done.parameters, batch, loss, done.logits.detach(), losses, done.random, done.plain_kernels,
-        done.buffers, check=done.check, seen=seen, graph=done,
-    )  # fmt: skip
+    kept = {**vars(done), "logits": done.logits.detach(), "losses": losses}
+    return LayerPass(**kept, mode=mode, seen=seen, graph=done)
 
 
 # of every model that was tried

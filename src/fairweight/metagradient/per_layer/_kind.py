@@ -33,16 +33,16 @@ class Place(NamedTuple):
     def scale(self, t: Tensor, ratio: Tensor) -> Tensor:
         """Each sample's entries times its ratio [B], rounded once."""
         if self.plain:
-            return (t * ratio.reshape(-1, *(1,) * (t.ndim - self.axis - 1))).to(t.dtype)
+            return matched(t * ratio.view(-1, *(1,) * (t.ndim - self.axis - 1)), t)
         factor = ratio.reshape(-1, *(1,) * (t.ndim - self.axis))
         return (self._split(t) * factor).to(t.dtype).reshape(t.shape)
 
     def sums(self, t: Tensor) -> Tensor:
         """The sum of each sample's entries, in at least float32."""  # [B]
         if self.plain and self.axis == 0:
-            dtype = torch.promote_types(t.dtype, torch.float32)
             # over axes rather than over a flattened one, which would be a copy where channels are last
-            return t.sum(dim=list(range(1, t.ndim)), dtype=dtype) if t.ndim > 1 else t.to(dtype)
+            dtype = torch.float32 if t.dtype in (torch.bfloat16, torch.float16) else None
+            return t.sum(dim=tuple(range(1, t.ndim)), dtype=dtype) if t.ndim > 1 else in_full(t)
         return self.reduced(t, (1,) * t.ndim).reshape(self.size)
 
     def reduced(self, t: Tensor, shape: Sequence[int]) -> Tensor:
@@ -61,6 +61,8 @@ class Place(NamedTuple):
 
     def rows(self, shape: Sequence[int]) -> Place:
         """The place in the same tensor, of this shape, with all axes but the last made one."""
+        if self.axis == 0 and len(shape) == 2:
+            return self
         before, after = math.prod(shape[: self.axis]), math.prod(shape[self.axis + 1 : -1])
         return Place(0, before * self.outer, self.size, self.inner * after)
 
@@ -104,15 +106,18 @@ class PerSample(Term):
         each = in_full(self.each)
         if ratio is None:
             return [each.sum(dim=0)]
-        return [torch.mv(_rows(each).T, ratio.to(each.dtype)).view(each.shape[1:])]
+        rows = each if each.ndim == 2 else _rows(each)
+        return [torch.mv(rows.T, matched(ratio, each)).view(each.shape[1:])]
 
     def pull(self, along: Sequence[Any]) -> Tensor:
         each = in_full(self.each)
-        return torch.mv(_rows(each), along[0].reshape(-1).to(each.dtype))
+        if each.ndim == 2:
+            return torch.mv(each, matched(along[0], each))
+        return torch.mv(_rows(each), matched(along[0], each).reshape(-1))
 
 
 def _rows(each: Tensor) -> Tensor:
-    return each if each.ndim == 2 else each.reshape(len(each), math.prod(each.shape[1:]))
+    return each.reshape(len(each), math.prod(each.shape[1:]))
 
 
 class Direct(Term):

@@ -164,8 +164,10 @@ class Observer(TorchFunctionMode):
 
     def _use(self, func: Any, args: Any, kwargs: Any, learned: list[Tensor]) -> Any:
         call = Call(func, args, kwargs, self._is_learned)
-        kind = next((k for k in (made.of(call) for made in _known().get(func, ())) if k is not None), None)
-        if kind is not None:
+        for made in _known().get(func, ()):
+            kind = made.of(call)
+            if kind is None:
+                continue
             out = call.run(kind.instead)
             kind.instead = None
             ways = [_way(kind, [out] if isinstance(out, Tensor) else outputs(out))]
@@ -190,7 +192,7 @@ class Observer(TorchFunctionMode):
         self, func: Any, learned: Iterable[Tensor], ways: list[Way], out: Any, given: Iterable[Tensor] = ()
     ) -> Any:
         """The result of a use, which is noted where a gradient can come back to it."""
-        names = frozenset().union(*map(self.names, learned))
+        names = frozenset().union(*[self._learned[id(t)][1] for t in learned])
         if names and any(edge is not None for edge in ways[-1].edges):
             routed = self._routes and any(hasattr(t, _ROUTED) for t in given)
             self.uses.append(Use(func, names, tuple(ways), routed))

@@ -12,7 +12,7 @@ from torch import Tensor
 from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.passes import dense
-from fairweight.metagradient.per_layer._kind import Layout, Term, as_given
+from fairweight.metagradient.per_layer._kind import Layout, Term, as_given, matched
 from fairweight.metagradient.per_layer._observer import Observer, Way
 
 # The smallest size of a weight that a sample's losses go backward with: its pull is divided by it.
@@ -90,7 +90,7 @@ class Record:
                 if not everything and not any(self._sources[id(w)] & wanted for w in term.weights):
                     continue
                 for w, name, slope in zip(term.weights, self._own[k], term.slopes(ratio), strict=True):
-                    slope = slope.to(w.dtype)
+                    slope = matched(slope, w)
                     if name is None:
                         made[id(w)] = w, slope if id(w) not in made else made[id(w)][1] + slope
                     elif name in wanted and name not in self.apart:
@@ -113,13 +113,14 @@ class Record:
         along = {name: v for name, v in direction.items() if name not in self.apart}
         with torch.no_grad(), as_given(self.device):
             made = self._forward(along)
-            total = torch.zeros_like(self.sent)
+            total: Tensor | None = None
             for term, names in zip(self.terms, self._own, strict=True):
                 pairs = zip(term.weights, names, strict=True)
                 given = [made.get(id(w)) if name is None else along.get(name) for w, name in pairs]
                 if any(v is not None for v in given):
-                    total += term.pull(given)
-            total /= self.sent
+                    part = matched(term.pull(given), self.sent)
+                    total = part if total is None else total + part
+            total = torch.zeros_like(self.sent) if total is None else total / self.sent
         if self.rest is not None and (others := {n: v for n, v in direction.items() if n in self.apart}):
             total = total + self.rest.pull(others)
         return total

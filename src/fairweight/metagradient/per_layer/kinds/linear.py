@@ -47,10 +47,12 @@ class Linear(Product):
     def of_one(self, g: Tensor, place: Place) -> list[Term]:
         found: list[Term] = []
         if self.a is not None:
-            rows = place.rows(g.shape)
             a = matched(self.a.detach(), g)
-            a, flat = a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1])
-            found.append(_Products(self.weight, a, flat, rows, self.turned))
+            one_row = g.ndim == 2 and place.plain and place.axis == 0 and g.dtype in (torch.float32, torch.float64)
+            if one_row and self.bias is not None and self.bias.shape == g.shape[1:]:
+                return [_Affine(self.weight, self.bias, a, g, place, self.turned)]
+            flat = (a, g) if g.ndim == 2 else (a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1]))
+            found.append(_Products(self.weight, *flat, place.rows(g.shape), self.turned))
         if self.bias is not None:
             found.append(broadcast(self.bias, g, place))
         return found
@@ -71,3 +73,24 @@ class _Products(Term):
         if self.a.shape[1] <= self.g.shape[1]:
             return self.rows.sums((self.g @ matrix) * self.a)
         return self.rows.sums((self.a @ matrix.T) * self.g)
+
+
+class _Affine(_Products):
+    """With a bias, where each sample has one row: fewer and larger operations, which count in small models."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, a: Tensor, g: Tensor, rows: Place, turned: bool) -> None:
+        super().__init__(weight, a, g, rows, turned)
+        self.weights = (weight, bias)
+
+    def slopes(self, ratio: Tensor | None) -> Sequence[Tensor]:
+        by_bias = self.g.sum(dim=0) if ratio is None else torch.mv(self.g.T, matched(ratio, self.g))
+        return [*super().slopes(ratio), by_bias]
+
+    def pull(self, along: Sequence[Any]) -> Tensor:
+        v, of_bias = along
+        if v is None:
+            return torch.mv(self.g, matched(of_bias, self.g))
+        if of_bias is None:
+            return super().pull([v])
+        matrix = matched(v.T if self.turned else v, self.g)
+        return self.rows.sums(F.linear(self.a, matrix, matched(of_bias, self.g)) * self.g)
