@@ -61,7 +61,7 @@ class LayerStep(TracedStep):
             samples, exemplars = refill(batch, train), refill(exemplar, held_out)
             own = {name: t.clone() for name, t in beside.items()}
             versions = {name: own[name]._version for name in buffers}
-            seen = Observer(parameters, samples.inputs)
+            seen = Observer(parameters, samples.inputs, len(samples))
             p = torch.softmax(scores, dim=0)
             with torch.enable_grad(), exchanged(model, {**parameters, **own}):  # backward too: checkpointed layers
                 with seen:
@@ -71,6 +71,8 @@ class LayerStep(TracedStep):
                 plan = plan_of(seen, model, samples, loss, known=True)
                 if plan.rest:
                     raise NotImplementedError("some parameters are used where no layer is seen")
+                if seen.sends:
+                    raise NotImplementedError("samples may be sent elsewhere by their values")
                 record = Record(seen, losses, p, plan.choices)
             there = {name: parameters[name].detach() for name in self.moving}
             if not self.at_rest:

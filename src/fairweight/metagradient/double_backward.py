@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.model import Parameters
+from fairweight.metagradient.model import Parameters, kernels
 from fairweight.metagradient.passes import ForwardPass
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """How the logits move along the direction, by two backward passes over the graph of the pass."""  # [B, K]
     along = {name: done.parameters[name] for name in direction}
-    with torch.enable_grad():
+    with torch.enable_grad(), kernels(done.plain_kernels):
         u = torch.zeros_like(done.logits, requires_grad=True)  # J^T u is linear in u, with derivative J^T
         slopes = torch.autograd.grad(
             done.logits, list(along.values()), u, create_graph=True, allow_unused=True, materialize_grads=True

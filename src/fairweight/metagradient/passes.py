@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable
+from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable, lacks_derivative
 from fairweight.metagradient import model as models
 from fairweight.metagradient.model import Parameters, RandomState, exchanged, kernels, trainable, unwrap
 from fairweight.types import Batch, Loss, map_tensors
@@ -151,10 +151,11 @@ class ForwardPass:
     def gradients(self, value: Tensor, by: Parameters, *, keep: bool = True, create_graph: bool = False) -> Parameters:
         """Gradient of a value, which goes backward times the loss scale; keep: the graph is needed again."""
         scale = self.loss_scale
-        found = torch.autograd.grad(
-            value if scale is None else value * scale, list(by.values()), retain_graph=keep or create_graph,
-            create_graph=create_graph, allow_unused=True, materialize_grads=True,
-        )  # fmt: skip
+        with kernels(self.plain_kernels):  # checkpointed layers run again
+            found = torch.autograd.grad(
+                value if scale is None else value * scale, list(by.values()), retain_graph=keep or create_graph,
+                create_graph=create_graph, allow_unused=True, materialize_grads=True,
+            )  # fmt: skip
         return {name: dense(s) if scale is None else dense(s) / scale for name, s in zip(by, found, strict=True)}
 
     # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
@@ -170,7 +171,8 @@ class ForwardPass:
     def backward(self, total: Tensor) -> None:
         """Add the gradient of a function of the losses to every parameter's `.grad`."""
         if total.requires_grad:
-            total.backward()  # type: ignore[no-untyped-call]
+            with kernels(self.plain_kernels):
+                total.backward()  # type: ignore[no-untyped-call]
 
     # What a pass of several parts does part by part.
 
@@ -200,11 +202,19 @@ def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
 
 def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
     """Directional derivative of each loss, from how the logits move."""  # [B]
+    alone = done.loss is classification_loss  # it sees its own row; one of the caller's may see others', too
     with torch.enable_grad():
         z = in_full(done.logits.detach()).requires_grad_()
         losses = done.loss(z, done.batch.labels)
-        (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
-    along = slope * moved
+        factors = torch.ones_like(losses, requires_grad=not alone)
+        (slope,) = torch.autograd.grad(losses, z, factors, create_graph=not alone)
+        if not alone:
+            try:
+                return torch.autograd.grad((slope * moved).sum(), factors)[0]  # the slope is linear in its factors
+            except RuntimeError as error:
+                if not lacks_derivative(error):
+                    raise
+    along = slope.detach() * moved
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
 
 

@@ -18,17 +18,18 @@ model in which they mix is refused with the reason.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import NotDifferentiable
-from fairweight.metagradient import double_backward, passes
+from fairweight.errors import NotDifferentiable, lacks_derivative
+from fairweight.metagradient import difference, double_backward, passes
 from fairweight.metagradient.forward import tangent
-from fairweight.metagradient.model import Parameters, trainable, unwrap
+from fairweight.metagradient.model import Parameters, kernels, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, classification_loss, pull_by_tangent
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._observer import Observer
@@ -50,14 +51,16 @@ class LayerPass(ForwardPass):
         return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
     def pull(self, direction: Parameters) -> Tensor:
-        return self._at(torch.full_like(self.losses, 1.0 / len(self.losses))).pull(direction)
+        with kernels(self.plain_kernels):
+            return self._at(torch.full_like(self.losses, 1.0 / len(self.losses))).pull(direction)
 
     def backward(self, total: Tensor) -> None:
         if self.seen is not None and self.seen.frozen is not None:  # the real gradient: statistics move
             assert self.graph is not None
             self.seen.frozen.on = False
             (weights,) = torch.autograd.grad(total, self.losses)
-            found = slopes_in_use(self.graph.losses, self.parameters, weights, keep=False)
+            with kernels(self.plain_kernels):
+                found = slopes_in_use(self.graph.losses, self.parameters, weights, keep=False)
         else:
             found = self._slopes(total, last=True)
         passes.write_slopes(self.parameters, found)
@@ -65,7 +68,8 @@ class LayerPass(ForwardPass):
     def _slopes(self, total: Tensor, names: Collection[str] | None = None, *, last: bool = False) -> Parameters:
         (weights,) = torch.autograd.grad(total, self.losses)
         fresh = self.record is None and self.loss_scale is None  # then it goes back with them
-        return self._at(weights).slopes(None if fresh else weights, names, last=last)
+        with kernels(self.plain_kernels):  # checkpointed layers run again
+            return self._at(weights).slopes(None if fresh else weights, names, last=last)
 
     def _at(self, weights: Tensor) -> Record | ByGraph:
         """The record of the pass; its one backward pass starts with the weights that are asked for first."""
@@ -75,22 +79,30 @@ class LayerPass(ForwardPass):
             done, seen = self.graph, self.seen
             if self.loss_scale is not None:
                 weights = weights * self.loss_scale
-
-            def by_tangent(v: Parameters) -> Tensor:
-                try:
-                    return pull_by_tangent(done, tangent(done, v))
-                except NotImplementedError:  # a function without a forward mode, which no pass before has met like this
-                    return pull_by_tangent(done, double_backward.tangent(done, v))
-
+            by_tangent = partial(_pull_by_tangent, done)
             try:
-                plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
+                with done.random.replayed():  # a trial takes the same way, where that is drawn
+                    plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
                 rest = Rest(plan.rest, by_tangent) if plan.rest else None
-                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=seen.frozen is not None)
+                keep = seen.frozen is not None
+                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=keep, check=seen.sends)
             except NotDifferentiable:  # this batch goes another way through the model
                 self.record = ByGraph(done.losses, weights, done.parameters, by_tangent)
             if seen.frozen is None:
                 self.graph = None
         return self.record
+
+
+def _pull_by_tangent(done: ForwardPass, direction: Parameters) -> Tensor:
+    """By the first way that works for this pass, which no trial has met; the last is approximate."""  # [B]
+    plain = replace(done, plain_kernels=True)
+    for of, way in ((done, tangent), (plain, tangent), (done, double_backward.tangent)):
+        try:
+            return pull_by_tangent(done, way(of, direction))
+        except RuntimeError as error:
+            if not lacks_derivative(error):
+                raise
+    return pull_by_tangent(done, difference.tangent(done, direction))
 
 
 def layer_forward(
@@ -104,7 +116,7 @@ def layer_forward(
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
     parameters = trainable(unwrap(model))
-    seen = Observer(parameters, batch.inputs, Switch() if mode.name == "per-layer-frozen" else None)
+    seen = Observer(parameters, batch.inputs, len(batch), Switch() if mode.name == "per-layer-frozen" else None)
     if virtual:
         done = passes.virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
     else:

@@ -17,6 +17,8 @@ from fairweight.metagradient.per_layer._observer import Observer, Way
 
 # The smallest size of a weight that a sample's losses go backward with: its pull is divided by it.
 SMALLEST = 1e-30
+_NEAR = {torch.float64: 1e-9, torch.float32: 1e-4}  # of gradients in one place, relative; other types: 0.05
+_ELSEWHERE = "The samples lie elsewhere in this batch than in the one that was tried."
 
 
 class Choice(NamedTuple):
@@ -39,9 +41,12 @@ class Record:
 
     def __init__(
         self, seen: Observer, losses: Tensor, weights: Tensor, choices: Sequence[Choice], *,
-        rest: Rest | None = None, keep: bool = False,
+        rest: Rest | None = None, keep: bool = False, check: bool = False,
     ) -> None:  # fmt: skip
-        """Goes back through the graph to the layers' outputs; keep: it can be gone back through again."""
+        """Goes back through the graph to the layers' outputs; keep: it can be gone back through again.
+
+        check: refuse a pass in which samples lie elsewhere than the choices say; it costs another backward pass.
+        """
         self.parameters, self.rest = seen.parameters, rest
         self.apart: frozenset[str] = frozenset() if rest is None else rest.names
         self.losses = losses if rest is not None else None
@@ -49,29 +54,52 @@ class Record:
         least = max(SMALLEST, torch.finfo(sent.dtype).tiny)
         self.sent = sent.masked_fill(sent.abs() < least, least)  # [B]
         self.device = losses.device.type
-        uses = list(seen.uses)
-        ways = [use.ways[choice.way] for use, choice in zip(uses, choices, strict=True)]
+        pairs = zip(seen.uses, choices, strict=True)
+        used = [(use.ways[choice.way], choice.layouts) for use, choice in pairs if not use.names <= self.apart]
+        ways = [way for way, _ in used]
         places = [
-            [None if at is None else at.place(s, len(losses)) for at, s in zip(choice.layouts, way.shapes, strict=True)]
-            for choice, way in zip(choices, ways, strict=True)
+            [None if at is None else at.place(s, len(losses)) for at, s in zip(layouts, way.shapes, strict=True)]
+            for way, layouts in used
         ]
-        fits = [[at is None for at in choice.layouts] for choice in choices] == [[p is None for p in k] for k in places]
-        found = gradients(losses, ways, self.sent, keep=keep or rest is not None or not fits)
+        fits = all(
+            [at is None for at in at_outputs] == [at is None for at in where]
+            for (_, at_outputs), where in zip(used, places, strict=True)
+        )
+        found = gradients(losses, ways, self.sent, keep=keep or rest is not None or not fits or check)
+        if check:
+            self._check_places(losses, ways, found, places)
+        del used
         if not keep and fits:
             seen.uses.clear()  # whoever holds the observer must not hold what goes on below
         self.terms: list[Term] = []
         with torch.no_grad(), as_given(self.device):
-            while uses:  # what was kept of each is given back as soon as its terms are made
-                use, way, arrived, where = uses.pop(), ways.pop(), found.pop(), places.pop()
-                if all(g is None for g in arrived) or use.names <= self.apart:
+            while ways:  # what was kept of each is given back as soon as its terms are made
+                way, arrived, where = ways.pop(), found.pop(), places.pop()
+                if all(g is None for g in arrived):
                     continue
                 way.check()
                 if any(g is not None and place is None for g, place in zip(arrived, where, strict=True)):
-                    raise NotDifferentiable("The samples lie elsewhere in this batch than in the one that was tried.")
+                    raise NotDifferentiable(_ELSEWHERE)
                 self.terms += way.kind.terms(arrived, where)
         own = {id(p): name for name, p in self.parameters.items()}
         self._own: list[list[str | None]] = [[own.get(id(w)) for w in term.weights] for term in self.terms]
         self._sources = {id(w): seen.names(w) for term in self.terms for w in term.weights}
+
+    def _check_places(
+        self, losses: Tensor, ways: Sequence[Way], found: Sequence[Sequence[Any]], places: Sequence[Sequence[Any]]
+    ) -> None:
+        """Compare with what arrives at other weights: the same, times each sample's ratio in that sample's place."""
+        unlike = torch.arange(len(losses), device=losses.device, dtype=torch.float64) * 0.618034 % 1 + 0.5
+        asked = (unlike * self.sent.abs().mean()).to(self.sent.dtype)
+        again, errors = gradients(losses, ways, asked, keep=True), []
+        with torch.no_grad():
+            for triple in zip(found, again, places, strict=True):
+                for g, other, place in zip(*triple, strict=True):
+                    if g is not None and other is not None and place is not None:
+                        scaled = place.scale(g, asked / self.sent)
+                        errors.append((scaled - other).norm() - _NEAR.get(g.dtype, 0.05) * other.norm())
+        if errors and not bool(torch.stack([e.double() for e in errors]).max() <= 0):
+            raise NotDifferentiable(_ELSEWHERE)
 
     def slopes(
         self, weights: Tensor | None = None, names: Collection[str] | None = None, *, last: bool = False
