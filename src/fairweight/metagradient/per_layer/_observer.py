@@ -155,7 +155,7 @@ class Observer(Routes, TorchFunctionMode):
         if kind is not None:
             out = call.run(kind.instead)
             kind.instead = None
-            ways = [_way(kind, [out] if isinstance(out, Tensor) else outputs(out))]
+            ways = [_way(kind, [out] if isinstance(out, Tensor) else outputs(out), func)]
             return self._noted(func, learned, ways, out)
         # the parameters under another name each, so that the gradient by this use alone can be had
         own = {id(t): t.view_as(t) for t in learned}
@@ -198,15 +198,17 @@ class Observer(Routes, TorchFunctionMode):
         return None if func.__name__ == "__setitem__" else target
 
 
-def _way(kind: Kind, outs: Iterable[Tensor]) -> Way:
+def _way(kind: Kind, outs: Iterable[Tensor], function: Any = None) -> Way:
     outs = tuple(outs)
-    edges = tuple(_edge(t) for t in outs)
+    edges = tuple(_edge(t, function) for t in outs)
     return Way(kind, edges, tuple(t.shape for t in outs), tuple(t._version for t in kind.kept))
 
 
-def _edge(t: Tensor) -> GradientEdge | None:
+def _edge(t: Tensor, function: Any = None) -> GradientEdge | None:
     if not t.requires_grad:
         return None
+    if function is F.linear and t._base is not None:  # what is later written over a view goes past the view's own edge
+        t = t._base
     node = t.grad_fn
     return get_gradient_edge(t) if node is None else GradientEdge(node, t.output_nr)
 

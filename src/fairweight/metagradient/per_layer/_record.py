@@ -192,7 +192,14 @@ def gradients(losses: Tensor, ways: Sequence[Way], sent: Tensor, *, keep: bool) 
     """The gradient of the losses' sum with these weights [B] that arrives at each of the edges."""
     edges = [edge for way in ways for edge in way.edges if edge is not None]
     arrived = iter(torch.autograd.grad(losses, edges, sent, retain_graph=keep, allow_unused=True) if edges else ())
-    return [[None if edge is None else next(arrived) for edge in way.edges] for way in ways]
+
+    def shaped(shape: torch.Size) -> Tensor | None:
+        g = next(arrived)
+        return g if g is None or g.shape == shape else g.reshape(shape)
+
+    return [
+        [None if edge is None else shaped(s) for edge, s in zip(way.edges, way.shapes, strict=True)] for way in ways
+    ]
 
 
 def slopes_in_use(outputs: Any, parameters: Parameters, sent: Any, *, keep: bool) -> Parameters:
