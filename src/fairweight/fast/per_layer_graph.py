@@ -5,9 +5,12 @@ Slow twin: `metagradient/per_layer`, whose record of a pass is what is traced.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.group_norm_layout import layout_kept
@@ -73,7 +76,8 @@ class LayerStep(TracedStep):
                     raise NotImplementedError("some parameters are used where no layer is seen")
                 if seen.sends:
                     raise NotImplementedError("samples may be sent elsewhere by their values")
-                record = Record(seen, losses, p, plan.choices)
+                with _DrawsNothing():
+                    record = Record(seen, losses, p, plan.choices)
             there = {name: parameters[name].detach() for name in self.moving}
             if not self.at_rest:
                 slope = record.slopes(None, self.moving)
@@ -106,3 +110,12 @@ class LayerStep(TracedStep):
             with torch.autocast(batch.labels.device.type, enabled=False):
                 functional = torch.func.functionalize(made, remove="mutations")
                 return make_fx(functional, tracing_mode="fake")(*examples)
+
+
+class _DrawsNothing(TorchDispatchMode):
+    """Refuses random numbers on the way back: checkpointed layers would get other masks than on the way there."""
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise NotImplementedError("checkpointed layers would draw their masks again")
+        return func(*args, **(kwargs or {}))
