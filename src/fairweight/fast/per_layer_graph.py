@@ -76,7 +76,7 @@ class LayerStep(TracedStep):
                     raise NotImplementedError("some parameters are used where no layer is seen")
                 if seen.sends:
                     raise NotImplementedError("samples may be sent elsewhere by their values")
-                with _DrawsNothing():
+                with _DrawsNothing():  # type: ignore[no-untyped-call]
                     record = Record(seen, losses, p, plan.choices)
             there = {name: parameters[name].detach() for name in self.moving}
             if not self.at_rest:
@@ -112,7 +112,7 @@ class LayerStep(TracedStep):
                 return make_fx(functional, tracing_mode="fake")(*examples)
 
 
-class _DrawsNothing(TorchDispatchMode):
+class _DrawsNothing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses random numbers on the way back: checkpointed layers would get other masks than on the way there."""
 
     def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
