@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable, lacks_derivative
+from fairweight.metagradient import double_backward
 from fairweight.metagradient import model as models
 from fairweight.metagradient.model import Parameters, RandomState, exchanged, kernels, trainable, unwrap
 from fairweight.types import Batch, Loss, map_tensors
@@ -202,19 +203,17 @@ def write_slopes(parameters: Parameters, slopes: Parameters) -> None:
 
 def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
     """Directional derivative of each loss, from how the logits move."""  # [B]
-    alone = done.loss is classification_loss  # it sees its own row; one of the caller's may see others', too
     with torch.enable_grad():
         z = in_full(done.logits.detach()).requires_grad_()
         losses = done.loss(z, done.batch.labels)
-        factors = torch.ones_like(losses, requires_grad=not alone)
-        (slope,) = torch.autograd.grad(losses, z, factors, create_graph=not alone)
-        if not alone:
+        if done.loss is not classification_loss:  # one of the caller's may see other samples' rows, too
             try:
-                return torch.autograd.grad((slope * moved).sum(), factors)[0]  # the slope is linear in its factors
+                return double_backward.moved([losses], [z], [moved])[0]
             except RuntimeError as error:
                 if not lacks_derivative(error):
                     raise
-    along = slope.detach() * moved
+        (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
+    along = slope * moved
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)
 
 

@@ -33,7 +33,7 @@ from fairweight.metagradient.model import Parameters, kernels, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, classification_loss, pull_by_tangent
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._observer import Observer
-from fairweight.metagradient.per_layer._record import ByGraph, Record, Rest, slopes_in_use
+from fairweight.metagradient.per_layer._record import Record, Rest, slopes_in_use
 from fairweight.metagradient.per_layer._trial import Plan, plan
 from fairweight.types import Batch, Loss
 
@@ -44,7 +44,7 @@ class LayerPass(ForwardPass):
 
     seen: Observer | None = None
     graph: ForwardPass | None = None  # the pass with its graph, until the record is made
-    record: Record | ByGraph | None = None
+    record: Record | None = None
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         found = self._slopes(total, names=moving)
@@ -71,7 +71,7 @@ class LayerPass(ForwardPass):
         with kernels(self.plain_kernels):  # checkpointed layers run again
             return self._at(weights).slopes(None if fresh else weights, names, last=last)
 
-    def _at(self, weights: Tensor) -> Record | ByGraph:
+    def _at(self, weights: Tensor) -> Record:
         """The record of the pass; its one backward pass starts with the weights that are asked for first."""
         if self.record is None:
             assert self.seen is not None
@@ -87,7 +87,7 @@ class LayerPass(ForwardPass):
                 keep = seen.frozen is not None
                 self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=keep, check=seen.sends)
             except NotDifferentiable:  # this batch goes another way through the model
-                self.record = ByGraph(done.losses, weights, done.parameters, by_tangent)
+                self.record = Record(seen, done.losses, weights, (), rest=Rest(frozenset(done.parameters), by_tangent))
             if seen.frozen is None:
                 self.graph = None
         return self.record

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import NotDifferentiable
+from fairweight.metagradient import double_backward
 from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.passes import dense
 from fairweight.metagradient.per_layer._kind import Layout, Term, as_given
@@ -30,7 +31,10 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Rest:
-    """Parameters that no layer was seen to use: their slopes by the graph, their pull by another mode."""
+    """Parameters that no layer is seen to use: their slopes by the graph, their pull by another mode.
+
+    All of them, for a pass in which samples lie elsewhere than in those before.
+    """
 
     names: frozenset[str]
     pull: Callable[[Parameters], Tensor]  # a direction to [B]
@@ -54,7 +58,7 @@ class Record:
         least = max(SMALLEST, torch.finfo(sent.dtype).tiny)
         self.sent = sent.masked_fill(sent.abs() < least, least)  # [B]
         self.device = losses.device.type
-        pairs = zip(seen.uses, choices, strict=True)
+        pairs = zip(seen.uses, choices, strict=False)  # no choices: every parameter is apart
         used = [(use.ways[choice.way], choice.layouts) for use, choice in pairs if not use.names <= self.apart]
         ways = [way for way, _ in used]
         places = [
@@ -163,29 +167,8 @@ class Record:
         if not weights:
             return {}
         sources = [n for n in along if any(n in self._sources[key] for key in weights)]
-        with torch.enable_grad():
-            units = [torch.zeros_like(w, requires_grad=True) for w in weights.values()]
-            back = torch.autograd.grad(
-                list(weights.values()), [self.parameters[n] for n in sources], units, create_graph=True,
-                allow_unused=True, materialize_grads=True,
-            )  # fmt: skip
-            total = torch.stack([(b * along[n]).sum() for b, n in zip(back, sources, strict=True)]).sum()
-            moved = torch.autograd.grad(total, units, retain_graph=True, allow_unused=True, materialize_grads=True)
-        return {key: v.detach() for key, v in zip(weights, moved, strict=True)}
-
-
-class ByGraph:
-    """The same answers from the graph itself, for a pass in which samples lie elsewhere than in those before."""
-
-    def __init__(self, losses: Tensor, weights: Tensor, parameters: Parameters, pull: Callable[[Parameters], Tensor]):
-        self.losses, self.sent, self.parameters, self.pull = losses, weights.detach(), parameters, pull
-
-    def slopes(
-        self, weights: Tensor | None = None, names: Collection[str] | None = None, *, last: bool = False
-    ) -> Parameters:
-        wanted = {n: p for n, p in self.parameters.items() if names is None or n in names}
-        sent = self.sent if weights is None else weights.detach()
-        return slopes_in_use(self.losses, wanted, sent.to(self.losses.dtype), keep=not last)
+        inputs, directions = [self.parameters[n] for n in sources], [along[n] for n in sources]
+        return dict(zip(weights, double_backward.moved(list(weights.values()), inputs, directions), strict=True))
 
 
 def gradients(losses: Tensor, ways: Sequence[Way], sent: Tensor, *, keep: bool) -> list[list[Tensor | None]]:
