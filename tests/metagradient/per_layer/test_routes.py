@@ -69,6 +69,13 @@ def by_gather(layer, x, n):
     return torch.take_along_dim(rows.gather(0, at.expand_as(rows)), at, 0)
 
 
+def by_names(layer, x, n):
+    rows, at = torch.tanh(layer(x.sum(1))), order(x, n)
+    made = torch.matmul(input=torch.eye(len(x)).double(), other=torch.index_select(input=rows, dim=0, index=at))
+    made = torch.take_along_dim(input=made, indices=at[:, None], dim=0)
+    return torch.zeros_like(made).index_put(indices=(at,), values=made.roll(shifts=0, dims=0))
+
+
 def by_scatter(layer, x, n):
     rows, at = torch.tanh(layer(x.sum(1))), order(x, n)[:, None]
     return torch.zeros_like(rows).scatter(0, at.expand_as(rows), rows)
@@ -88,9 +95,29 @@ def turned_round(layer, x, n):
     return rows.flip(0) if int(n[0]) != 3 else rows
 
 
+def rolled(layer, x, n):
+    return torch.tanh(layer(x.sum(1))).roll(int((n == 5).sum()), 0)
+
+
+def cut_in_two(layer, x, n):
+    rows, some = torch.tanh(layer(x.sum(1))), int((n > 3).sum())
+    return torch.cat([rows[some:], rows[:some]])
+
+
+def split_in_two(layer, x, n):
+    rows, some = torch.tanh(layer(x.sum(1))), int((n > 3).sum())
+    return torch.cat(rows.split([some, len(x) - some])[::-1])
+
+
+def written_over(layer, x, n):
+    at = torch.arange(len(x))
+    at[:] = order(x, n)
+    return torch.tanh(layer(x.sum(1)))[at]
+
+
 WAYS = [
     cut_in_python, cut_by_tensors, cut_by_numpy, cut_by_a_copy, sorted_in_python, counted, by_brackets, by_gather,
-    by_scatter, by_matrix, by_values, turned_round,
+    by_names, by_scatter, by_matrix, by_values, turned_round, rolled, cut_in_two, split_in_two, written_over,
 ]  # fmt: skip
 
 

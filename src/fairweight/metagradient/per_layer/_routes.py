@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_COUNTED = "_fairweight_counted"  # of a tensor: 0, 1, 2, …
+_COUNTED = "_fairweight_counted"  # of a tensor: its version, while it is 0, 1, 2, …
 
 
 class Routes:
@@ -22,6 +22,7 @@ class Routes:
 
     size: int  # number of samples
     sends = False  # whether samples may have been sent elsewhere
+    _reads = False  # whether numbers of the whole batch were read
 
     def of_samples(self, t: Tensor) -> bool:
         """Whether a tensor is made of samples."""
@@ -36,7 +37,7 @@ class Routes:
         names, may_send = watched()[func]
         if not self.sends and self.size > 1:
             given = dict(zip(names, args, strict=False)) | {_OTHER_NAMES.get(key, key): v for key, v in kwargs.items()}
-            self.sends = may_send(self, {**given, "out": out})
+            self.sends = may_send(self, {"input": out, **given, "out": out})
 
     def _in_the_way(self, t: Any) -> bool:
         """Whether a gradient goes back through these samples: where none does, they may lie anywhere."""
@@ -47,23 +48,32 @@ class Routes:
         return shape[axis] % self.size == 0 and (axis == 0 or shape[0] % self.size != 0)
 
     def read(self, given: dict[str, Any]) -> bool:
-        """Values that leave for Python."""
+        """Values that leave for Python; those of the whole batch matter where Python cuts the samples' axis."""
+        self._reads |= self.of_samples(given["input"])
         return self.of_single_samples(given["input"])
 
     def indexed(self, given: dict[str, Any]) -> bool:
         """Square brackets, to take or to put."""
-        target, index = given["input"], given["index"]
+        target, index = given["input"], given.get("index")
         if not self._in_the_way(given.get("source", target)):
             return False
-        found = False
-        for axis, item in _axes(index if isinstance(index, tuple) else (index,), target.ndim):
-            if hasattr(item, _COUNTED) and len(item) == target.shape[axis] == self.size:
-                return False  # everybody's own: h[arange(B), last]
-            if isinstance(item, slice):
-                found |= any(isinstance(end, Tensor) and self.of_single_samples(end) for end in (item.start, item.stop))
-            else:
-                found |= not isinstance(item, int) and self._may_hold(target.shape, axis)
-        return found
+        items = list(_axes(index if isinstance(index, tuple) else (index,), target.ndim))
+        if any(self._everybody(item) and target.shape[axis] == self.size for axis, item in items):
+            return False  # each sample's own, as in h[arange(B), last]
+        return any(self._picks(item, target.shape, axis) for axis, item in items)
+
+    def _everybody(self, item: Any) -> bool:
+        """Whether it is 0, 1, 2, … to the number of samples."""
+        return isinstance(item, Tensor) and getattr(item, _COUNTED, None) == item._version and len(item) == self.size
+
+    def _picks(self, item: Any, shape: Sequence[int], axis: int) -> bool:
+        """Whether one of the items in square brackets may pick samples by values."""
+        if isinstance(item, slice):
+            ends = [end for end in (item.start, item.stop) if end is not None]
+            if any(isinstance(end, Tensor) and self.of_single_samples(end) for end in ends):
+                return True
+            return self._reads and bool(ends) and self._may_hold(shape, axis)
+        return (self._reads or not isinstance(item, int)) and self._may_hold(shape, axis)
 
     def along(self, given: dict[str, Any]) -> bool:
         """An axis whose entries are taken, put or put in order."""
@@ -72,19 +82,25 @@ class Routes:
             return self._in_the_way(target)
         return self._in_the_way(given.get("source", target)) and self._may_hold(target.shape, axis % target.ndim)
 
+    def cut(self, given: dict[str, Any]) -> bool:
+        """An axis that Python cuts, perhaps where a number that it has read says."""
+        dim = given.get("dim", 0)
+        return self._reads and isinstance(dim, int) and self.along({**given, "dim": dim})
+
     def picked(self, given: dict[str, Any]) -> bool:
         """Entries taken or put by a mask, or as many of each sample as a tensor says."""
         return isinstance(given.get("by"), Tensor) and self._in_the_way(given.get("source", given["input"]))
 
     def multiplied(self, given: dict[str, Any]) -> bool:
         """Samples, [B, n], in sums that others say, such as a matrix that gives each expert its own."""
-        target = given["input"]
-        return target.ndim == 2 and self.of_samples(given["left"]) and self.along({"input": target, "dim": 0})
+        target, left = given["input"], given.get("left")
+        by_samples = isinstance(left, Tensor) and self.of_samples(left)
+        return by_samples and target.ndim == 2 and self.along({"input": target, "dim": 0})
 
     def counted(self, given: dict[str, Any]) -> bool:
         """Numbers in order, which everybody's own are among."""
         if not given.keys() & {"start", "step"}:
-            setattr(given["out"], _COUNTED, True)
+            setattr(given["out"], _COUNTED, given["out"]._version)
         return False
 
 
@@ -95,10 +111,13 @@ _LOOKS: dict[str, tuple[str, Look]] = {
     "__getitem__ __setitem__ index_put": ("input index source", Routes.indexed),
     "index_select gather index_add index_copy index_reduce": ("input dim index source", Routes.along),
     "scatter scatter_add scatter_reduce": ("input dim index source", Routes.along),
-    "take_along_dim": ("input indices dim", Routes.along),
-    "take put": ("input", Routes.along),
+    "take_along_dim": ("input index dim", Routes.along),
+    "split split_with_sizes": ("input sizes dim", Routes.cut),
+    "roll": ("input shifts dim", Routes.cut),
+    "narrow": ("input dim", Routes.cut),
     "sort": ("input dim", Routes.along),
     "topk": ("input k dim", Routes.along),
+    "take": ("input by", Routes.picked),
     "masked_select masked_scatter": ("input by source", Routes.picked),
     "repeat_interleave tensor_split _pack_padded_sequence _pad_packed_sequence": ("input by", Routes.picked),
     "segment_reduce": ("input reduce", Routes.picked),
@@ -106,14 +125,9 @@ _LOOKS: dict[str, tuple[str, Look]] = {
     "arange": ("end start step", Routes.counted),
 }
 _OTHER_NAMES = {
-    "other": "input",
-    "mat2": "input",
-    "src": "source",
-    "value": "source",
-    "mask": "by",
-    "repeats": "by",
-    "lengths": "by",
-    "offsets": "by",
+    **dict.fromkeys(("src", "value", "values"), "source"),
+    **dict.fromkeys(("mask", "repeats", "lengths", "offsets"), "by"),
+    **{"dims": "dim", "indices": "index", "other": "input", "mat2": "input"},
 }
 
 
