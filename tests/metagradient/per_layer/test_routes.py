@@ -193,6 +193,31 @@ def test_the_last_entry_of_each_sample_is_its_own():
     assert sends(Sent(cut_in_python).double(), batch)
 
 
+class ByLength(nn.Module):
+    """Long sequences are laid out in another way than short ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = x if x.shape[1] < 6 else x.transpose(0, 1)
+        h = torch.tanh(self.layer(x.reshape(-1, 4))).view(*x.shape[:2], 6)
+        return self.head(h.mean(1 if x.shape[0] == SIZE else 0))
+
+
+def test_samples_of_another_shape_are_looked_at_once():
+    torch.manual_seed(0)
+    model = ByLength().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    short, exemplar = (Batch(ragged(k, even=True).inputs[0], torch.arange(SIZE) % 3) for k in range(2))
+    forml = fw.FORML(model, SIZE, gradient="per-layer", agreement_every=0)
+    for length in (1, 2):
+        batch = Batch(short.inputs.repeat(1, length, 1), short.labels)
+        expected = score_gradient(model, batch, exemplar, forml.scores, forml.objective, 0.1, mode="double-backward")
+        assert oracle.error(forml.step(batch, exemplar, optimizer).gradient, expected) < BOUND
+
+
 class Gate(nn.Module):
     """A branch over merged rows, the sequence first, behind a gate that is closed at the beginning."""
 

@@ -35,7 +35,7 @@ from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._observer import Observer
 from fairweight.metagradient.per_layer._record import Record, Rest, slopes_in_use
 from fairweight.metagradient.per_layer._trial import Plan, plan
-from fairweight.types import Batch, Loss
+from fairweight.types import Batch, Loss, tensors
 
 
 @dataclass
@@ -84,8 +84,11 @@ class LayerPass(ForwardPass):
                 with done.random.replayed():  # a trial takes the same way, where that is drawn
                     plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
                 rest = Rest(plan.rest, by_tangent) if plan.rest else None
+                shapes = _shapes(done.batch)
+                check = seen.sends or shapes not in plan.shapes
                 keep = seen.frozen is not None
-                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=keep, check=seen.sends)
+                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=keep, check=check)
+                plan.shapes.add(shapes)
             except NotDifferentiable:  # this batch goes another way through the model
                 self.record = Record(seen, done.losses, weights, (), rest=Rest(frozenset(done.parameters), by_tangent))
             if seen.frozen is None:
@@ -139,9 +142,15 @@ def tried(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = F
     """The plan for this model's passes, found by trial; NotDifferentiable says why there is none."""
     inner = unwrap(model)
     key, found = plan(inner, batch, loss, plain_kernels=plain_kernels, frozen=frozen)
+    found.shapes.add(_shapes(batch))
     # where one sample lies nobody can tell, and it does not matter; of more of them it says nothing
     _plans.setdefault(inner, {})[key, loss, len(batch) == 1] = found
     return found
+
+
+def _shapes(batch: Batch) -> tuple[torch.Size, ...]:
+    """Of a sample's inputs: a model may lay long ones out in another way than short ones."""
+    return tuple(t.shape[1:] for t in tensors(batch.inputs))
 
 
 def plan_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ class Plan:
 
     choices: tuple[Choice, ...]
     rest: frozenset[str]
+    shapes: set[Any] = field(default_factory=set)  # of a sample's inputs, for which it was tried or checked
 
 
 def plan(
