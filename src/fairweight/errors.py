@@ -181,3 +181,15 @@ class DownloadFailed(FairweightError):
 
 class RunsFailed(FairweightError):
     """Some of many runs did not come to their end; those that did are kept."""
+
+
+_UNSUPPORTED = re.compile(
+    r"forward (mode )?AD|derivative for|double backward|differentiate twice|not implemented|does not support|"
+    r"doesn't support",
+    re.I,
+)
+
+
+def lacks_derivative(error: Exception) -> bool:
+    """Whether torch says that an operator has no derivative of the kind that was asked for."""
+    return isinstance(error, NotImplementedError) or bool(_UNSUPPORTED.search(str(error)))

@@ -60,7 +60,7 @@ def made(name: str) -> nn.Module:
         return t.GPT2ForSequenceClassification(config)
     config = t.MixtralConfig(
         vocab_size=40, num_labels=3, pad_token_id=0, num_key_value_heads=2, num_local_experts=3,
-        max_position_embeddings=16, attention_dropout=0.0, **SMALL,
+        max_position_embeddings=16, attention_dropout=0.0, experts_implementation="eager", **SMALL,
     )  # fmt: skip
     return t.MixtralForSequenceClassification(config)
 

@@ -166,3 +166,25 @@ def test_autocast_s_own_precision_where_it_gives_float32_s_pull(model, cast):
     assert torch.equal(found, true) is not cast
     if cast:
         assert float(torch.cosine_similarity(found - found.mean(), exact - exact.mean(), dim=0)) > 0.999
+
+
+class Padded(nn.Module):
+    """Torch's own encoder with a mask, whose fast path leaves padding out where no gradient is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+        self.layers, self.head = nn.TransformerEncoder(layer, 1), nn.Linear(8, net.CLASSES)
+
+    def forward(self, x):
+        return self.head(self.layers(x, src_key_padding_mask=torch.arange(x.shape[1]) > x[:, :1, 0].sign() + 2).mean(1))
+
+
+def test_attention_in_eval_mode_is_that_of_passes_with_a_gradient():
+    torch.manual_seed(0)
+    model, batch, exemplar = Padded().double().eval(), net.sentences(5, seed=2), net.sentences(6, seed=3)
+    exact, found = (
+        score_gradient(model, batch, exemplar, SCORES, LossVariance(), 0.1, mode)
+        for mode in ("double-backward", "difference")
+    )
+    assert oracle.error(found, exact) < 1e-7

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairweight.fast._graph_edits import draws_random, split, tidy
 from fairweight.fast.group_norm_layout import layout_kept
@@ -60,7 +61,7 @@ class LayerStep(TracedStep):
             samples, exemplars = refill(batch, given.train), refill(exemplar, given.exemplar)
             own = {name: t.clone() for name, t in given.held.items()}
             versions = {name: own[name]._version for name in buffers}
-            seen = Observer(parameters, samples.inputs)
+            seen = Observer(parameters, samples.inputs, len(samples))
             p = torch.softmax(given.scores, dim=0)
             with torch.enable_grad(), exchanged(model, {**parameters, **own}):  # backward too: checkpointed layers
                 with seen:
@@ -70,7 +71,10 @@ class LayerStep(TracedStep):
                 plan = plan_of(seen, model, samples, loss, known=True)
                 if plan.rest:
                     raise NotImplementedError("some parameters are used where no layer is seen")
-                record = Record(seen, losses, p, plan.choices)
+                if seen.sends:
+                    raise NotImplementedError("samples may be sent elsewhere by their values")
+                with _DrawsNothing():  # type: ignore[no-untyped-call]
+                    record = Record(seen, losses, p, plan.choices)
             there = {name: parameters[name].detach() for name in self.moving}
             if not self.at_rest:
                 slope = record.slopes(None, self.moving)
@@ -103,3 +107,12 @@ class LayerStep(TracedStep):
             with torch.autocast(batch.labels.device.type, enabled=False):
                 functional = torch.func.functionalize(made, remove="mutations")
                 return make_fx(functional, tracing_mode="fake")(*examples)
+
+
+class _DrawsNothing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses random numbers on the way back: checkpointed layers would get other masks than on the way there."""
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise NotImplementedError("checkpointed layers would draw their masks again")
+        return func(*args, **(kwargs or {}))

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from fairweight.errors import LabelsBeyondLogits, NotDifferentiable
+from fairweight.metagradient import _python_random
 from fairweight.metagradient.model import RandomState, trainable
 from fairweight.metagradient.passes import losses_with_graph, run
 from fairweight.metagradient.per_layer._trial import FEW, casts_forgotten, few
 from fairweight.types import Batch, Loss
 
-_passed: WeakSet[nn.Module] = WeakSet()
+_passed: WeakKeyDictionary[nn.Module, set[bool]] = WeakKeyDictionary()  # in train mode, in eval mode
 
 
 def check_backward(model: nn.Module, batch: Batch, loss: Loss) -> None:
-    """Go back through the model once, on copies of its parameters; each model once.
+    """Go back through the model once, on copies of its parameters; each model once in each of its two modes.
 
-    A function that adds to `.grad` by itself, as reversible blocks do, would do so at every pass of a step.
+    A function that adds to `.grad` by itself, as reversible blocks do, would do so at every pass of a step. Also
+    notes whether the model draws from Python's random streams.
     """
-    if model in _passed:
+    passed = _passed.setdefault(model, set())
+    if model.training in passed:
         return
     for samples in (few(batch, FEW), batch):  # few are enough: this must not be the peak of the memory
         try:
-            _go_back(model, samples, loss)
+            with _python_random.watched(model):
+                _go_back(model, samples, loss)
             break
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             if isinstance(error, LabelsBeyondLogits) or samples is batch:
                 raise
-    _passed.add(model)
+    passed.add(model.training)
 
 
 def _go_back(model: nn.Module, batch: Batch, loss: Loss) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
@@ -11,11 +10,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import NotDifferentiable, UnknownName
+from fairweight.errors import NotDifferentiable, UnknownName, lacks_derivative
 from fairweight.metagradient import double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
-from fairweight.metagradient.model import Parameters, trainable, unwrap, wrapped
+from fairweight.metagradient.model import Parameters, kernels, trainable, unwrap, wrapped
 from fairweight.metagradient.passes import ForwardPass, Mode, virtual_forward
 from fairweight.metagradient.per_layer import tried
 from fairweight.metagradient.per_layer._record import slopes_in_use
@@ -29,11 +28,6 @@ SMALL = 200_000
 UNSEEN = "backward holds part of the pass constant, such as a block under no_grad, or can be taken only once"
 APPROXIMATE = ("difference", "per-layer-frozen")
 _LEFT_OUT = "torch.compile is left out of these passes, so call compile() of the method to have them compiled"
-_UNSUPPORTED = re.compile(
-    r"forward (mode )?AD|derivative for|double backward|differentiate twice|not implemented|does not support|"
-    r"doesn't support",
-    re.I,
-)
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
 _log = logging.getLogger("fairweight")
 _said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
@@ -137,7 +131,7 @@ class _Trial:
             try:
                 found, plain = tried(self.model, self.batch, self.loss, frozen=frozen), False
             except RuntimeError as error:
-                if not _UNSUPPORTED.search(str(error)):
+                if not lacks_derivative(error):
                     raise
                 found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True, frozen=frozen), True
             if not found.rest:
@@ -163,8 +157,7 @@ class _Trial:
         try:
             self._compare(tangent_of, plain)
         except (NotImplementedError, RuntimeError, NotDifferentiable) as error:
-            by_torch = isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError)
-            if by_torch and not _UNSUPPORTED.search(str(error)):
+            if not isinstance(error, NotDifferentiable) and not lacks_derivative(error):
                 raise
             # raises what the model raises without derivatives
             virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
@@ -190,7 +183,8 @@ class _Trial:
             moved = tangent_of(done, along)
             done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
-        slopes = slopes_in_use(done.logits, moving, u.to(done.logits.dtype), keep=False)
+        with kernels(plain):
+            slopes = slopes_in_use(done.logits, moving, u.to(done.logits.dtype), keep=False)
         back = sum(float(double_backward.inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
         ahead = float((u * moved).sum(dtype=torch.float64))
         tolerance = _TOLERANCE.get(done.logits.dtype, 0.05)

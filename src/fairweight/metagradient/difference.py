@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -75,12 +76,23 @@ def _central(done: ForwardPass, here: Parameters, along: Parameters, step: Tenso
     sides = []
     columns = 1 if done.logits.ndim == 1 else done.logits.shape[1]
     around = _FullHead(columns) if cast else torch.autocast(done.device.type, enabled=False)
-    with torch.no_grad(), around:
+    with torch.no_grad(), around, _no_fast_path():
         for sign in (1.0, -1.0):
             there = {name: p + sign * step * along[name] if name in along else p for name, p in here.items()}
             with torch.autocast(done.device.type, cache_enabled=False) if cast else nullcontext():
                 sides.append(done.run(there, done.batch, torch.Tensor.detach, full=not cast))
     return (in_full(sides[0]) - in_full(sides[1])) / (2 * step)
+
+
+@contextmanager
+def _no_fast_path() -> Iterator[None]:
+    """Attention as in passes with a gradient: without one, in eval mode, torch's own layers leave padding out."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 class _FullHead(TorchFunctionMode):

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fairweight.metagradient.model import Parameters
-from fairweight.metagradient.passes import ForwardPass
+from fairweight.metagradient.model import Parameters, kernels
+
+if TYPE_CHECKING:
+    from fairweight.metagradient.passes import ForwardPass
 
 
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """How the logits move along the direction, by two backward passes over the graph of the pass."""  # [B, K]
-    along = {name: done.parameters[name] for name in direction}
+    with kernels(done.plain_kernels):
+        return moved([done.logits], [done.parameters[name] for name in direction], list(direction.values()))[0]
+
+
+def moved(outputs: Sequence[Tensor], inputs: Sequence[Tensor], along: Sequence[Tensor]) -> list[Tensor]:
+    """How outputs of a graph, which is kept, move with its inputs: Jᵀu is linear in u, with derivative Jᵀ."""
     with torch.enable_grad():
-        u = torch.zeros_like(done.logits, requires_grad=True)  # J^T u is linear in u, with derivative J^T
-        slopes = torch.autograd.grad(
-            done.logits, list(along.values()), u, create_graph=True, allow_unused=True, materialize_grads=True
-        )
-        moved = torch.stack([inner(slopes[k], direction[name]) for k, name in enumerate(along)]).sum()
-        if not moved.requires_grad:  # the direction holds no parameter that the logits depend on
-            return torch.zeros_like(done.logits)
-        (found,) = torch.autograd.grad(moved, u, retain_graph=True)
-    return found.detach()
+        u = [torch.zeros_like(y, requires_grad=True) for y in outputs]
+        slopes = torch.autograd.grad(outputs, inputs, u, create_graph=True, allow_unused=True, materialize_grads=True)
+        total = torch.stack([inner(s, v) for s, v in zip(slopes, along, strict=True)]).sum()
+        if not total.requires_grad:  # no output depends on these inputs
+            return [torch.zeros_like(y) for y in outputs]
+        found = torch.autograd.grad(total, u, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return [t.detach() for t in found]
 
 
 def mixed(total: Callable[[Tensor, Tensor], Tensor], at: Tensor, scores: Tensor, along: Tensor) -> Tensor:

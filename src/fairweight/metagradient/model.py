@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairweight.errors import BadInput, FairweightError, NoLogits
+from fairweight.metagradient import _python_random
 from fairweight.ranks import Unseen
 
 Parameters = dict[str, Tensor]
@@ -114,15 +115,17 @@ class RandomState:
     cpu: Tensor  # empty inside a CUDA graph, which only models without randomness are captured in
     cuda: Tensor | None
     device: torch.device
+    python: Any = None  # Python's and numpy's, where a model draws from them
 
     @classmethod
     def now(cls, device: torch.device) -> RandomState:
         """Remember the stream."""
+        python = _python_random.streams() if _python_random.drawing else None
         if device.type != "cuda":
-            return cls(torch.get_rng_state(), None, device)
+            return cls(torch.get_rng_state(), None, device, python)
         if torch.cuda.is_current_stream_capturing():
             return cls.none(device)
-        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device), device)
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device), device, python)
 
     @classmethod
     def none(cls, device: torch.device) -> RandomState:
@@ -135,6 +138,8 @@ class RandomState:
             torch.set_rng_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
+        if self.python is not None:
+            _python_random.restore(self.python)
 
     @contextmanager
     def replayed(self) -> Iterator[None]:
@@ -149,7 +154,7 @@ class RandomState:
     def unchanged(self) -> bool:
         """Whether nothing was drawn since."""
         now = RandomState.now(self.device)
-        same = torch.equal(self.cpu, now.cpu)
+        same = torch.equal(self.cpu, now.cpu) and (self.python is None or repr(self.python) == repr(now.python))
         return same and (self.cuda is None or now.cuda is None or torch.equal(self.cuda, now.cuda))
 
 

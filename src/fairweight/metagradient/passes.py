@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable
+from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable, lacks_derivative
+from fairweight.metagradient import double_backward
 from fairweight.metagradient import model as models
 from fairweight.metagradient.model import Parameters, RandomState, exchanged, kernels, trainable, unwrap
 from fairweight.types import Batch, Loss, map_tensors
@@ -149,10 +150,11 @@ class ForwardPass:
     def gradients(self, value: Tensor, by: Parameters, *, keep: bool = True, create_graph: bool = False) -> Parameters:
         """Gradient of a value, which goes backward times the loss scale; keep: the graph is needed again."""
         scale = self.loss_scale
-        found = torch.autograd.grad(
-            value if scale is None else value * scale, list(by.values()), retain_graph=keep or create_graph,
-            create_graph=create_graph, allow_unused=True, materialize_grads=True,
-        )  # fmt: skip
+        with kernels(self.plain_kernels):  # checkpointed layers run again
+            found = torch.autograd.grad(
+                value if scale is None else value * scale, list(by.values()), retain_graph=keep or create_graph,
+                create_graph=create_graph, allow_unused=True, materialize_grads=True,
+            )  # fmt: skip
         return {name: dense(s) if scale is None else dense(s) / scale for name, s in zip(by, found, strict=True)}
 
     # What the graph behind the losses is for; a pass that keeps something else than a graph does them in its own way.
@@ -170,7 +172,8 @@ class ForwardPass:
         """Add the gradient of a total to every parameter's `.grad`."""
         total = self._summed(total)
         if total.requires_grad:
-            total.backward()  # type: ignore[no-untyped-call]
+            with kernels(self.plain_kernels):
+                total.backward()  # type: ignore[no-untyped-call]
 
     def _summed(self, total: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -213,6 +216,12 @@ def pull_by_tangent(done: ForwardPass, moved: Tensor) -> Tensor:
     with torch.enable_grad():
         z = in_full(done.logits.detach()).requires_grad_()
         losses = done.loss(z, done.batch.labels)
+        if done.loss is not classification_loss:  # one of the caller's may see other samples' rows, too
+            try:
+                return double_backward.moved([losses], [z], [moved])[0]
+            except RuntimeError as error:
+                if not lacks_derivative(error):
+                    raise
         (slope,) = torch.autograd.grad(losses.sum(), z)  # a loss sees its own row alone
     along = slope * moved
     return (along if along.ndim == 1 else along.flatten(1).sum(dim=1)).to(losses.dtype)

@@ -20,17 +20,17 @@ from fairweight import step as _step
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, RowsOutOfRange, UnknownName
 from fairweight.fast.compiled import UsualShape
 from fairweight.metagradient import MODES, ForwardPass, Mode, Scope, Softmax, WeightForm, choose, forward, layer_forward
-from fairweight.metagradient.model import data_parallel, trainable, unwrap
+from fairweight.metagradient.model import data_parallel
 from fairweight.metagradient.passes import check_not_empty, classification_loss, extremes
 from fairweight.methods._accumulation import Accumulation
 from fairweight.methods._ranks import agreed_mode, check_alike, check_step, find_ranks
+from fairweight.methods._saved_state import copied, device_of, put_back
 from fairweight.objectives import check_comparable
 from fairweight.objectives.mean import MeanLoss
 from fairweight.ranks import Group, Ranks
 from fairweight.types import Batch, Loss, ObjectiveFunction, Samples, StepRecord, Weighing
 
-# "exemplar": a batch of it at every step; "exemplar set": the whole of it at `begin`, and no batch; "weights": from
-# elsewhere, or every sample counts alike.
+# "exemplar": a batch at every step; "exemplar set": all of it at `begin`; "weights": from elsewhere, else all alike.
 Need = Literal["train groups", "exemplar", "exemplar set", "weights"]
 # Hard predictions [N] of the current model on a set, in eval mode, touching nothing.
 Predict = Callable[[Samples], Tensor]
@@ -206,16 +206,12 @@ class Reweighter:
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values: all that the method has learned."""
-        held = {name.lstrip("_"): getattr(self, name) for name in self._kept}
-        copies = {name: value.clone() if isinstance(value, Tensor) else value for name, value in held.items()}
-        return {"steps": self.steps, **copies}
+        return {"steps": self.steps, **copied(self, self._kept)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put the state back, bit for bit."""
-        held = {name: state[name.lstrip("_")] for name in self._kept}
+        put_back(self, self._kept, state, device_of(self.model))
         self.steps = int(state["steps"])
-        for name, value in held.items():
-            setattr(self, name, value.clone().to(device_of(self.model)) if isinstance(value, Tensor) else value)
 
 
 class ExemplarMethod(Reweighter):
@@ -286,11 +282,6 @@ class ExemplarMethod(Reweighter):
         super().load_state_dict(state)
         mode = state["mode"]
         self.mode = None if mode is None else Mode(str(mode[0]), bool(mode[1]), str(mode[2]))
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where the model's parameters live."""
-    return next(iter(trainable(unwrap(model)).values())).device
 
 
 def shares(relative: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from fairweight.constraints import one_of
 from fairweight.errors import BadInput, MissingExemplar, MissingGroups, NotBegun, ScoresMismatch, option
 from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.methods import Reweighter, device_of, shares
+from fairweight.methods import Reweighter, shares
 from fairweight.methods._cells import By, check_within, count_cells, grown, look_up, stratum_table
+from fairweight.methods._saved_state import device_of
 from fairweight.types import Batch, Loss, Samples, Weighing
 
 Through = Literal["loss", "sampling"]

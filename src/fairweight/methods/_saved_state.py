@@ -1,19 +1,40 @@
-"""Whether a saved state of FORML can be put back: checked whole, before anything is changed."""
+"""What a method's state holds, and whether a saved one of FORML can be put back: checked whole, before it is."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from fairweight.constraints import between, whole
 from fairweight.errors import ScoresMismatch
 from fairweight.metagradient import MODES
+from fairweight.metagradient.model import trainable, unwrap
 
 _NUMBERS = {"steps": whole(0), "top_lr": between(0)}
 _LEAST = {"visits": 0.0, "running": 0.0, "index": -1.0}  # of a tensor's entries, by name
 _NOT_YET = ("running", "heard", "mode")  # None before the first step
+
+
+def copied(owner: object, names: Sequence[str]) -> dict[str, Any]:
+    """These attributes, by name without a leading underscore; tensors are cloned."""
+    held = {name.lstrip("_"): getattr(owner, name) for name in names}
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in held.items()}
+
+
+def put_back(owner: object, names: Sequence[str], state: Mapping[str, Any], device: torch.device) -> None:
+    """Set these attributes to what `copied` gave; nothing changes where one is missing."""
+    held = {name: state[name.lstrip("_")] for name in names}
+    for name, value in held.items():
+        setattr(owner, name, value.clone().to(device) if isinstance(value, Tensor) else value)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's parameters live."""
+    return next(iter(trainable(unwrap(model)).values())).device
 
 
 def check_saved(state: Any, mine: dict[str, Any], num_samples: int) -> None:

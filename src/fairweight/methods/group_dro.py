@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from fairweight.constraints import FLAG, above, between, constrained, one_of, whole
 from fairweight.errors import NotBegun, option
 from fairweight.metagradient.passes import ForwardPass, classification_loss
-from fairweight.methods import Reweighter, device_of
+from fairweight.methods import Reweighter
 from fairweight.methods._cells import BY, By, check_within, count_cells, grown, look_up
 from fairweight.methods._fixed_weights import by_row, need_groups, rows_of
+from fairweight.methods._saved_state import device_of
 from fairweight.methods.proportion import proportion_weights
 from fairweight.types import Batch, Loss, Samples, Weighing
 

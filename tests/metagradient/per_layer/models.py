@@ -191,6 +191,22 @@ class InPlace(nn.Module):
         return self.head(h.mul_(1.5))
 
 
+class OverRows(nn.Module):
+    """Rows of sentences that activations, numbers and masks write over: what a linear layer gives of them is a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, net.CLASSES)
+        self.shift = nn.Parameter(torch.randn(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.second(self.first(x).relu_())
+        h += self.shift
+        h[:, 2:] *= 0.5
+        h[x[..., 0] > 0] = 0.0
+        return self.head(torch.tanh(h).mean(dim=1))
+
+
 class Own(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w):
@@ -269,6 +285,7 @@ MODELS = {
     "three names": (Shared, net.vectors),
     "checkpoint": (lambda: Checkpointed(False), net.vectors),
     "in place": (InPlace, net.vectors),
+    "in place over rows": (OverRows, net.sentences),
     "convolutions": (convolutions, net.pictures),
     "group and layer norm": (net.group_layer_norm, net.pictures),
     "lstm": (net.Recurrent, net.sentences),

@@ -107,7 +107,7 @@ def test_a_kind_is_what_autograd_gives(kind, case):
     function, data, weights, axis = CASES[kind][case]
     parameters = {str(k): w.clone().requires_grad_() for k, w in enumerate(weights)}
     x = data if not data.is_floating_point() else data.clone().requires_grad_(case % 2 == 0)
-    seen = Observer(parameters, data if x is data else x)
+    seen = Observer(parameters, data if x is data else x, B)
     with seen:
         y = function(x, *parameters.values())
     (use,) = seen.uses

@@ -18,23 +18,24 @@ model in which they mix is refused with the reason.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from fairweight.errors import NotDifferentiable
-from fairweight.metagradient import double_backward, passes
+from fairweight.errors import NotDifferentiable, lacks_derivative
+from fairweight.metagradient import difference, double_backward, passes
 from fairweight.metagradient.forward import tangent
-from fairweight.metagradient.model import Parameters, trainable, unwrap
+from fairweight.metagradient.model import Parameters, kernels, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, classification_loss, pull_by_tangent
 from fairweight.metagradient.per_layer._frozen_norm import Switch
 from fairweight.metagradient.per_layer._observer import Observer
-from fairweight.metagradient.per_layer._record import ByGraph, Record, Rest, slopes_in_use
+from fairweight.metagradient.per_layer._record import Record, Rest, slopes_in_use
 from fairweight.metagradient.per_layer._trial import Plan, plan
-from fairweight.types import Batch, Loss
+from fairweight.types import Batch, Loss, tensors
 
 
 @dataclass
@@ -44,23 +45,23 @@ class LayerPass(ForwardPass):
     mode: Mode = Mode("per-layer")  # noqa: RUF009 - frozen
     seen: Observer | None = None
     graph: ForwardPass | None = None  # the pass with its graph, until the record is made
-    record: Record | ByGraph | None = None
+    record: Record | None = None
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
         found = self._slopes(total, names=moving)
         return {name: found[name] if name in found else torch.zeros_like(p) for name, p in moving.items()}
 
     def pull(self, direction: Parameters) -> Tensor:
-        if self.record is None:
-            self._at(torch.full_like(self.losses, 1.0 / len(self.losses)))
-        assert self.record is not None
-        return self.record.pull(direction)
+        with kernels(self.plain_kernels):
+            record = self.record or self._at(torch.full_like(self.losses, 1.0 / len(self.losses)))
+            return record.pull(direction)
 
     def backward(self, total: Tensor) -> None:
         if self.seen is not None and self.seen.frozen is not None:  # the real gradient: statistics move
             assert self.graph is not None
             self.seen.frozen.on = False
-            found = slopes_in_use(self.graph.losses, self.parameters, self._at_root(total), keep=False)
+            with kernels(self.plain_kernels):
+                found = slopes_in_use(self.graph.losses, self.parameters, self._at_root(total), keep=False)
         else:
             found = self._slopes(total, last=True)
         passes.write_slopes(self.parameters, found)
@@ -68,9 +69,10 @@ class LayerPass(ForwardPass):
     def _slopes(self, total: Tensor, names: Collection[str] | None = None, *, last: bool = False) -> Parameters:
         weights = self._at_root(total)
         fresh = self.record is None and self.loss_scale is None  # then it goes back with them
-        return self._at(weights).slopes(None if fresh else weights, names, last=last)
+        with kernels(self.plain_kernels):  # checkpointed layers run again
+            return self._at(weights).slopes(None if fresh else weights, names, last=last)
 
-    def _at(self, weights: Tensor) -> Record | ByGraph:
+    def _at(self, weights: Tensor) -> Record:
         """The record of the pass; its one backward pass starts with the weights that are asked for first."""
         if self.record is None:
             assert self.seen is not None
@@ -78,22 +80,33 @@ class LayerPass(ForwardPass):
             done, seen = self.graph, self.seen
             if self.loss_scale is not None:
                 weights = weights * self.loss_scale
-
-            def by_tangent(v: Parameters) -> Tensor:
-                try:
-                    return pull_by_tangent(done, tangent(done, v))
-                except NotImplementedError:  # a function without a forward mode, which no pass before has met like this
-                    return pull_by_tangent(done, double_backward.tangent(done, v))
-
+            by_tangent = partial(_pull_by_tangent, done)
             try:
-                plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
+                with done.random.replayed():  # a trial takes the same way, where that is drawn
+                    plan = plan_of(seen, done.model, done.batch, done.loss, plain_kernels=done.plain_kernels)
                 rest = Rest(plan.rest, by_tangent) if plan.rest else None
-                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=seen.frozen is not None)
+                shapes = _shapes(done.batch)
+                check = seen.sends or shapes not in plan.shapes
+                keep = seen.frozen is not None
+                self.record = Record(seen, done.losses, weights, plan.choices, rest=rest, keep=keep, check=check)
+                plan.shapes.add(shapes)
             except NotDifferentiable:  # this batch goes another way through the model
-                self.record = ByGraph(done.losses, weights, done.parameters, by_tangent)
+                self.record = Record(seen, done.losses, weights, (), rest=Rest(frozenset(done.parameters), by_tangent))
             if seen.frozen is None:
                 self.graph = None
         return self.record
+
+
+def _pull_by_tangent(done: ForwardPass, direction: Parameters) -> Tensor:
+    """By the first way that works for this pass, which no trial has met; the last is approximate."""  # [B]
+    plain = replace(done, plain_kernels=True)
+    for of, way in ((done, tangent), (plain, tangent), (done, double_backward.tangent)):
+        try:
+            return pull_by_tangent(done, way(of, direction))
+        except RuntimeError as error:
+            if not lacks_derivative(error):
+                raise
+    return pull_by_tangent(done, difference.tangent(done, direction))
 
 
 def layer_forward(
@@ -107,7 +120,7 @@ def layer_forward(
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
     parameters = trainable(unwrap(model))
-    seen = Observer(parameters, batch.inputs, Switch() if mode.name == "per-layer-frozen" else None)
+    seen = Observer(parameters, batch.inputs, len(batch), Switch() if mode.name == "per-layer-frozen" else None)
     if virtual:
         done = passes.virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
     else:
@@ -128,9 +141,15 @@ def tried(model: nn.Module, batch: Batch, loss: Loss, *, plain_kernels: bool = F
     """The plan for this model's passes, found by trial; NotDifferentiable says why there is none."""
     inner = unwrap(model)
     key, found = plan(inner, batch, loss, plain_kernels=plain_kernels, frozen=frozen)
+    found.shapes.add(_shapes(batch))
     # where one sample lies nobody can tell, and it does not matter; of more of them it says nothing
     _plans.setdefault(inner, {})[key, loss, len(batch) == 1] = found
     return found
+
+
+def _shapes(batch: Batch) -> tuple[torch.Size, ...]:
+    """Of a sample's inputs: a model may lay long ones out in another way than short ones."""
+    return tuple(t.shape[1:] for t in tensors(batch.inputs))
 
 
 def plan_of(

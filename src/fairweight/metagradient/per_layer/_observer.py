@@ -18,20 +18,14 @@ from fairweight.errors import NotDifferentiable
 from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.per_layer._frozen_norm import FrozenNorm, Switch
 from fairweight.metagradient.per_layer._kind import Call, Given, Kind
+from fairweight.metagradient.per_layer._routes import Routes, watched
 from fairweight.metagradient.per_layer.kinds.other import Other, outputs
 from fairweight.types import map_tensors, tensors
 
-_MARK = "_fairweight_of_samples"
-_ROUTED = "_fairweight_routed"
-# Results that say which samples go where, and so differ from batch to batch: experts are given their rows by these.
-_SELECTS = frozenset({
-    torch.nonzero, Tensor.nonzero, torch.argwhere, Tensor.argwhere, torch.topk, Tensor.topk, torch.sort, Tensor.sort,
-    torch.argsort, Tensor.argsort, torch.multinomial, Tensor.multinomial,
-})  # fmt: skip
-_BY_MASK = (Tensor.__getitem__, torch.masked_select, Tensor.masked_select)
-_BY_NUMBER = (torch.repeat_interleave, Tensor.repeat_interleave, torch._VF._pack_padded_sequence)  # in each sample
-_ROUTERS = frozenset({*_SELECTS, *_BY_MASK, *_BY_NUMBER, torch.where})
-_PUTS_BACK = ("index_add", "index_put", "index_copy", "scatter", "scatter_add", "scatter_reduce", "__setitem__")
+# Of a tensor without a gradient that is made of samples: whether it is a number of the whole batch.
+_MARK = "_fairweight_of_batch"
+_OF_ALL = ("all", "any", "amax", "amin", "count_nonzero", "max", "mean", "median", "min", "norm", "prod", "sum")
+_REDUCES = frozenset(known for name in _OF_ALL for owner in (torch, Tensor) if (known := getattr(owner, name, None)))
 
 
 class Way(NamedTuple):
@@ -57,31 +51,28 @@ class Use(NamedTuple):
     function: Any
     names: frozenset[str]  # of the parameters that take part
     ways: tuple[Way, ...]
-    routed: bool = False  # the samples' values say which of them are here, and in which order: no plan can know
 
     @property
     def signature(self) -> tuple[Any, ...]:
         """What a plan for one pass must find again in another."""
         ranks = tuple(tuple(len(s) for s in way.shapes) for way in self.ways)
-        return self.function, self.names, tuple(type(way.kind) for way in self.ways), ranks, self.routed
+        return self.function, self.names, tuple(type(way.kind) for way in self.ways), ranks
 
 
-class Observer(TorchFunctionMode):
+class Observer(Routes, TorchFunctionMode):
     """While it is entered, notes every use of these parameters; functions give what they give without it.
 
     data: what a model is called with; whatever is made of it belongs to samples. What is made of parameters and
     constants alone, such as a transposed, normalised or merged matrix, counts as a parameter itself.
     """
 
-    def __init__(self, parameters: Parameters, data: Any, frozen: Switch | None = None) -> None:
-        """frozen: holds the statistics of batch norm constant on the way back while it is on."""
+    def __init__(self, parameters: Parameters, data: Any, size: int, frozen: Switch | None = None) -> None:
+        """size: number of samples. frozen: while on, it holds the statistics of batch norm constant on the way back."""
         super().__init__()
-        self.frozen, self.parameters = frozen, parameters
+        self.frozen, self.parameters, self.size = frozen, parameters, size
         self.uses: list[Use] = []
-        self._routes = False  # whether samples have been sent anywhere by their values
         self._learned = {id(p): (p, frozenset({name})) for name, p in parameters.items()}
         self._data = {id(t): t for t in tensors(data)}
-        self._sizes = {len(t) for t in self._data.values() if t.ndim}
 
     @property
     def signature(self) -> Any:
@@ -94,29 +85,10 @@ class Observer(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self._routes and func not in _ROUTERS:
-            return self._seen(func, args, kwargs)
-        given = _tensors(args, kwargs)
-        uneven = func in _BY_MASK and any(map(self._uneven, given[1:]))
-        if func in _BY_NUMBER:
-            numbers = kwargs.get("repeats", args[min(1, len(args) - 1)])
-            uneven = isinstance(numbers, Tensor) and bool((numbers != numbers.flatten()[:1]).any())
-        selects = func in _SELECTS or uneven or (func is torch.where and len(args) == 1)
-        sources = given[:1] if func.__name__.rstrip("_") in _PUTS_BACK else given
-        routed = (selects and any(map(self._of_samples, given))) or any(hasattr(t, _ROUTED) for t in sources)
-        self._routes |= routed
         out = self._seen(func, args, kwargs)
-        for t in tensors(out) if routed and isinstance(out, Tensor | list | tuple) else ():
-            if uneven or not selects or not t.requires_grad:  # values that were sorted are still their samples'
-                setattr(t, _ROUTED, True)
+        if func in watched():
+            self.look(func, args, kwargs, out)
         return out
-
-    def _uneven(self, index: Tensor) -> bool:
-        """Whether a mask picks from some samples more than from others."""
-        if index.dtype != torch.bool or index.ndim == 0:
-            return False
-        picked = index.flatten(1).sum(dim=1) if index.ndim > 1 else index
-        return len(index) not in self._sizes or not bool((picked == picked[:1]).all())
 
     def _seen(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self.frozen is not None and func in _NORMS:
@@ -130,15 +102,18 @@ class Observer(TorchFunctionMode):
         learned = [t for t in found if id(t) in self._learned]
         if not learned:
             out = func(*args, **kwargs)
-            if isinstance(out, Tensor) and out.requires_grad:  # what has a gradient is the samples' without a mark
+            if isinstance(out, Tensor) and out.requires_grad and out.ndim:  # the samples' without a mark
                 return out
-            return _mark(out) if any(map(self._of_samples, found)) else out
-        if not any(map(self._of_samples, found)):
+            self._mark(args[0] if func is Tensor.__setitem__ else out, func, found)
+            return out
+        if not any(map(self.of_samples, found)):
             out = func(*args, **kwargs)
             self._derive(args[0] if _writes(func) else out, learned)
             return out
         if not torch.is_grad_enabled():
-            return _mark(func(*args, **kwargs))
+            out = func(*args, **kwargs)
+            self._mark(out, func, found)
+            return out
         if _writes(func):
             return self._written(func, args, kwargs)
         inside = _inside(func) if isinstance(func, types.FunctionType) else None
@@ -147,10 +122,22 @@ class Observer(TorchFunctionMode):
                 return inside(*args, **kwargs)
         return self._use(func, args, kwargs, learned)
 
-    def _of_samples(self, t: Tensor) -> bool:
+    def of_samples(self, t: Tensor) -> bool:
         if id(t) in self._learned:
             return False
         return t.requires_grad or id(t) in self._data or hasattr(t, _MARK)
+
+    def of_single_samples(self, t: Tensor) -> bool:
+        return self.of_samples(t) and not getattr(t, _MARK, False)
+
+    def _mark(self, out: Any, func: Any, given: list[Tensor]) -> None:
+        """Note that a result belongs to samples, where it does: to the whole batch, or perhaps to single ones."""
+        own = [t for t in given if self.of_samples(t)]
+        if own and isinstance(out, Tensor | list | tuple):
+            of_all = func in _REDUCES and self.size in own[0].shape
+            for t in tensors(out):
+                if not t.requires_grad or t.ndim == 0:
+                    setattr(t, _MARK, (of_all and t.ndim == 0) or not any(map(self.of_single_samples, own)))
 
     def _is_learned(self, value: Any) -> bool:
         return id(value) in self._learned
@@ -170,8 +157,8 @@ class Observer(TorchFunctionMode):
                 continue
             out = call.run(kind.instead)
             kind.instead = None
-            ways = [_way(kind, [out] if isinstance(out, Tensor) else outputs(out))]
-            return self._noted(func, learned, ways, out, _tensors(args, kwargs) if self._routes else ())
+            ways = [_way(kind, [out] if isinstance(out, Tensor) else outputs(out), func)]
+            return self._noted(func, learned, ways, out)
         # the parameters under another name each, so that the gradient by this use alone can be had
         own = {id(t): t.view_as(t) for t in learned}
         self._learned |= {id(own[id(t)]): (own[id(t)], self.names(t)) for t in learned}
@@ -180,22 +167,19 @@ class Observer(TorchFunctionMode):
         other, given = Other.of(call), Given(tuple(own.values()))
         assert other is not None
         # what it may write, such as running statistics, as it is now: it will be run again, and must not write again
-        constants = (t for t in _tensors(args, kwargs) if not self._is_learned(t) and not self._of_samples(t))
+        constants = (t for t in _tensors(args, kwargs) if not self._is_learned(t) and not self.of_samples(t))
         other.before = {id(t): t.clone() for t in constants}
         out = call.run()
         if len(outputs(out)) > 1:  # one may be made of another inside, and must not get the other's gradient too
             out = map_tensors(out, lambda t: t.view_as(t) if t.requires_grad else t)
         ways = [_way(given, given.weights), _way(other, outputs(out))]
-        return self._noted(func, learned, ways, out, _tensors(args, kwargs))
+        return self._noted(func, learned, ways, out)
 
-    def _noted(
-        self, func: Any, learned: Iterable[Tensor], ways: list[Way], out: Any, given: Iterable[Tensor] = ()
-    ) -> Any:
+    def _noted(self, func: Any, learned: Iterable[Tensor], ways: list[Way], out: Any) -> Any:
         """The result of a use, which is noted where a gradient can come back to it."""
         names = frozenset().union(*[self._learned[id(t)][1] for t in learned])
         if names and any(edge is not None for edge in ways[-1].edges):
-            routed = self._routes and any(hasattr(t, _ROUTED) for t in given)
-            self.uses.append(Use(func, names, tuple(ways), routed))
+            self.uses.append(Use(func, names, tuple(ways)))
         return out
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -216,15 +200,17 @@ class Observer(TorchFunctionMode):
         return None if func.__name__ == "__setitem__" else target
 
 
-def _way(kind: Kind, outs: Iterable[Tensor]) -> Way:
+def _way(kind: Kind, outs: Iterable[Tensor], function: Any = None) -> Way:
     outs = tuple(outs)
-    edges = tuple(_edge(t) for t in outs)
+    edges = tuple(_edge(t, function) for t in outs)
     return Way(kind, edges, tuple(t.shape for t in outs), tuple(t._version for t in kind.kept))
 
 
-def _edge(t: Tensor) -> GradientEdge | None:
+def _edge(t: Tensor, function: Any = None) -> GradientEdge | None:
     if not t.requires_grad:
         return None
+    if function is F.linear and t._base is not None:  # what is later written over a view goes past the view's own edge
+        t = t._base
     node = t.grad_fn
     return get_gradient_edge(t) if node is None else GradientEdge(node, t.output_nr)
 
@@ -237,14 +223,6 @@ def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
         elif isinstance(value, list | tuple | dict):
             found += tensors(value)
     return found
-
-
-def _mark(out: Any) -> Any:
-    """Note that a result without a gradient belongs to samples."""
-    for t in tensors(out) if isinstance(out, Tensor | list | tuple) else ():
-        if not t.requires_grad:
-            setattr(t, _MARK, True)
-    return out
 
 
 def _writes(func: Any) -> bool:

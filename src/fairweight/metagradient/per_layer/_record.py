@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fairweight.errors import NotDifferentiable
+from fairweight.metagradient import double_backward
 from fairweight.metagradient.model import Parameters
 from fairweight.metagradient.passes import dense
 from fairweight.metagradient.per_layer._kind import Layout, Term, as_given, matched
@@ -17,6 +18,8 @@ from fairweight.metagradient.per_layer._observer import Observer, Way
 
 # The smallest size of a weight that a sample's losses go backward with: its pull is divided by it.
 SMALLEST = 1e-30
+_NEAR = {torch.float64: 1e-9, torch.float32: 1e-4}  # of gradients in one place, relative; other types: 0.05
+_ELSEWHERE = "The samples lie elsewhere in this batch than in the one that was tried."
 
 
 class Choice(NamedTuple):
@@ -28,7 +31,10 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Rest:
-    """Parameters that no layer was seen to use: their slopes by the graph, their pull by another mode."""
+    """Parameters that no layer is seen to use: their slopes by the graph, their pull by another mode.
+
+    All of them, for a pass in which samples lie elsewhere than in those before.
+    """
 
     names: frozenset[str]
     pull: Callable[[Parameters], Tensor]  # a direction to [B]
@@ -39,9 +45,12 @@ class Record:
 
     def __init__(
         self, seen: Observer, losses: Tensor, weights: Tensor, choices: Sequence[Choice], *,
-        rest: Rest | None = None, keep: bool = False,
+        rest: Rest | None = None, keep: bool = False, check: bool = False,
     ) -> None:  # fmt: skip
-        """Goes back through the graph to the layers' outputs; keep: it can be gone back through again."""
+        """Goes back through the graph to the layers' outputs; keep: it can be gone back through again.
+
+        check: refuse a pass in which samples lie elsewhere than the choices say; it costs another backward pass.
+        """
         self.parameters, self.rest = seen.parameters, rest
         self.apart: frozenset[str] = frozenset() if rest is None else rest.names
         self.losses = losses if rest is not None else None
@@ -49,29 +58,52 @@ class Record:
         least = max(SMALLEST, torch.finfo(sent.dtype).tiny)
         self.sent = sent.masked_fill(sent.abs() < least, least)  # [B]
         self.device = losses.device.type
-        uses = list(seen.uses)
-        ways = [use.ways[choice.way] for use, choice in zip(uses, choices, strict=True)]
+        pairs = zip(seen.uses, choices, strict=False)  # no choices: every parameter is apart
+        used = [(use.ways[choice.way], choice.layouts) for use, choice in pairs if not use.names <= self.apart]
+        ways = [way for way, _ in used]
         places = [
-            [None if at is None else at.place(s, len(losses)) for at, s in zip(choice.layouts, way.shapes, strict=True)]
-            for choice, way in zip(choices, ways, strict=True)
+            [None if at is None else at.place(s, len(losses)) for at, s in zip(layouts, way.shapes, strict=True)]
+            for way, layouts in used
         ]
-        fits = [[at is None for at in choice.layouts] for choice in choices] == [[p is None for p in k] for k in places]
-        found = gradients(losses, ways, self.sent, keep=keep or rest is not None or not fits)
+        fits = all(
+            [at is None for at in at_outputs] == [at is None for at in where]
+            for (_, at_outputs), where in zip(used, places, strict=True)
+        )
+        found = gradients(losses, ways, self.sent, keep=keep or rest is not None or not fits or check)
+        if check:
+            self._check_places(losses, ways, found, places)
+        del used
         if not keep and fits:
             seen.uses.clear()  # whoever holds the observer must not hold what goes on below
         self.terms: list[Term] = []
         with torch.no_grad(), as_given(self.device):
-            while uses:  # what was kept of each is given back as soon as its terms are made
-                use, way, arrived, where = uses.pop(), ways.pop(), found.pop(), places.pop()
-                if all(g is None for g in arrived) or use.names <= self.apart:
+            while ways:  # what was kept of each is given back as soon as its terms are made
+                way, arrived, where = ways.pop(), found.pop(), places.pop()
+                if all(g is None for g in arrived):
                     continue
                 way.check()
                 if any(g is not None and place is None for g, place in zip(arrived, where, strict=True)):
-                    raise NotDifferentiable("The samples lie elsewhere in this batch than in the one that was tried.")
+                    raise NotDifferentiable(_ELSEWHERE)
                 self.terms += way.kind.terms(arrived, where)
         own = {id(p): name for name, p in self.parameters.items()}
         self._own: list[list[str | None]] = [[own.get(id(w)) for w in term.weights] for term in self.terms]
         self._sources = {id(w): seen.names(w) for term in self.terms for w in term.weights}
+
+    def _check_places(
+        self, losses: Tensor, ways: Sequence[Way], found: Sequence[Sequence[Any]], places: Sequence[Sequence[Any]]
+    ) -> None:
+        """Compare with what arrives at other weights: the same, times each sample's ratio in that sample's place."""
+        unlike = torch.arange(len(losses), device=losses.device, dtype=torch.float64) * 0.618034 % 1 + 0.5
+        asked = (unlike * self.sent.abs().mean()).to(self.sent.dtype)
+        again, errors = gradients(losses, ways, asked, keep=True), []
+        with torch.no_grad():
+            for triple in zip(found, again, places, strict=True):
+                for g, other, place in zip(*triple, strict=True):
+                    if g is not None and other is not None and place is not None:
+                        scaled = place.scale(g, asked / self.sent)
+                        errors.append((scaled - other).norm() - _NEAR.get(g.dtype, 0.05) * other.norm())
+        if errors and not bool(torch.stack([e.double() for e in errors]).max() <= 0):
+            raise NotDifferentiable(_ELSEWHERE)
 
     def slopes(
         self, weights: Tensor | None = None, names: Collection[str] | None = None, *, last: bool = False
@@ -136,36 +168,22 @@ class Record:
         if not weights:
             return {}
         sources = [n for n in along if any(n in self._sources[key] for key in weights)]
-        with torch.enable_grad():
-            units = [torch.zeros_like(w, requires_grad=True) for w in weights.values()]
-            back = torch.autograd.grad(
-                list(weights.values()), [self.parameters[n] for n in sources], units, create_graph=True,
-                allow_unused=True, materialize_grads=True,
-            )  # fmt: skip
-            total = torch.stack([(b * along[n]).sum() for b, n in zip(back, sources, strict=True)]).sum()
-            moved = torch.autograd.grad(total, units, retain_graph=True, allow_unused=True, materialize_grads=True)
-        return {key: v.detach() for key, v in zip(weights, moved, strict=True)}
-
-
-class ByGraph:
-    """The same answers from the graph itself, for a pass in which samples lie elsewhere than in those before."""
-
-    def __init__(self, losses: Tensor, weights: Tensor, parameters: Parameters, pull: Callable[[Parameters], Tensor]):
-        self.losses, self.sent, self.parameters, self.pull = losses, weights.detach(), parameters, pull
-
-    def slopes(
-        self, weights: Tensor | None = None, names: Collection[str] | None = None, *, last: bool = False
-    ) -> Parameters:
-        wanted = {n: p for n, p in self.parameters.items() if names is None or n in names}
-        sent = self.sent if weights is None else weights.detach()
-        return slopes_in_use(self.losses, wanted, sent.to(self.losses.dtype), keep=not last)
+        inputs, directions = [self.parameters[n] for n in sources], [along[n] for n in sources]
+        return dict(zip(weights, double_backward.moved(list(weights.values()), inputs, directions), strict=True))
 
 
 def gradients(losses: Tensor, ways: Sequence[Way], sent: Tensor, *, keep: bool) -> list[list[Tensor | None]]:
     """The gradient of the losses' sum with these weights [B] that arrives at each of the edges."""
     edges = [edge for way in ways for edge in way.edges if edge is not None]
     arrived = iter(torch.autograd.grad(losses, edges, sent, retain_graph=keep, allow_unused=True) if edges else ())
-    return [[None if edge is None else next(arrived) for edge in way.edges] for way in ways]
+
+    def shaped(shape: torch.Size) -> Tensor | None:
+        g = next(arrived)
+        return g if g is None or g.shape == shape else g.reshape(shape)
+
+    return [
+        [None if edge is None else shaped(s) for edge, s in zip(way.edges, way.shapes, strict=True)] for way in ways
+    ]
 
 
 def slopes_in_use(outputs: Any, parameters: Parameters, sent: Any, *, keep: bool) -> Parameters:

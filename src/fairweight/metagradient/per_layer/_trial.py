@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ class Plan:
 
     choices: tuple[Choice, ...]
     rest: frozenset[str]
+    shapes: set[Any] = field(default_factory=set)  # of a sample's inputs, for which it was tried or checked
 
 
 def plan(
@@ -57,7 +58,7 @@ def _plan(model: nn.Module, batch: Batch, loss: Loss, plain: bool, frozen: bool)
     device = next(iter(own.values())).device
     generator = torch.Generator(device).manual_seed(0)
     parameters = {name: _nearby(p, generator).requires_grad_() for name, p in own.items()}
-    seen = Observer(parameters, batch.inputs, Switch() if frozen else None)
+    seen = Observer(parameters, batch.inputs, len(batch), Switch() if frozen else None)
 
     def tried(logits: Tensor) -> Plan:
         with torch._C.DisableTorchFunction():  # not observed
@@ -102,11 +103,11 @@ class _Tried:
                     mixed |= owned is not None and bool((owned == MIXED).any())
                 reached = [at for g, at in zip(arrived, layouts, strict=True) if g is not None]
                 unused &= not reached
-                if choice is None and reached and None not in reached and not use.routed:
+                if choice is None and reached and None not in reached:
                     choice = Choice(k, tuple(layouts))
-            if choice is None and mixed and not use.routed:
+            if choice is None and mixed:
                 raise NotDifferentiable(_MIXING)
-            if unused and not use.routed:
+            if unused:
                 choice = Choice(0, tuple(next(candidates(s, self.size), None) for s in use.ways[0].shapes))
             found.append(choice)
         return found
@@ -203,17 +204,24 @@ def candidates(shape: Sequence[int], size: int) -> Iterator[Layout]:
 
 
 def find(owners: Tensor, size: int) -> Layout | None:
-    """The first layout that says of every entry what its gradients say: owners holds samples, UNKNOWN or MIXED."""
+    """The first layout that says of every entry what its gradients say: owners holds samples, UNKNOWN or MIXED.
+
+    None: there is none, or nothing tells two ways apart in which several entries of each sample share an axis.
+    """
     if bool((owners == MIXED).any()):
         return None
-    for layout in candidates(owners.shape, size):
-        place = layout.place(owners.shape, size)
-        assert place is not None
-        index = torch.arange(owners.shape[place.axis], device=owners.device) // place.inner % size
-        index = index.reshape(-1, *(1,) * (owners.ndim - place.axis - 1))
-        if bool(((owners == index) | (owners == UNKNOWN)).all()):
-            return layout
-    return None
+    fitting = (layout for layout in candidates(owners.shape, size) if _fits(layout, owners, size))
+    first = next(fitting, None)
+    shared = first is not None and first != Layout(first.axis)
+    return None if shared and next(fitting, None) is not None else first
+
+
+def _fits(layout: Layout, owners: Tensor, size: int) -> bool:
+    place = layout.place(owners.shape, size)
+    assert place is not None
+    index = torch.arange(owners.shape[place.axis], device=owners.device) // place.inner % size
+    index = index.reshape(-1, *(1,) * (owners.ndim - place.axis - 1))
+    return bool(((owners == index) | (owners == UNKNOWN)).all())
 
 
 def masks(size: int, like: Tensor) -> list[Tensor]:

@@ -10,6 +10,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
+from fairweight.metagradient import double_backward
 from fairweight.metagradient.forward import load_tables, make_dual, unpack_dual
 from fairweight.metagradient.per_layer._kind import Call, Kind, Term
 from fairweight.types import map_tensors, tensors
@@ -53,14 +54,8 @@ class Other(Kind):
         except (NotImplementedError, RuntimeError):  # no formula: the slopes are linear in the gradient that comes in
             with torch.enable_grad():
                 live = [w.detach().requires_grad_(v is not None) for w, v in pairs]
-                made = self.at(live)
-                moving = {w: v for w, v in zip(live, along, strict=True) if v is not None}
-                units = [torch.zeros_like(y, requires_grad=True) for y in made]
-                back = torch.autograd.grad(
-                    made, list(moving), units, create_graph=True, allow_unused=True, materialize_grads=True
-                )
-                total = torch.stack([(b * v).sum() for b, v in zip(back, moving.values(), strict=True)]).sum()
-                return list(torch.autograd.grad(total, units, allow_unused=True))
+                moving = [(w, v) for w, v in zip(live, along, strict=True) if v is not None]
+                return list(double_backward.moved(self.at(live), *zip(*moving, strict=True)))
 
 
 @contextmanager
