@@ -32,11 +32,11 @@ The exact step needs a forward pass (1), the look-ahead's backward (2), a forwar
 (3 × 30/128), the tangent (2) and the real backward (2): 7.7 units, where a plain step is 3. That is 2.6 times; without
 batch norm the step per layer (below) needs less.
 
-- **eager**: passes one by one. On a GPU at these sizes the launches are what takes the time.
+- **eager**: passes one by one. At these sizes a GPU spends most of the time on launching kernels.
 - **graph**: the whole step, optimizer included, replayed as one CUDA graph (`fit` does this by itself on a GPU).
 - **compiled**: compiled by torch.compile, then replayed (`FitOptions(compile=True)`; `train` and `reproduce` do so by
   themselves for long runs of convolutions on a GPU). `FORML.compile()` traces all passes of a step into one
-  graph first, in which the forward pass stands once; forward mode alone would repeat it. Lay convolutions out
+  graph first, which contains the forward pass only once; forward mode alone would repeat it. Store convolutions
   channels last (`model.to(memory_format=torch.channels_last)`), as `train`, `reproduce` and `bench` do on a GPU: with
   channels first the compiled step keeps copies in both layouts.
 - **by higher, by torchopt**: the same step as those libraries' users write it; measured where they are installed.
@@ -54,7 +54,7 @@ the last linear layer, in closed form: the exemplars need a forward pass alone. 
 Each row is FORML with its defaults beside plain training on the same seeds, a fifth of the train labels set to one
 class; accuracy and TPRD are of test, in points, mean ± standard error over seeds. Rank correlation (Spearman) is of
 the mode's pull with the exact pull on the same batches, after 5 % of the training, in the middle and at its end. The
-last row is how much two exact pulls agree that saw different exemplars: what the exact step itself is sure of.
+last row shows how far two exact pulls agree that saw different exemplars: the agreement that the exact step itself has.
 """
 
 

@@ -10,7 +10,7 @@ HEAD = """# Gallery
 
 Click a picture to open it, or a page to see the real audit page that `fairweight audit` or `fairweight compare` wrote.
 """
-EMPTY = "No page lies in `docs/gallery` yet: `fairweight audit RUN` writes one."
+EMPTY = "`docs/gallery` has no page yet: `fairweight audit RUN` writes one."
 
 
 def page(root: Path, record: str, condensed: str = "") -> str:

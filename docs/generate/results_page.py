@@ -61,7 +61,7 @@ def table_page(record: Record, root: Path) -> str:
     printed = printed_table(record)
     parts = [f"# {section_name(record)}", f"{record['title']} {size_line(record)}", markdown(*means_table(record))]
     if record["printed"] and not record["whole"]:
-        parts.append("The printed numbers are of the full size, so none stands beside these.")
+        parts.append("The paper's numbers are for the full size, so they are not shown here.")
     parts += ["## What it shows", *told] if told else []
     parts += ["## Beside the printed numbers", markdown(*printed)] if printed[1] else []
     text = "\n\n".join([*parts, *_differences(record), *_front(record), *_source(record)]) + "\n"

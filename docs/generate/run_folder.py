@@ -27,7 +27,7 @@ FILES = {
     "MODEL_CARD.md": "The model card, written by `audit`.",
     "suspects.csv": "Training labels, the most suspect first, written by `suspects`.",
     "search.json": "Where a search over many trainings stands.",
-    "trade_off.json": "What a sweep of strength is of, written by `train --trade-off`.",
+    "trade_off.json": "The settings that a sweep of strengths was run with, written by `train --trade-off`.",
 }
 
 
@@ -67,7 +67,7 @@ def page() -> str:
                 f"| `{key}` | {words} |" for key, words in {**dict.fromkeys(_verdict(), ""), **VERDICT}.items()
             )
             parts.append(
-                f"Beside a plain model, `metrics.json` also holds the verdict:\n\n| field | holds |\n|---|---|\n{said}"
+                f"If a plain model was trained too, `metrics.json` also holds the verdict:\n\n| field | holds |\n|---|---|\n{said}"
             )
     parts.append(
         "## Parquet files\n\n[What is kept of each sample](../audit.md#what-is-kept-of-each-sample) explains every column of "

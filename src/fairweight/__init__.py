@@ -1,4 +1,4 @@
-"""fairweight learns what each training sample is worth, so that a classifier errs evenly across groups.
+"""fairweight learns a weight for each training sample, so that a classifier makes its errors evenly across groups.
 
 `__init__.pyi` lists the names. Each is imported when it is first used: `import fairweight` costs next to nothing.
 """

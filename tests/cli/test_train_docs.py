@@ -6,13 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from tests.command import fairweight
 from tests.tables import people
 
-from fairweight import catalog
+from fairweight import FORML, catalog
+from fairweight.cli._parse import assigned
 from fairweight.runs.defaults import STRENGTH, TIED_RATE
 
-PAGE = (Path(__file__).parents[2] / "docs" / "your-own-data.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "your-own-data.md").read_text()
 
 
 def test_every_flag_on_the_page_exists(tmp_path):
@@ -27,6 +30,13 @@ def test_the_named_sets_and_numbers_on_the_page_are_those_of_the_code():
     assert set(re.findall(r"`([\w-]+)`", row)) <= set(catalog.names("data.sets"))
     assert f"+ {STRENGTH:g} × the gap" in PAGE
     assert f"a rate of {TIED_RATE:g}" in PAGE
+
+
+def test_every_tie_that_a_page_names_is_one_that_forml_takes():
+    named = {tie for path in DOCS.rglob("*.md") for tie in re.findall(r"--option (tie=\w+)", path.read_text())}
+    assert named
+    for entry in named:
+        FORML(torch.nn.Linear(2, 2), num_samples=4, **assigned([entry], "--option"))
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ def test_a_gap_by_label_and_group_names_the_label():
 def test_one_group_cannot_be_compared():
     found = one(audits.audit(group_table([0, 1, 1, 0], [0, 1, 0, 0], ["a"] * 4)), "gap")
     assert "cannot be compared" in found.sentence
+    assert "behind" not in found.action  # nobody knows who is
     assert found.numbers["tprd"] is None
 
 

@@ -31,7 +31,7 @@ INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
 
 app = typer.Typer(
     name="fairweight",
-    help="Learn what each training sample is worth, so that a classifier errs evenly across groups.",
+    help="Learn a weight for each training sample, so that a classifier makes its errors evenly across groups.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

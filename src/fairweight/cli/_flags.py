@@ -98,7 +98,7 @@ DATA_FLAGS = (
     Flag("table.delimiter", "Character between the columns of a text file; default: by its header.", read=delimiter),
     Flag("table.encoding", "Encoding of a text file; default utf-8."),
     Flag("table.decimal", "Decimal mark, '.' or ','; default: found in the file."),
-    Flag("table.thousands", "Thousands mark: ',', '.', ' ' or \"'\"; default: what the decimal mark leaves."),
+    Flag("table.thousands", "Thousands mark: ',', '.', ' ' or \"'\"; default: ',' or '.', not the decimal mark."),
     Flag("max_file_gb", "Refuse larger files, in GB when unpacked; default 2.", float),
     Flag("image.size", "Resize images to this many pixels a side.", int, "image-size"),
     Flag("image.channels", "1 for grey images, 3 for coloured ones.", int),
@@ -117,8 +117,8 @@ DATA_FLAGS = (
 )  # fmt: skip
 WISH_FLAGS = (
     Flag("criterion", "What counts as fair; see `fairweight list criteria`.", panel=FAIRNESS),
-    Flag("bound", "Allow a gap of at most so many points; take the most accurate model.", float, panel=FAIRNESS),
-    Flag("budget", "Give up at most so many points of accuracy for a smaller gap; default 0.3.", float, panel=FAIRNESS),
+    Flag("bound", "Largest gap to accept, in points; takes the most accurate model within it.", float, panel=FAIRNESS),
+    Flag("budget", "Most points of accuracy to give up for a smaller gap; default 0.3.", float, panel=FAIRNESS),
     Flag("each", "Judge several sensitive columns one by one, not crossed; the worst counts.", bool, panel=FAIRNESS),
 )
 SEARCH_FLAGS = (
@@ -126,7 +126,7 @@ SEARCH_FLAGS = (
     Flag("learner", "Train only trees, linear, mlp or your own MODULE:MODEL; default: the first three.", panel=MODEL),
     Flag("candidates", "Try only these ways of weighing, A,B: reweighing, positives, multipliers, forml-rates, "
          "forml-cells, forml; default: all.", read=listed, panel=FAIRNESS),
-    Flag("seconds", "Stop the search in time to end after this long, such as 90s or 5m.", name="time", read=duration,
+    Flag("seconds", "Time for the whole command, such as 90s or 5m; ends the search early.", name="time", read=duration,
          panel=TRAINING),
     Flag("seeds", "Cross-fit each candidate this many times, with a seed each; default 1.", int, panel=TRAINING,
          minimum=1),

@@ -37,17 +37,19 @@ Out = Annotated[Path, flag("Output folder.", panel=OUTPUT)]
 Seed = Annotated[int, flag("Random seed.", panel=TRAINING)]
 Device = Annotated[str, flag("Device: cpu, cuda, cuda:1 ..., or auto.", panel=TRAINING)]
 Json = Annotated[bool, flag("Print one JSON object instead of text.", "--json", panel=OUTPUT)]
-Engine = Annotated[str, flag("What runs them: processes, or ray for a cluster.", panel=TRAINING)]
+Engine = Annotated[str, flag("Run trainings in processes, or with ray on a cluster.", panel=TRAINING)]
 Jobs = Annotated[int | None, flag("Runs at a time; default: one per core, or one per GPU.", panel=TRAINING, at_least=1)]
 DataDir = Annotated[Path | None, flag("Folder of named sets; default: FAIRWEIGHT_DATA.", panel=DATA)]
 Download = Annotated[bool, flag("Fetch a named set that is not there.", "--download", panel=DATA)]
 NoBaseline = Annotated[bool, flag("Do not train a plain model beside it.", "--no-baseline", panel=OUTPUT)]
-Fresh = Annotated[bool, flag("Start over, or go on, where --out holds a run.", "--fresh/--resume", panel=OUTPUT)]
+Fresh = Annotated[bool, flag("Start over, or continue, if --out holds a run.", "--fresh/--resume", panel=OUTPUT)]
 Network = Annotated[str | None, flag("Import this MODULE:MODEL, which the run was trained with.")]
 TrustCode = Annotated[bool, flag("Import whatever MODULE:MODEL the run names.", "--trust-code")]
 Trust = Annotated[
     bool | None,
-    flag("Take the exemplars' labels as right; default: where they were given, not drawn.", "--trust/--no-trust"),
+    flag(
+        "Take the exemplars' labels as right; default: if you gave them, not if drawn from train.", "--trust/--no-trust"
+    ),
 ]
 Records = Annotated[Path | None, flag("Folder to keep a record in.", panel=OUTPUT)]
 

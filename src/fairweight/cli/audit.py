@@ -30,7 +30,7 @@ def audit(
     max_file_gb: Annotated[float | None, opt.flag("Refuse a larger file, in GB; default 2.")] = None,
     images: Annotated[int, opt.flag("Most pictures on the page.", at_least=0)] = 600,
     without_rows: Annotated[
-        bool | None, opt.flag("Leave single rows out of pages; default: of --share.", "--without-rows/--with-rows")
+        bool | None, opt.flag("Leave single rows out; default: only out of --share.", "--without-rows/--with-rows")
     ] = None,
     share: Annotated[Path | None, opt.flag("Also write a page to hand on: one file, without single rows.")] = None,
     data_dir: opt.DataDir = None,

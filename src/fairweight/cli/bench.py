@@ -17,15 +17,15 @@ def bench(
     batch: Annotated[int, opt.flag("Training samples in a step.", at_least=2)] = 128,
     exemplars: Annotated[int, opt.flag("Exemplars in a step.", at_least=2)] = 30,
     width: Annotated[int, opt.flag("Width of the built-in ResNet-18; 0: 64, and 16 on a CPU.", at_least=0)] = 0,
-    repeats: Annotated[int, opt.flag("Timed steps of each way.", at_least=1)] = 15,
+    repeats: Annotated[int, opt.flag("Timed steps of each mode.", at_least=1)] = 15,
     bf16: Annotated[bool, opt.flag("Autocast to bfloat16.", "--bf16")] = False,
-    seconds: Annotated[float, opt.flag("Longest time for all of it; fewer steps are timed where it is short.")] = 110.0,
+    seconds: Annotated[float, opt.flag("Time for the whole command; if it is short, fewer steps are timed.")] = 110.0,
     out: opt.Out = Path("runs/bench"),
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
     json: opt.Json = False,
 ) -> None:
-    """Time a step on this machine: plain training, FORML in each of its ways, double backward."""
+    """Time a step on this machine: plain training, FORML in each mode, double backward."""
     import torch
 
     from fairweight.apps import bench as app

@@ -20,7 +20,7 @@ Inputs = Annotated[str, opt.flag("MODULE:FUNCTION that makes inputs for a batch 
 
 
 def check(
-    model: Annotated[str, typer.Argument(metavar="MODULE:MODEL", help="A model, or what makes one without arguments.")],
+    model: Annotated[str, typer.Argument(metavar="MODULE:MODEL", help="A model, or a function that makes one.")],
     shape: Shape = "",
     inputs: Inputs = "",
     batch: Annotated[int, opt.flag("Training samples in a step.", at_least=2)] = 32,

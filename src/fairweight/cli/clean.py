@@ -19,7 +19,7 @@ def clean(
     data_dir: opt.DataDir = None,
     json: opt.Json = False,
 ) -> None:
-    """Train again with wrong labels mended, weighted down or dropped: what that does to accuracy and gap."""
+    """Train again with wrong labels corrected or dropped: say what that does to accuracy and gap."""
     from fairweight.apps.clean import clean as clean_run
 
     opt.quiet()

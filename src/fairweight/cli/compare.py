@@ -28,10 +28,10 @@ def compare(
     methods: Annotated[str, opt.flag("Methods, A,B,... or all; uniform is always among them.", panel=FAIRNESS)] = "all",
     seeds: Annotated[int, opt.flag("Runs per method.", panel=TRAINING, at_least=1)] = 5,
     seed: opt.Seed = 0,
-    split_seed: Annotated[int | None, opt.flag("Seed of one split for all; default: one each.", panel=TRAINING)] = None,
-    select: Annotated[
-        str, opt.flag("Keep the epoch that is best in this on validation, or last.", panel=TRAINING)
-    ] = "loss",
+    split_seed: Annotated[
+        int | None, opt.flag("Seed of one split for all; default: a split per run.", panel=TRAINING)
+    ] = None,
+    select: Annotated[str, opt.flag("Metric on validation that chooses the epoch, or last.", panel=TRAINING)] = "loss",
     engine: opt.Engine = "processes",
     jobs: opt.Jobs = None,
     device: opt.Device = "auto",

@@ -19,7 +19,7 @@ def suspects(
     trust: opt.Trust = None,
     json: opt.Json = False,
 ) -> None:
-    """Rank the training labels that are probably wrong; say how many are, and write a mended set."""
+    """Rank the training labels that are probably wrong; say how many are, and write a corrected set."""
     from fairweight.apps._table_file import write_table
     from fairweight.apps.suspects import kept, suspects_of
     from fairweight.cli import in_flags

@@ -41,7 +41,7 @@ def train(
     json: opt.Json = False,
     **said: Any,
 ) -> None:
-    """Train on a file, a folder or a named set: the best model beside plain training, and a weight for every sample."""
+    """Train on a file, a folder or a named set: the best model, compared with plain training, and a weight per row."""
     started = time.monotonic()
     data, training, search = (options_said(flags, said) for flags in (DATA_FLAGS, TRAINING_FLAGS, SEARCH_FLAGS))
     if not 0 <= give_up <= 100:
