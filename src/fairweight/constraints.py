@@ -121,7 +121,7 @@ FLAG = one_of(True, False)
 
 def plain_seed(seed: int, bits: int = 64) -> int:
     """The seed for numpy and scikit-learn, which take neither negative nor larger ones: all others stay as they are."""
-    return seed % 2**bits
+    return seed % (1 << bits)
 
 
 def check(owner: str, values: Mapping[str, Any], allowed: Mapping[str, Constraint]) -> None:
