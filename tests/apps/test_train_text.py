@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 from tests import audits
 
-from fairweight.apps._train_text import closing, ending, next_steps
+from fairweight.apps._train_text import closing, ending, in_words, next_steps
 from fairweight.cli import in_flags
+from fairweight.runs.spec import Spec
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,7 @@ from fairweight.cli import in_flags
 )
 def test_without_plain_training_beside_it_there_is_no_verdict_and_the_rest_is_said(method, says):
     table = audits.table([0.6, 0.9])
-    spec = SimpleNamespace(method=method, title=method)
+    spec = SimpleNamespace(method=method, title=method, network={"name": "mlp"})
     result = SimpleNamespace(
         spec=spec, metrics={"run": {"epochs": 9, "best_epoch": 4}}, folder=SimpleNamespace(path="run"), reused=False
     )
@@ -26,3 +27,14 @@ def test_without_plain_training_beside_it_there_is_no_verdict_and_the_rest_is_sa
     assert screen.lstrip().startswith("No verdict: ")
     assert says in screen
     assert all(command in screen for command in next_steps(done))
+
+
+@pytest.mark.parametrize(("network", "training"), [("trees", "7 rounds of trees"), ("linear", "solved for")])
+def test_what_takes_no_steps_along_gradients_has_no_optimizer(network, training):
+    spec = Spec("people.csv", method="reweighing", network={"name": network}, epochs=7)
+    said = in_words(spec, SimpleNamespace())
+    assert said["training"].startswith(training)
+    assert not {"optimizer", "epochs", "batch"} & set(said)
+    result = SimpleNamespace(spec=spec, metrics={"run": {"epochs": 7}})
+    done = SimpleNamespace(verdict=None, table=audits.table([0.6, 0.9]), result=result)
+    assert ending(done)["Kept"] == ("reweighing, 7 rounds of trees" if network == "trees" else "reweighing")

@@ -148,6 +148,18 @@ def test_a_table_shows_its_columns_and_odd_names_do_no_harm(people):
 
 
 @pytest.mark.slow
+def test_whole_numbers_with_missing_ones_and_lists_are_shown(tmp_path):
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": draw.normal(size=300), "sex": draw.choice(["F", "M"], 300)})
+    frame = frame.assign(pay=np.where(frame["x"] > 0, "high", "low"), town=pd.array([1, None, 3] * 100, dtype="Int64"))
+    frame["kinds"] = [[1, 2], [2], [1]] * 100
+    frame.to_parquet(tmp_path / "people.parquet")
+    spec = Spec(str(tmp_path / "people.parquet"), label="pay", group="sex", method="group-dro", epochs=1)
+    train(spec, tmp_path / "run")
+    done = fairweight(tmp_path, "audit", "run")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_page_to_share_has_no_rows_and_columns_that_were_no_inputs_are_nowhere(people):
     done = fairweight(people, "audit", "run", "--share", "shared.html", "--json")
     assert done.returncode == 0, done.stderr

@@ -140,3 +140,13 @@ def test_lines_may_end_in_carriage_returns_alone(tmp_path):
     path = tmp_path / "macintosh.csv"
     path.write_bytes("\r".join(lines).encode())
     assert sum(map(len, load(path, label="income", group="sex").rows.values())) == 60
+
+
+def test_numbers_at_the_ends_of_what_a_float_holds_are_scaled(tmp_path):
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"large": draw.normal(size=200) * 1e300, "small": draw.normal(size=200) * 1e-300})
+    data = load(frame.assign(y=draw.integers(0, 2, 200)), label="y")
+    np.testing.assert_allclose(data.train.inputs.std(dim=0, correction=0), [1, 1], rtol=1e-3)
+    assert all(np.isfinite([column.mean, column.std]).all() for column in data.preprocessing.columns)
+    far = data.preprocessing.read(pd.DataFrame({"large": [1e308, -1e308, 0.0], "small": [1e300, 1.0, 0.0]}))
+    assert bool(far.inputs.isfinite().all())

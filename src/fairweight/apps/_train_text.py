@@ -11,6 +11,7 @@ from fairweight import catalog
 from fairweight.data import Dataset
 from fairweight.errors import option
 from fairweight.methods import Reweighter
+from fairweight.runs.build import LINEAR, TREES
 from fairweight.runs.spec import Spec
 from fairweight.sampling import Cells
 
@@ -27,7 +28,8 @@ def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     notes = sorted(dataset.notes, key=lambda note: not note.startswith("Warning: "))
     lines = [f"Data: {dataset.name}", *(wrapped(spelled(note), "  ") for note in notes), "Settings"]
     settings = in_words(prepared.spec, dataset)
-    settings["network"] += f" ({prepared.built.parameters:,} parameters)"
+    if prepared.spec.network.get("name") != TREES:  # which are not grown yet
+        settings["network"] += f" ({prepared.built.parameters:,} parameters)"
     if asked is not None:
         wish = prepared.wish
         limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
@@ -91,9 +93,10 @@ def ending(done: Trained) -> dict[str, str]:
     found, run = done.verdict, done.result.metrics.get("run", {})
     kept = found.kept_epoch if found is not None and found.kept_epoch else run.get("best_epoch") or run.get("epochs")
     title = done.result.spec.title if found is None else found.chosen
-    if kept and "(linear)" not in title:
+    network = done.result.spec.network.get("name")
+    if kept and network != LINEAR:
         of = f" of {run['epochs']}" if run.get("epochs") and kept != run["epochs"] else ""
-        title += f", {kept} rounds of trees" if "(trees)" in title else f", epoch {kept}{of}"
+        title += f", {kept} rounds of trees" if network == TREES else f", epoch {kept}{of}"
     sure = f"one seed, {done.table.n:,} test rows: intervals tell chance in these rows, not in training"
     return {"Kept": title, "How sure": sure}
 
@@ -169,14 +172,15 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
         cells = len(Cells.of(dataset.exemplar.labels, dataset.exemplar.groups))
         batch += f"; exemplars: {spec.per_cell} of each of {cells} cells at every step"
         batch += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
+    how = {"optimizer": ", ".join(optimizer), "epochs": epochs, "batch": batch + "; flips and shifts" * spec.augment}
+    if (network := spec.network.get("name")) in (TREES, LINEAR):  # neither takes steps along gradients
+        how = {"training": f"{spec.epochs} rounds of trees" if network == TREES else "solved for, without epochs"}
     searched = [f"{spec.search['name']} over many trainings", *_listed(spec.search)] if spec.search else []
     return {
         "method": ", ".join([*method, *_listed(options)]),
         **({"search": ", ".join(searched)} if searched else {}),
         "network": ", ".join([str(spec.network.get("name") or "as the data has it"), *_listed(spec.network)]),
-        "optimizer": ", ".join(optimizer),
-        "epochs": epochs,
-        "batch": batch + "; flips and shifts" * spec.augment,
+        **how,
         "seed": str(spec.seed),
     }
 

@@ -201,12 +201,16 @@ def _with_inputs(
 
 def _train_columns(spec: Spec, dataset: Dataset, data_dir: str | Path | None) -> pd.DataFrame | None:
     """The columns that were inputs, one row per training sample; None where the source is no table."""
+    import pandas as pd
+
     request = Request(spec.label, None, folders(data_dir), False, dataset.spec["seed"], options_from(spec.data))
     rows = find(spec.source, request).parts["train"]  # every training sample is of the part that was given as train
     if rows.pixels is not None:
         return None
     inputs = [column.name for column in getattr(dataset.preprocessing, "columns", ()) if column.name in rows.frame]
-    return rows.frame[list(dict.fromkeys(inputs))].iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
+    found = rows.frame[list(dict.fromkeys(inputs))].iloc[dataset.rows["train"].numpy()].reset_index(drop=True)
+    found = found.astype(object).where(found.notna(), None)  # pandas has several missing values
+    return found.map(lambda cell: cell if pd.api.types.is_scalar(cell) else str(cell))  # lists and the like
 
 
 def _baseline(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _ID_NAME = re.compile(
     r"(^|[_\s.-])(id|ids|idx|index|key|uuid|guid|row|rownum|nr|no|number|unnamed: \d+)($|[_\s.-])", re.I
 )
+FARTHEST = 1e12  # deviations from the mean that an input may be: single precision ends at 1e38
 _LEAST_ROWS = 20  # below this, "all different" says nothing
 
 
@@ -61,7 +63,8 @@ class Column:
         if not self.missing:
             done = "it never is in train, so the median of train stands in"
             self._remark("is missing", lost, done, notes, parts)
-        scaled = (np.where(lost, self.fill, found) - self.mean) / self.std
+        with np.errstate(over="ignore"):
+            scaled = np.clip((np.where(lost, self.fill, found) - self.mean) / self.std, -FARTHEST, FARTHEST)
         return np.stack([scaled, lost.astype(np.float64)], axis=1) if self.missing else scaled[:, None]
 
     def raw(self, values: pd.Series[Any]) -> Numbers:
@@ -190,5 +193,9 @@ def _fit_number(column: Column, seen: Seen, notes: list[str]) -> Column:
         notes.append(f"Column {name!r} is read as numbers: {in_words(column.form)}.")
     fill = float(np.median(there))
     whole = np.where(np.isnan(raw), fill, raw)
-    std = float(whole.std()) or 1.0
-    return replace(column, fill=fill, mean=float(whole.mean()), std=std, missing=len(there) < len(raw))
+    with np.errstate(over="ignore", under="ignore"):
+        mean, std = float(whole.mean()), float(whole.std())
+        if whole.min() < whole.max() and not (math.isfinite(mean) and 0 < std < math.inf):
+            unit = float(np.abs(whole).max())  # squares of such numbers are beyond what a float holds
+            mean, std = unit * float((whole / unit).mean()), unit * float((whole / unit).std())
+    return replace(column, fill=fill, mean=mean, std=std or 1.0, missing=len(there) < len(raw))
