@@ -10,9 +10,10 @@ import pytest
 from tests.cli.test_train_judged import crowd
 
 from fairweight.apps import candidates, deliver
-from fairweight.apps.judge import Clock, OutOfTime, Wanted, Wish
+from fairweight.apps.judge import Wanted, Wish
 from fairweight.data import load
 from fairweight.metrics.criterion import criterion
+from fairweight.runs.clock import Clock, OutOfTime
 from fairweight.runs.learners import Learner, Way
 
 FAIR = Wish(criterion("equal-opportunity"))

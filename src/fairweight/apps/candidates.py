@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairweight.apps.judge import BUDGET, Clock, Floats, Ints, Mask, OutOfTime, Rows, Wanted, Wish
+from fairweight.apps.judge import BUDGET, Floats, Ints, Mask, Rows, Wanted, Wish
 from fairweight.apps.second_stage import stages
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, OneGroup, option
 from fairweight.methods.reweighing import independent
 from fairweight.metrics.criterion import confusion
+from fairweight.runs.clock import Clock, OutOfTime
 from fairweight.runs.cross_fit import Folds, cross_fitted
 from fairweight.runs.learners import Learner, Way
 from fairweight.types import Batch

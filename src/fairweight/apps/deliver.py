@@ -15,7 +15,6 @@ from fairweight.apps.candidates import Candidate, Candidates, Tell, reference, t
 from fairweight.apps.judge import (
     NOTHING,
     SURE,
-    Clock,
     Ints,
     Judgement,
     Rows,
@@ -29,6 +28,7 @@ from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics.criterion import criterion
+from fairweight.runs.clock import Clock
 from fairweight.runs.cross_fit import all_rows, folds_for, without_weightless
 from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
 from fairweight.runs.held_out import noise_of
