@@ -16,7 +16,7 @@ from tests.runs.hostile import JSON, ask, copied, is_one_sentence, places, with_
 
 from fairweight.apps.audit import audit_of
 from fairweight.errors import BadInput, Damaged, FairweightError
-from fairweight.runs.folder import METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
+from fairweight.runs.folder import METRICS, MODEL, PREPROCESSING, RUN, SEALED, WEIGHTS, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
 from fairweight.runs.sealed import verify
@@ -158,6 +158,15 @@ def test_a_file_that_a_finished_run_has_lost_is_named_as_lost(made, tmp_path):
     for read in (lambda: RunFolder(run).checked(MODEL), RunFolder(run).verify_all):
         with pytest.raises(Damaged, match="it is not there"):
             read()
+
+
+@pytest.mark.parametrize("way", [("meaning",), ("columns", 0)])
+def test_an_entry_that_no_version_knows_is_refused_in_a_sentence(made, tmp_path, way):
+    run = copied(made / "run", tmp_path / "run")
+    with_changed(run, PREPROCESSING, (*way, "colour"), "red")
+    RunFolder(run).seal()
+    with pytest.raises(BadInput, match=r"'colour'.*written by another version"):
+        RunFolder(run).read_preprocessing()
 
 
 @pytest.mark.timeout(60)
