@@ -190,7 +190,7 @@ class Bench:
     def step(self, reweighter: Reweighter, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """The step alone, on the same batch again and again: replayed on a GPU."""
         batch, exemplar = self._batch(0), self.draws.batch(self.exemplar, 0).to(self.device)
-        exemplar_or_none = exemplar if reweighter.needs & {"exemplar", "exemplar groups"} else None
+        exemplar_or_none = exemplar if "exemplar" in reweighter.needs else None
         captured = CapturedStep(reweighter, optimizer) if on_gpu(self.device) else None
 
         def one(place: int) -> None:

@@ -15,7 +15,7 @@ from tests.image_sets import note, whole
 from fairweight.data import Exemplar, ImageOptions, Options, Split, load, preprocessing_from
 from fairweight.data.image import decode
 from fairweight.data.image.normalize import pixel_sums, statistics
-from fairweight.errors import MissingColumn, UnreadableImage
+from fairweight.errors import MissingColumn, MissingData, UnreadableImage
 
 
 def test_a_folder_with_a_class_per_subfolder(pictures):
@@ -42,6 +42,9 @@ def test_files_that_programs_put_beside_pictures_are_no_samples(pictures):
     assert data.label_names == ("cat", "dog")
     assert torch.equal(whole(data), torch.from_numpy(pixels))
     assert len(data.preprocessing.read(folder / "cat").inputs) == 20
+    for absent in (folder / "horse", folder / "cat" / "*.png"):
+        with pytest.raises(MissingData, match="there is no file or folder"):
+            data.preprocessing.read(absent)
 
 
 def test_a_folder_with_parts(pictures, tmp_path):

@@ -241,8 +241,15 @@ def test_a_share_of_a_part_that_is_given_is_refused_and_none_is_drawn_without_on
     given, names = {"train": part, "test": test}, (("a", "b"), ())
     with pytest.raises(BadInput, match=r"its own test rows, so split\.test=0\.3 would draw none"):
         divide(given, Split(test=0.3), Exemplar(), 0, names, [])
-    parts = divide(given, Split(), Exemplar(), 0, names, [])
+    parts = divide(given, Split(test=0.0), Exemplar(), 0, names, [])
     assert torch.equal(parts["test"].rows, torch.arange(10))
+
+
+@pytest.mark.parametrize(("name", "share"), [("validation", 0.2), ("test", 0.0), ("test", 0.2)])
+def test_a_share_beside_a_column_that_names_the_same_rows_is_refused(name, share):
+    frame = pd.DataFrame({"x": range(40), "label": [0, 1] * 20, "part": ["train"] * 20 + ["test", "validation"] * 10})
+    with pytest.raises(BadInput, match=rf"column 'part' says which rows are {name}, so .*={share:g} would draw"):
+        load(frame, label="label", options=Options(split=Split(column="part", **{name: share})))
 
 
 def test_given_exemplars_of_any_mix_count_by_natural_shares_in_a_batch_drawn_by_cell():

@@ -144,6 +144,12 @@ def test_the_state_of_another_method_is_refused():
         FORML(model, 12).load_state_dict(Uniform(model, 12).state_dict())
 
 
+def test_shared_scores_that_nobody_asks_for_are_not_looked_at():
+    forml = FORML(net.mlp(), 12)
+    forml.load_state_dict({**forml.state_dict(), "ties": {"scores": 7}})
+    assert torch.equal(forml.scores, torch.zeros(12))
+
+
 def test_scores_are_a_copy():
     forml = FORML(net.mlp(), 12)
     forml.scores.fill_(5.0)

@@ -204,3 +204,8 @@ def test_unknown_names_are_refused_with_the_known_ones():
 def test_tables_say_what_they_are():
     table = fm.group_table([0, 1, 1, 0], [0, 1, 0, 0], ["a", "a", "b", "b"])
     assert repr(table) == "GroupTable(n=4, groups=2, accuracy=0.7500, tprd=1.0000, max_fnr=1.0000)"
+
+
+def test_the_numbers_of_groups_are_computed_once_for_all_of_them():
+    table = fm.group_table([0, 1, 1], [0, 1, 0], ["a", "b", "b"])
+    assert table.estimate("tpr", group="b") is table.estimate("tpr", group="b")

@@ -1,9 +1,11 @@
 """Run folders that were damaged, or altered by hand: what is read is refused in a sentence, or is harmless."""
 
+import errno
 import json
 import os
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +16,7 @@ from tests.runs.hostile import JSON, ask, copied, is_one_sentence, places, with_
 
 from fairweight.apps.audit import audit_of
 from fairweight.errors import BadInput, Damaged, FairweightError
-from fairweight.runs.folder import METRICS, MODEL, RUN, SEALED, WEIGHTS, RunFolder
+from fairweight.runs.folder import METRICS, MODEL, PREPROCESSING, RUN, SEALED, WEIGHTS, RunFolder
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.manifest import Manifest
 from fairweight.runs.sealed import verify
@@ -133,6 +135,38 @@ def test_a_file_that_is_no_such_file_is_one_sentence(made, tmp_path, verb, how):
             RunFolder(folder / "run").seal()
         done = ask(folder, verb)
         assert is_one_sentence(done), (name, done.returncode, done.stderr[-600:])
+
+
+def test_a_file_that_may_not_be_read_is_not_called_changed(made, tmp_path, monkeypatch):
+    run, opened = copied(made / "run", tmp_path / "run"), Path.open
+
+    def refusing(path, *arguments, **options):
+        if path.name == MODEL:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    for read in (lambda: RunFolder(run).checked(MODEL), RunFolder(run).verify_all):
+        with pytest.raises(BadInput, match=r"model.safetensors cannot be read \(Permission denied\)"):
+            read()
+    assert verify(run)[0].problems == {MODEL: "it cannot be read, Permission denied"}
+
+
+def test_a_file_that_a_finished_run_has_lost_is_named_as_lost(made, tmp_path):
+    run = copied(made / "run", tmp_path / "run")
+    (run / MODEL).unlink()
+    for read in (lambda: RunFolder(run).checked(MODEL), RunFolder(run).verify_all):
+        with pytest.raises(Damaged, match="it is not there"):
+            read()
+
+
+@pytest.mark.parametrize("way", [("meaning",), ("columns", 0)])
+def test_an_entry_that_no_version_knows_is_refused_in_a_sentence(made, tmp_path, way):
+    run = copied(made / "run", tmp_path / "run")
+    with_changed(run, PREPROCESSING, (*way, "colour"), "red")
+    RunFolder(run).seal()
+    with pytest.raises(BadInput, match=r"'colour'.*written by another version"):
+        RunFolder(run).read_preprocessing()
 
 
 @pytest.mark.timeout(60)

@@ -157,6 +157,25 @@ def test_other_rows_in_the_same_folder_start_the_search_anew(label_bias, tmp_pat
     assert run(label_bias, tmp_path / "run", dataset=other).reused
 
 
+def test_a_folder_called_candidates_that_no_search_made_stays(tiny, tmp_path):
+    kept = tmp_path / "run" / "candidates" / "people.csv"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("age\n7\n")
+    run(tiny, tmp_path / "run")
+    assert run(tiny, tmp_path / "run").reused
+    run(tiny.with_(seed=1), tmp_path / "run")
+    assert kept.read_text() == "age\n7\n"
+
+
+def test_what_a_stopped_search_has_left_goes_with_it(label_bias, tiny, tmp_path):
+    run(label_bias, tmp_path / "run")
+    left = tmp_path / "run" / "candidates" / "001"
+    left.mkdir(parents=True)
+    run(tiny, tmp_path / "run")
+    assert not left.parent.exists()
+    assert not (tmp_path / "run" / "search.json").exists()
+
+
 def test_the_search_of_a_method():
     assert search_of("moew", {}) == {"name": "alpha", "rounds": 3, "per_round": 4}
     assert search_of("moew", {}, {"rounds": 10}) == {"name": "alpha", "rounds": 10, "per_round": 4}

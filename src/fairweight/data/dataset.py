@@ -27,7 +27,7 @@ from fairweight.data.source import Found, Request, find, folders
 from fairweight.data.split import by_column, divide
 from fairweight.data.table.preprocessing import TablePreprocessing, table_samples
 from fairweight.data.texts import listing
-from fairweight.errors import BadInput, UnreadableImage, option, printable
+from fairweight.errors import BadInput, UnreadableImage, first_line, option, printable
 from fairweight.types import Batch
 
 if TYPE_CHECKING:
@@ -110,7 +110,11 @@ def preprocessing_from(values: Mapping[str, Any]) -> Preprocessing:
     kinds: dict[str, Any] = {"table": TablePreprocessing, "image": ImagePreprocessing}
     if values.get("kind") not in kinds:
         raise BadInput(f"no preprocessing is of the kind {values.get('kind')!r}; it was written by another version.")
-    made: Preprocessing = kinds[values["kind"]].from_dict(dict(values))
+    try:
+        made: Preprocessing = kinds[values["kind"]].from_dict(dict(values))
+    except TypeError as error:  # an entry more than the class has
+        unknown = f"the preprocessing has an entry that is not known ({first_line(error)})"
+        raise BadInput(f"{unknown}; it was written by another version.") from error
     return made
 
 

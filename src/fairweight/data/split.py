@@ -49,8 +49,8 @@ def divide(
     parts, total = dict(given), len(given["train"])
     for name, wanting in (("test", 4), ("validation", 3)):  # so many parts want a row of every cell from here on
         asked, share = getattr(split, name), getattr(split.settled(), name)
-        if name in parts and isinstance(asked, float) and asked > 0:
-            own = parts[name].origin == name
+        own = name in parts and parts[name].origin == name
+        if name in parts and isinstance(asked, float) and (asked > 0 or not own):
             why = f"the data has its own {name} rows" if own else f"column {split.column!r} says which rows are {name}"
             said = option(f"split.{name}", f"{asked:g}")
             raise BadInput(f"{why}, so {said} would draw none; leave one out.")

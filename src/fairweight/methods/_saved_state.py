@@ -57,7 +57,7 @@ def check_saved(state: Any, mine: dict[str, Any], num_samples: int) -> None:
         if not isinstance(theirs, str | list | tuple | None) or here != theirs:
             raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
     found = _problem(saved, mine)
-    if not found and ties and bool((ties["index"] >= len(ties["scores"])).any()):
+    if not found and "ties" in mine and bool((ties["index"] >= len(ties["scores"])).any()):
         found = "ties.index numbers scores that are not there"
     if found:
         raise ScoresMismatch(f"The saved state is not as FORML writes it: {found}; take another checkpoint.")

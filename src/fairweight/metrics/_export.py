@@ -32,10 +32,10 @@ def _columns(table: GroupTable, rows: str) -> dict[str, list[Any]]:
     numbers = table.numbers
     if rows == "cell":
         n = numbers["tpr"].trials.T.ravel().tolist()
-        return {"n": n} | {metric: numbers[metric].cells() for metric in BY_CELL}
+        return {"n": n} | {metric: numbers[metric].cells for metric in BY_CELL}
     n, positives = (numbers[metric].trials[:, 0].tolist() for metric in ("accuracy", "tpr"))
     columns = {"n": n, "n_positive": n if table.has_cells else positives}
-    return columns | {metric: numbers[metric].rows() for metric in table.metrics}
+    return columns | {metric: numbers[metric].rows for metric in table.metrics}
 
 
 def _flat(columns: dict[str, list[Any]]) -> dict[str, list[float]]:
@@ -206,9 +206,8 @@ def _block(
     """Rows, or the worst of many; and the titles of the last columns, where the width has no room for them."""
     order, rest = list(range(len(keys))), ""
     if len(keys) > MOST_ROWS:
-        order = np.argsort([found.value for found in columns[worst_by]], kind="stable")[
-            :MOST_ROWS
-        ].tolist()  # NaNs last
+        values = [found.value for found in columns[worst_by]]
+        order = np.argsort(values, kind="stable")[:MOST_ROWS].tolist()  # NaNs last
         rest = f"\nThe {MOST_ROWS} worst of {len(keys)}; the run's metrics.json and, in Python, to_pandas() have all."
     lines = [[_shortened(title), *(titles.get(name, _shortened(name)) for name in shown)]]
     lines += [[_shortened(_name(keys[place])), *(str(columns[name][place]) for name in shown)] for place in order]

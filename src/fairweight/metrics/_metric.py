@@ -48,10 +48,12 @@ class RateMetric:
     def _everyone(self) -> Ints:
         return self._counts.proportion("accuracy")[1].astype(np.int64)  # [R, 1]
 
+    @cached_property
     def cells(self) -> list[Estimate]:
         """By target, then row."""
         return _estimates(self.values, *self._near(self._settings.z), self.trials)
 
+    @cached_property
     def rows(self) -> list[Estimate]:
         several, value = self.values.shape[1] > 1, self.row_values
         if several and self.name == "selection_rate":  # no such number: see Counts.rows
@@ -69,7 +71,7 @@ class RateMetric:
         if math.isnan(value):
             return _UNKNOWN
         if statistic.kind == "overall":
-            [pooled] = RateMetric(self.name, self._tally, self._counts.pooled(), self._settings).rows()
+            [pooled] = RateMetric(self.name, self._tally, self._counts.pooled(), self._settings).rows
             return pooled.low, pooled.high
         if statistic.kind == "gap":
             return self._gap_limits()
@@ -135,10 +137,13 @@ class CustomMetric:
         self.values = self.row_values[:, None]
         self.trials = np.diff(self._edges)[:, None]
 
-    def cells(self) -> list[Estimate]:
+    @cached_property
+    def rows(self) -> list[Estimate]:
         return _estimates(self.values, *self._near(self._settings.z), self.trials)
 
-    rows = cells
+    @property
+    def cells(self) -> list[Estimate]:
+        return self.rows
 
     def value(self, statistic: Statistic) -> float:
         return float(self._all[-1] if statistic.kind == "overall" else statistic.of(self.values))

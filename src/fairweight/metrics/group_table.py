@@ -214,11 +214,11 @@ class GroupTable:
             return Estimate(metric.value(statistic), *metric.limits(statistic), n)
         row = position(self.samples.group_axis, group, "group")
         if label is None:
-            return self.numbers[name].rows()[row]
+            return self.numbers[name].rows[row]
         wanted = self.labels[position(self.samples.label_axis, label, "label")]
         if name not in BY_CELL or self.by_label or wanted not in self.targets:
             raise BadInput(f"{name!r} has no value for label {label!r} in group {group!r}; leave label out.")
-        return self.numbers[name].cells()[self.targets.index(wanted) * len(self.groups) + row]
+        return self.numbers[name].cells[self.targets.index(wanted) * len(self.groups) + row]
 
     def noise_floor(self) -> NoiseFloor:
         """TPRD, maxFNR and standard deviation of the TPRs that sampling alone would show if all groups were equal."""

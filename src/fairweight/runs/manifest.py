@@ -81,10 +81,9 @@ class Manifest:
         values = {"version": VERSION, "files": dict(self.files), "sha256": _sum(self.files)}
         write_atomically(folder / FILE, (json.dumps(values, indent=1) + "\n").encode())
 
-    def problems(self, folder: Path, others: Iterable[str]) -> dict[str, str | None]:
-        """What is wrong with each file of the folder that it names, and with these others where they are there."""
-        names = {**self.files, **dict.fromkeys(name for name in others if (folder / name).exists())}
-        return {name: self.problem(folder / name) for name in names}
+    def names(self, folder: Path, others: Iterable[str]) -> list[str]:
+        """The files that it names, and these others where the folder has them."""
+        return list(dict.fromkeys([*self.files, *(name for name in others if (folder / name).exists())]))
 
     def problem(self, path: Path) -> str | None:
         """What is wrong with a file of the folder, such as "it is not as it was written"; None where it is whole."""
@@ -93,11 +92,8 @@ class Manifest:
             return "the manifest does not know it"
         if found := odd(path):
             return found
-        try:
-            with path.open("rb") as file:
-                there = _entry(file)
-        except OSError as error:
-            return f"it cannot be read, {error.strerror}"
+        with path.open("rb") as file:
+            there = _entry(file)
         as_written = there in ({key: one[key] for key in there} for one in (entry, entry.get("becomes", entry)))
         return None if as_written else "it is not as it was written"
 

@@ -27,6 +27,7 @@ from fairweight.runs.linear import fit_linear
 from fairweight.runs.manifest import FILE as MANIFEST
 from fairweight.runs.other_runs import begin_from, learned_weights
 from fairweight.runs.provenance import provenance
+from fairweight.runs.sealed import SEARCH
 from fairweight.runs.shift import ByGroup, shifted
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
@@ -78,7 +79,7 @@ def run(
         if reused:
             folder.verify_all()
         else:
-            if not same:  # another run stood here
+            if not same and (spec.search or (folder.path / SEARCH).is_file()):  # of another search that stood here
                 shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
             folder.drop(*((MANIFEST, METRICS) if same else FILES))
             dataset = dataset_for(spec, data_dir, beside=folder.beside) if dataset is None else dataset
@@ -90,7 +91,8 @@ def run(
                 spec = _train_into(folder, spec, dataset, device, observers, built)
             folder.seal()
         folder.drop(CHECKPOINT)  # here, because a kill after the manifest may have left it
-        shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
+        if spec.search:
+            shutil.rmtree(folder.path / CANDIDATES, ignore_errors=True)
         return Result(spec, folder, folder.read(METRICS), reused)
 
 

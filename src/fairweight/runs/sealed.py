@@ -108,15 +108,15 @@ class SealedFolder:
         """Return the path of a file after verifying it: a regular file whose content is the manifest's."""
         path = self.path / name
         try:
-            if not path.exists():
-                raise MissingData(f"{path} is not there; {self.path} is no finished run, give the folder of one.")
             manifest = Manifest.read(self.path)
+            if not path.exists() and (manifest is None or name not in manifest.files):
+                raise MissingData(f"{path} is not there; {self.path} is no finished run, give the folder of one.")
             known = manifest is not None and (name in SEALED or name in manifest.files)
             found = manifest.problem(path) if known and manifest is not None else odd(path)
         except OSError as error:
             raise BadInput(f"{path} cannot be read ({error.strerror}); {AGAIN}.") from error
         if found is not None:
-            raise _damaged(path, found)
+            raise Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
         if manifest is None and name in SEALED and name != RUN and (self.path / METRICS).is_file() and self._promised():
             raise Damaged(
                 f"{self.path / MANIFEST} is not there, so the run has not come to its end or was changed; "
@@ -128,9 +128,8 @@ class SealedFolder:
         """Refuse a finished run if any file has changed; complete a replacement that was interrupted."""
         manifest = Manifest.read(self.path)
         if manifest is not None:
-            for name, found in manifest.problems(self.path, READ).items():
-                if found is not None:
-                    raise _damaged(self.path / name, found)
+            for name in manifest.names(self.path, READ):
+                self.checked(name)
             if manifest.unsettled:
                 manifest.with_(self.path, manifest.unsettled).write(self.path)
 
@@ -158,10 +157,6 @@ class SealedFolder:
 
     def write(self, name: str, values: dict[str, Any]) -> None:
         self.put({name: (json.dumps(values, indent=2) + "\n").encode()})
-
-
-def _damaged(path: Path, found: str) -> Damaged:
-    return Damaged(f"{path} cannot be relied on ({found}: changed or damaged since); {AGAIN}.")
 
 
 @dataclass(frozen=True)
@@ -212,7 +207,14 @@ def _verified(place: Path) -> Verified:
         if SealedFolder(place).finished:
             return Verified(place, (), {}, (), verified=False)
         return Verified(place, (), {MANIFEST: "it is not there: the run has not come to its end"}, ())
-    found = manifest.problems(place, READ)
-    problems = {name: what for name, what in found.items() if what is not None}
-    whole = tuple(name for name in found if name not in problems)
-    return Verified(place, whole, problems, tuple(name for name in there if name not in found))
+    names = manifest.names(place, READ)
+    problems = {name: what for name in names if (what := _problem(manifest, place / name)) is not None}
+    whole = tuple(name for name in names if name not in problems)
+    return Verified(place, whole, problems, tuple(name for name in there if name not in names))
+
+
+def _problem(manifest: Manifest, path: Path) -> str | None:
+    try:
+        return manifest.problem(path)
+    except OSError as error:
+        return f"it cannot be read, {error.strerror}"

@@ -21,8 +21,12 @@ LATER = {"augment_exemplars": False, "exemplar_batch": 0, "ema_decay": 0.9, "wei
 
 
 _ALLOWED = {
-    **dict.fromkeys(("epochs", "batch_size"), whole(1)),
-    **{"lr": above(0), "weight_decay": between(0), "seed": SEED, "data_seed": either(SEED)},
+    "epochs": whole(1),
+    "batch_size": whole(1),
+    "lr": above(0),
+    "weight_decay": between(0),
+    "seed": SEED,
+    "data_seed": either(SEED),
 }
 
 
@@ -65,7 +69,8 @@ class Spec:
     def __post_init__(self) -> None:
         for name, allowed in _ALLOWED.items():
             if not allowed.allows(value := getattr(self, name)):
-                raise BadInput(f"{option(name.removeprefix('data_'), value)}; {allowed}.")
+                flag = "seed" if name == "data_seed" else name
+                raise BadInput(f"{option(flag, value)}; {allowed}.")
         if self.autocast not in (None, *AUTOCAST):
             raise BadInput(f"autocast={self.autocast!r}; choose from: {', '.join(AUTOCAST)}, or leave it out.")
         if self.weights and self.method != "given":

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from fairweight.data.files import is_there
 from fairweight.data.given_rows import read_rows
 from fairweight.data.image.decode import Form
 from fairweight.data.image.folder import FILE_COLUMNS, loose_images
@@ -21,7 +22,7 @@ from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.data.parts import Marked
 from fairweight.data.rows import Rows
 from fairweight.data.texts import listing
-from fairweight.errors import MissingColumn, UnreadableImage, option
+from fairweight.errors import MissingColumn, MissingData, UnreadableImage, option
 from fairweight.types import Batch
 
 
@@ -60,6 +61,8 @@ class ImagePreprocessing:
         options = ImageOptions(size=size, crop=self.form.crop, channels=channels, file_column=file_column, cache=False)
         if max_megapixels is not None:
             options = replace(options, max_megapixels=max_megapixels)
+        if not is_there(Path(source)):
+            raise MissingData(f"there is no file or folder {str(source)!r}; check the path.")
         notes: list[str] = []
         rows = loose_images(Path(source), options) or read_rows(source, text or TableOptions(), options, notes)
         if rows.pixels is None:
