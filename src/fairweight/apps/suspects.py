@@ -138,8 +138,8 @@ class Suspects:
         first = (
             f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong, 95 % interval {whole['low']:,.0f} to "
             f"{whole['high']:,.0f}{'' if whole['low'] > 0 else ': nothing shows that any is'}. {self.suspected:,} look "
-            f"wrong: another label is more probable. {self.table['hard'].sum():,} more are hard: their inputs speak "
-            f"for another label, and the given one still stands.{beside}"
+            f"wrong: another label is more probable. {self.table['hard'].sum():,} more are hard: the inputs suggest "
+            f"another label, but the given one is more probable.{beside}"
         )
         said = "  {by} {name}: {wrong:,.0f} of {n:,} ({low:,.0f} to {high:,.0f})"
         return "\n".join([first, *(said.format(**part) for part in parts[:20])])
