@@ -13,6 +13,8 @@ PAGES = ("index", "start", "choose", "concepts/step", "tutorials/wrong-labels", 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_pages_fit_the_window_and_ask_for_nothing(browser, tmp_path_factory, width, dark):
     site = built(tmp_path_factory)
+    browser.open(site / "index.html")
+    browser.run("localStorage.clear()")  # where another test's page has remembered its colours
     for name in PAGES:
         browser.open(site / f"{name}.html", width=width, dark=dark, mobile=width < 600)
         browser.run("localStorage.clear()")
