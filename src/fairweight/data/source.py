@@ -55,7 +55,6 @@ class Found:
 
     @property
     def kind(self) -> str:
-        """Tell rows of a table from images."""
         return "table" if self.parts["train"].pixels is None else "image"
 
 
@@ -131,7 +130,6 @@ def _found(name: str, parts: dict[str, Rows], request: Request, notes: list[str]
 
 
 def _with_own_files(found: Found, request: Request) -> Found:
-    """Add the parts that come from files of their own."""
     split, exemplar = request.options.split or found.split, request.options.exemplar or found.exemplar
     files = {"test": split.test, "validation": split.validation}
     files |= {"exemplar": exemplar.source} if exemplar.source not in ("train", "validation") else {}

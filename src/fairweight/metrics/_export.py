@@ -39,7 +39,6 @@ def _columns(table: GroupTable, rows: str) -> dict[str, list[Any]]:
 
 
 def _flat(columns: dict[str, list[Any]]) -> dict[str, list[float]]:
-    """The same in plain numbers: every metric with its limits beside it."""
     flat: dict[str, list[float]] = {}
     for name, column in columns.items():
         if isinstance(column[0], Estimate):
@@ -66,12 +65,10 @@ def _parts(group: Hashable) -> tuple[Hashable, ...]:
 
 
 def _cell_rows(table: GroupTable) -> list[tuple[Hashable, ...]]:
-    """Label and attributes of every cell, label by label."""
     return [(label, *_parts(group)) for label, group in cell_keys(table)]
 
 
 def _name(key: Hashable) -> str:
-    """The name of a group or label; crossed attributes side by side."""
     return ", ".join(map(str, _parts(key)))
 
 
@@ -90,7 +87,6 @@ def to_pandas(table: GroupTable, rows: Literal["group", "cell"]) -> pd.DataFrame
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -243,7 +239,6 @@ def _notes(table: GroupTable) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Columns that the text takes in a terminal."""
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -258,7 +253,6 @@ def _shortened(text: str) -> str:
 
 
 def _aligned(lines: list[list[str]]) -> str:
-    """Columns side by side: the first to the left, the others to the right."""
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
 
     def row(line: list[str]) -> str:

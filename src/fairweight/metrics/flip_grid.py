@@ -153,8 +153,7 @@ def _binned(said: Floats, labels: Ints, rounds: int = 30) -> Binned:
     return Binned(middle, rows, scale, bias)
 
 
-def _train_fit(part: Binned) -> Floats:
-    """Log-likelihood of the given labels."""  # [R, R]
+def _train_fit(part: Binned) -> Floats:  # [R, R]
     chance = U + LEFT * part.positive(part.said)
     fit = np.einsum("b,bij->ij", part.rows[1], np.log(chance)) + np.einsum("b,bij->ij", part.rows[0], np.log1p(-chance))
     return np.asarray(fit - fit[0, 0])

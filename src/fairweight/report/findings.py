@@ -149,7 +149,6 @@ def _counts(audit: Audit) -> tuple[pd.DataFrame, pd.Series[float]]:
 
 
 def _of_the_data(audit: Audit) -> Found:
-    """Rows without a group, warnings from reading, and accuracy."""
     metrics, samples = audit.metrics, _samples(audit)
     if count := metrics["n_missing"]:
         yield "missing groups", "look", {"n": count, "share": count / (count + metrics["n"])}, {"samples": samples}

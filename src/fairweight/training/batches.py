@@ -70,7 +70,6 @@ class Batches:
         return sent(torch.multinomial(weights.cpu().double(), count, True, generator=stream), self._where)
 
     def train(self, step: int) -> Batch:
-        """The train batch of this step, on the model's device."""
         epoch, place = divmod(step, len(self))
         if step != self._next or place == 0:
             self._stream = self._rest(epoch, place)
@@ -90,7 +89,6 @@ class Batches:
         return cast(Iterator[Batch], self._ahead.batches(order))
 
     def exemplar(self, step: int) -> Batch | None:
-        """The exemplar batch of this step; None where the method needs none."""
         if self._exemplar is None:
             return None
         own = self._part(torch.arange(len(self._exemplar_sampler))) if self._ranks is not None else None
@@ -98,7 +96,6 @@ class Batches:
         return self._augmented(batch, "augment exemplars", step) if self._options.augment_exemplars else batch
 
     def _part(self, drawn: Tensor) -> Tensor:
-        """This rank's part of what all of them draw together."""
         return drawn if self._ranks is None else drawn.tensor_split(self._ranks.size)[self._ranks.rank]
 
     def _augmented(self, batch: Batch, stream: str, step: int) -> Batch:
@@ -108,7 +105,6 @@ class Batches:
         return replace(batch, inputs=self._augment(batch.inputs, generator(stream, self._options.seed, step, *key)))
 
     def close(self) -> None:
-        """Stop reading ahead, and let workers go."""
         self._stream, self._next = iter(()), None
         if self._ahead is not None:
             self._ahead.close()

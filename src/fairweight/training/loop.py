@@ -117,7 +117,6 @@ class Training:
     # -- from the first step to the last ----------------------------------------------------------
 
     def go(self) -> RunRecord:
-        """Train from where the run stands to its end."""
         started = time.monotonic()
         self._start()
         started -= self.seconds  # of the run before it was stopped
