@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairweight.metrics._samples import Ints
-from fairweight.metrics._wrong_labels import LabelNoise
-from fairweight.metrics.flip_rates import counts_by_cell, natural_groups
+from fairweight.metrics.flip_rates import LabelNoise, counts_by_cell, natural_groups
 from fairweight.metrics.rates import Floats
 
 RATES = np.concatenate([[0, 0.004, 0.01, 0.02, 0.03], np.arange(0.045, 0.25, 0.015), [0.26, 0.28, 0.3, 0.33, 0.36, 0.4],
