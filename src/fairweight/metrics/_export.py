@@ -1,17 +1,17 @@
-"""A table as records, as a data frame, as plain values for JSON, as fairlearn's MetricFrame, and as text."""
+"""A table as records, as a data frame, as plain values for JSON, and as text."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairweight.constraints import check, one_of
-from fairweight.errors import MissingDependency
 from fairweight.metrics.intervals import Estimate
-from fairweight.metrics.rates import BY_CELL, PROPORTIONS, SCALARS
+from fairweight.metrics.rates import BY_CELL, SCALARS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,16 +86,6 @@ def to_pandas(table: GroupTable, rows: Literal["group", "cell"]) -> pd.DataFrame
     return pd.DataFrame(_flat(_columns(table, rows)), index=index)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int | None) else str(value)
-
-
 def to_dict(table: GroupTable) -> dict[str, Any]:
     """Everything the table says, as plain values."""
     settings = table.intervals
@@ -123,42 +113,9 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
             {"label": _name(label), "group": _name(group), **record}
             for (label, group), record in zip(cell_keys(table), _records(table, "cell"), strict=True)
         ]
-    plain: dict[str, Any] = _plain(content)
+    # JSON has no NaN and no types but its own.
+    plain: dict[str, Any] = json.loads(json.dumps(content, default=str), parse_constant=lambda _: None)
     return plain
-
-
-def to_metric_frame(table: GroupTable) -> Any:
-    """The table's samples in fairlearn's MetricFrame, which has no place for rates by label and group."""
-    try:
-        from fairlearn.metrics import MetricFrame, count
-    except ImportError as error:
-        raise MissingDependency("to_metric_frame needs fairlearn; install fairweight[fairlearn].") from error
-    import pandas as pd
-
-    samples = table.samples
-    values = np.asarray(list(samples.label_axis))
-    built_in = ("accuracy",) if samples.positive is None else PROPORTIONS
-    keys = [_parts(key) for key in table.groups]
-    return MetricFrame(
-        metrics={"count": count, **{name: _as_function(table, name) for name in built_in}, **table.own_metrics},
-        y_true=values[samples.labels],
-        y_pred=values[samples.predictions],
-        sensitive_features=pd.DataFrame([keys[code] for code in samples.rows], columns=list(table.attributes)),
-    )
-
-
-def _as_function(table: GroupTable, metric: str) -> Callable[[object, object], float]:
-    """A built-in metric as f(labels, predictions); NaN, where fairlearn's own say 0, if no sample counts."""
-    from fairweight.metrics.group_table import group_table
-
-    values, positive = list(table.samples.label_axis), table.samples.positive
-
-    def value(labels: object, predictions: object) -> float:
-        one_group = [0] * len(np.asarray(labels))
-        target, names = None if positive is None else values[positive], {v: str(v) for v in values}
-        return group_table(labels, predictions, one_group, positive=target, label_names=names).value(metric)
-
-    return value
 
 
 def text_of(table: GroupTable, width: int | None = None) -> str:
