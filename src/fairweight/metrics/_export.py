@@ -38,21 +38,6 @@ def _columns(table: GroupTable, rows: str) -> dict[str, list[Any]]:
     return columns | {metric: numbers[metric].rows for metric in table.metrics}
 
 
-def _flat(columns: dict[str, list[Any]]) -> dict[str, list[float]]:
-    flat: dict[str, list[float]] = {}
-    for name, column in columns.items():
-        if isinstance(column[0], Estimate):
-            flat |= {f"{name}{end}": [found[k] for found in column] for k, end in enumerate(("", "_low", "_high"))}
-        else:
-            flat[name] = column
-    return flat
-
-
-def _records(table: GroupTable, rows: str) -> list[dict[str, float]]:
-    flat = _flat(_columns(table, rows))
-    return [dict(zip(flat, row, strict=True)) for row in zip(*flat.values(), strict=True)]
-
-
 def cell_keys(table: GroupTable) -> list[tuple[Hashable, Hashable]]:
     """(label, group) of every cell, label by label."""
     if table.by_label:
@@ -83,7 +68,13 @@ def to_pandas(table: GroupTable, rows: Literal["group", "cell"]) -> pd.DataFrame
     index: pd.Index[Any] = pd.MultiIndex.from_tuples(keys, names=names)
     if len(names) == 1:
         index = pd.Index(list(table.groups), name=names[0])
-    return pd.DataFrame(_flat(_columns(table, rows)), index=index)
+    flat: dict[str, list[float]] = {}
+    for name, column in _columns(table, rows).items():
+        if isinstance(column[0], Estimate):
+            flat |= {f"{name}{end}": [found[k] for found in column] for k, end in enumerate(("", "_low", "_high"))}
+        else:
+            flat[name] = column
+    return pd.DataFrame(flat, index=index)
 
 
 def to_dict(table: GroupTable) -> dict[str, Any]:
@@ -101,7 +92,7 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
         "positive": None if table.samples.positive is None else table.targets[0],
         "groups": [
             {"group": _name(key), "attributes": dict(zip(table.attributes, _parts(key), strict=True)), **record}
-            for key, record in zip(table.groups, _records(table, "group"), strict=True)
+            for key, record in zip(table.groups, to_pandas(table, "group").to_dict("records"), strict=True)
         ],
         "noise_floor": {
             name: {"mean": found.value, "low": found.low, "high": found.high}
@@ -111,7 +102,9 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
     if table.has_cells:
         content["cells"] = [
             {"label": _name(label), "group": _name(group), **record}
-            for (label, group), record in zip(cell_keys(table), _records(table, "cell"), strict=True)
+            for (label, group), record in zip(
+                cell_keys(table), to_pandas(table, "cell").to_dict("records"), strict=True
+            )
         ]
     # JSON has no NaN and no types but its own.
     plain: dict[str, Any] = json.loads(json.dumps(content, default=str), parse_constant=lambda _: None)

@@ -58,16 +58,13 @@ class Batches:
         """Rows of the train batch: every row once an epoch, unless the method draws its own."""  # [B]
         epoch, position = divmod(step, len(self))
         if self._drawn is None or self._drawn[0] != epoch:
-            self._drawn = epoch, self._rows_of_method(epoch)
+            weights, drawn = self._reweighter.sampling_weights(), torch.empty(0, dtype=torch.int64, device=self._where)
+            if weights is not None:
+                stream, count = generator("weighted", self._options.seed, epoch), self._sampler.num_samples
+                drawn = sent(torch.multinomial(weights.cpu().double(), count, True, generator=stream), self._where)
+            self._drawn = epoch, drawn
         drawn, size = self._drawn[1], self._sampler.batch_size
         return drawn[position * size : (position + 1) * size] if len(drawn) else self._sampler.rows(step)
-
-    def _rows_of_method(self, epoch: int) -> Tensor:
-        weights = self._reweighter.sampling_weights()
-        if weights is None:
-            return torch.empty(0, dtype=torch.int64, device=self._where)
-        stream, count = generator("weighted", self._options.seed, epoch), self._sampler.num_samples
-        return sent(torch.multinomial(weights.cpu().double(), count, True, generator=stream), self._where)
 
     def train(self, step: int) -> Batch:
         epoch, place = divmod(step, len(self))
