@@ -201,7 +201,7 @@ def _weights(fits: dict[int, Floats]) -> dict[int, Weights]:
     chances = np.exp(np.array(totals) - _total(np.array(totals)))
     found = {}
     for g, fit in fits.items():
-        each = [_chances(one) for one in (*common, alike + fit, free + fit)[: len(chances)]]
+        each = [np.exp(one - _total(one)) for one in (*common, alike + fit, free + fit)[: len(chances)]]
         mean = np.einsum("w,wij->ij", chances, np.stack(each))
         found[g] = Weights(mean, tuple(zip(chances.tolist(), each, strict=True)))
     return found
@@ -224,7 +224,3 @@ def _sampled(weights: dict[int, Weights], draws: int) -> dict[int, Ints]:
 
 def _total(values: Floats) -> float:
     return float(np.logaddexp.reduce(values.ravel()))
-
-
-def _chances(values: Floats) -> Floats:
-    return np.asarray(np.exp(values - _total(values)))

@@ -116,11 +116,6 @@ class Audit:
         return "cells" in self.metrics
 
     @property
-    def can_merge(self) -> bool:
-        """Whether a training with fewer groups would still have two to compare."""
-        return self.trained is not None and not self.by_label and len(self.metrics["groups"]) > 2
-
-    @property
     def says_one_label(self) -> bool:
         """Whether every row is predicted alike, so that groups are even for no good reason."""
         found = self.metrics.get("cells", self.metrics["groups"])
