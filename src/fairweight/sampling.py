@@ -172,8 +172,7 @@ class ExemplarSampler:
         ahead = self._known[order].roll(-position)
         return ahead[~torch.isin(ahead, held)][: self._rest]
 
-    def _pass(self, k: int, turn: int) -> Tensor:
-        """The order of one pass through cell k."""  # [members]
+    def _pass(self, k: int, turn: int) -> Tensor:  # [members]
         kept, size = self._passes[k], len(self._members[k])
         if turn not in kept:
             # Every so many passes a batch and a pass begin together: from there on the passes follow from each other.

@@ -106,27 +106,3 @@ def test_crossed_attributes_are_fairlearns_rows_and_order():
     np.testing.assert_allclose(ours["tpr"], frame.by_group["tpr"].astype(float), atol=1e-12)
     assert ours.loc[("M", "b"), "n"] == 0
     assert math.isnan(ours.loc[("M", "b"), "accuracy"])
-
-
-def test_to_metric_frame_holds_the_same_numbers_and_gives_nan_for_nobody():
-    labels = np.array(["no", "yes", "yes", "no", "no", "yes"])
-    predictions = np.array(["no", "yes", "no", "yes", "no", "yes"])
-    groups = np.array(["x", "x", "x", "y", "y", "z"])
-    table = fm.group_table(labels, predictions, groups, metrics={"share": lambda y, p: float(np.mean(p == "yes"))})
-    frame = table.to_metric_frame()
-    ours = table.to_pandas()
-    for metric in ("accuracy", "tpr", "fnr", "fpr", "selection_rate", "share"):
-        np.testing.assert_allclose(frame.by_group[metric].astype(float), ours[metric])
-    assert math.isnan(frame.by_group.loc["y", "tpr"])
-    assert frame.difference()["tpr"] == pytest.approx(table.tprd)
-    assert frame.overall["accuracy"] == pytest.approx(table.accuracy)
-
-
-def test_to_metric_frame_by_label_and_with_crossed_groups():
-    labels, predictions = [0, 1, 2, 2], [0, 1, 2, 1]
-    frame = fm.group_table(labels, predictions).to_metric_frame()
-    assert frame.by_group["accuracy"].tolist() == [1.0, 1.0, 0.5]
-    crossed = fm.group_table(
-        [0, 1, 1, 1], [0, 1, 1, 0], {"a": [0, 0, 1, 1], "b": ["x", "y", "x", "y"]}
-    ).to_metric_frame()
-    assert crossed.by_group.loc[(1, "y"), "tpr"] == 0.0

@@ -33,16 +33,13 @@ class Flag:
 
     @property
     def flag(self) -> str:
-        """As it is typed, such as --small-groups."""
         return f"--{self.name or self.option.rpartition('.')[2].replace('_', '-')}"
 
     @property
     def parameter(self) -> str:
-        """The verb's keyword argument, such as groups__below."""
         return self.option.replace(".", "__")
 
     def signature(self) -> inspect.Parameter:
-        """The verb's parameter, as typer reads it."""
         form = typer.Option(self.flag, help=self.help, min=self.minimum, rich_help_panel=self.panel)
         kind, default = (bool, False) if self.kind is bool else (self.kind | None, None)
         annotation = Annotated[kind, form]  # type: ignore[valid-type]

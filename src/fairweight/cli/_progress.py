@@ -9,7 +9,7 @@ from typing import Any
 from fairweight.runs.folder import METRICS, RunFolder
 from fairweight.runs.pool._job import Outcome, Watcher
 from fairweight.runs.spec import Spec
-from fairweight.training.callbacks import LONG, bar_on, time_left
+from fairweight.training.callbacks import bar_on, time_left
 
 
 class RunsProgress(Watcher):
@@ -35,9 +35,7 @@ class RunsProgress(Watcher):
         self._done += 1
         self._part.pop(outcome.spec.fingerprint, None)
         name = self.names.get(outcome.spec.fingerprint, f"{outcome.spec.method}, seed {outcome.spec.seed}")
-        passed = time.monotonic() - self._started
-        rest = passed / self._done * (self._total - self._done)  # at the pace so far
-        left = f"; {time_left(rest)}" if passed + rest > LONG and rest > 0 else ""
+        left = time_left(self._started, self._done, self._total - self._done, "; ")
         line = f"[{self._done:{len(str(self._total))}d}/{self._total}] {_became(outcome, name)}{left}"
         if self._bar is None:
             print(line, file=self.stream, flush=True)

@@ -28,8 +28,7 @@ class Marks:
     def label(self, name: str) -> int:
         return _place("label", name, self.label_names)
 
-    def members(self, group: str, label: str | None) -> Tensor:
-        """List the rows of a group, or of one of its cells."""  # [M]
+    def members(self, group: str, label: str | None) -> Tensor:  # [M]
         if self.groups is None:
             raise MissingGroups("this corruption acts on a group, and the data has none; name a group column.")
         found = self.groups == _place("group", group, self.group_names)
@@ -51,8 +50,6 @@ Corruption: TypeAlias = Callable[[Marks, torch.Generator], Marks]
 
 
 class _Shares:
-    """Refuses a share that is not from 0 to 1."""
-
     def __post_init__(self) -> None:
         shares = {name: value for name, value in vars(self).items() if isinstance(value, int | float)}
         shares |= {f"fractions[{name!r}]": share for name, share in vars(self).get("fractions", {}).items()}

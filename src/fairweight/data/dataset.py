@@ -211,7 +211,6 @@ def _whole(columns: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
 def _given(
     found: Found, labels: Encoded, groups: Encoded | None, request: Request, notes: list[str]
 ) -> dict[str, Marked]:
-    """Mark the rows of each given part that stay."""
     given: dict[str, Marked] = {}
     limit = request.options.limit
     for name, span in spans(found.parts).items():

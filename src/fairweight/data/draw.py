@@ -16,13 +16,6 @@ def stream(seed: int, *purpose: str) -> torch.Generator:
     return generator
 
 
-def tally(strata: Tensor) -> tuple[Tensor, Tensor]:
-    """Count each stratum that occurs, in order; they are small numbers, which need no sorting."""
-    counts = torch.bincount(strata)
-    values = counts.nonzero().flatten()
-    return values, counts[values]
-
-
 def choose(count: int, size: int, generator: torch.Generator) -> Tensor:
     """Draw so many of the first `count` integers, without replacement, in ascending order."""  # [size]
     return torch.randperm(count, generator=generator)[:size].sort().values
@@ -31,7 +24,7 @@ def choose(count: int, size: int, generator: torch.Generator) -> Tensor:
 def by_stratum(strata: Tensor, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
     """Draw the given number of members of each stratum; gives positions in ascending order."""
     order = strata.argsort(stable=True)
-    values, counts = tally(strata)
+    values, counts = torch.unique(strata, return_counts=True)
     ends = counts.cumsum(0).tolist()
     picked = [torch.empty(0, dtype=torch.int64)]
     for value, count, end in zip(values.tolist(), counts.tolist(), ends, strict=True):
@@ -45,7 +38,7 @@ def proportional(strata: Tensor, share: float, parts: int) -> dict[int, int]:
 
     A stratum with at least `parts` members gives at least one, and none gives its last.
     """
-    values, counts = tally(strata)
+    values, counts = torch.unique(strata, return_counts=True)
     exact = counts.double() * share
     sizes = exact.floor().long()
     short = round(len(strata) * share) - int(sizes.sum())

@@ -69,7 +69,6 @@ def crossed(columns: Sequence[Texts]) -> Texts:
 
 
 def _read(parts: Mapping[str, Rows], column: str, options: GroupOptions, notes: list[str]) -> Texts:
-    """Read a column of all parts, one after the other."""
     found = {part: read_column(rows, column) for part, rows in parts.items()}
     if all(texts is None for texts in found.values()):
         raise MissingColumn(f"there is no group column {column!r}; {columns_are(column, parts['train'].names())}.")
@@ -212,7 +211,6 @@ def _named(names: Sequence[str], mask: Tensor) -> list[str]:
 
 
 def _drop(encoded: Encoded, mask: Tensor) -> Encoded:
-    """Leave out the rows of these names."""
     return _renamed(encoded, [None if flag else name for flag, name in zip(mask.tolist(), encoded.names, strict=True)])
 
 

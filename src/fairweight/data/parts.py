@@ -9,8 +9,6 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from fairweight.data.draw import tally
-
 # How people spell the parts, in a column or as a folder's name.
 PART_NAMES = {
     "train": "train", "training": "train", "tr": "train",
@@ -63,7 +61,7 @@ class Marked:
     def cells(self, label_names: Sequence[str], group_names: Sequence[str]) -> dict[str, int]:
         """Count each cell's rows, by its name; those whose group is not known are not counted."""
         named = {}
-        values, counts = tally(self.strata()[self.known()])
+        values, counts = torch.unique(self.strata()[self.known()], return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             label, group = (value, None) if self.groups is None else divmod(value, self._width())
             end = "" if group is None else f", group={group_names[group - 1]}"

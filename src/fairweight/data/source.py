@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from fairweight import catalog
 from fairweight.data.files import is_folder, is_there
-from fairweight.data.given_rows import file_rows, read_rows
-from fairweight.data.image.folder import folder_parts, list_in, listed_files
-from fairweight.data.image.parquet import shards
-from fairweight.data.options import Exemplar, GroupOptions, ImageOptions, Options, Split
+from fairweight.data.image.folder import class_folders, file_column, folder_parts, list_in, listed_files
+from fairweight.data.image.parquet import parquet_rows, shards
+from fairweight.data.options import Exemplar, GroupOptions, ImageOptions, Options, Split, TableOptions
 from fairweight.data.rows import Rows
-from fairweight.data.table.read import check_frame
+from fairweight.data.table.read import check_frame, read_frame, table_files
 from fairweight.data.texts import listing
 from fairweight.errors import BadInput, MissingColumn, MissingData, option, printable
 
@@ -55,7 +54,6 @@ class Found:
 
     @property
     def kind(self) -> str:
-        """Tell rows of a table from images."""
         return "table" if self.parts["train"].pixels is None else "image"
 
 
@@ -123,6 +121,24 @@ def _from_path(source: str, request: Request) -> Found:
     return _found(printable(path.name), parts, request, notes, image)
 
 
+def read_rows(source: str | Path, table: TableOptions, image: ImageOptions, notes: list[str]) -> Rows:
+    """Read what a path or a glob names; table: how text is written."""
+    path = Path(source)
+    if not is_folder(path):
+        return file_rows(table_files(str(source)), table, image, notes)
+    listed = list_in(path)
+    return class_folders(path, image) if listed is None else file_rows([listed], table, image, notes)
+
+
+def file_rows(paths: Sequence[Path], table: TableOptions, image: ImageOptions, notes: list[str]) -> Rows:
+    """Read files that hold one table, one list of images, or encoded images."""
+    if (encoded := parquet_rows(paths, image)) is not None:
+        return encoded
+    frame = read_frame(paths, table, notes)
+    column = file_column(frame, image)
+    return Rows(frame) if column is None else listed_files(frame, column, paths[0].parent, image)
+
+
 def _found(name: str, parts: dict[str, Rows], request: Request, notes: list[str], image: ImageOptions) -> Found:
     names = parts["train"].names()
     if request.label is None and "label" not in names:
@@ -131,7 +147,6 @@ def _found(name: str, parts: dict[str, Rows], request: Request, notes: list[str]
 
 
 def _with_own_files(found: Found, request: Request) -> Found:
-    """Add the parts that come from files of their own."""
     split, exemplar = request.options.split or found.split, request.options.exemplar or found.exemplar
     files = {"test": split.test, "validation": split.validation}
     files |= {"exemplar": exemplar.source} if exemplar.source not in ("train", "validation") else {}

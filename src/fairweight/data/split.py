@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fairweight.data.draw import by_stratum, proportional, stream, tally
+from fairweight.data.draw import by_stratum, proportional, stream
 from fairweight.data.options import Exemplar, Split
 from fairweight.data.parts import PART_NAMES, Marked, Names
 from fairweight.data.rows import Rows
@@ -130,7 +130,7 @@ def _take_exemplar(parts: dict[str, Marked], inside: bool, notes: list[str]) -> 
 
 
 def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: bool) -> dict[int, int]:
-    values, counts = tally(strata)
+    values, counts = torch.unique(strata, return_counts=True)
     if exemplar.size is None:
         even = max(1, round(0.1 * len(strata) / len(values)))
         wanted = torch.minimum(torch.full_like(counts, even), (counts // 5).clamp(min=1))

@@ -27,11 +27,9 @@ class Threshold:
     value: float
 
     def names(self) -> tuple[str, str]:
-        """Name the answers "no" and "yes"."""
         return f"{self.column}{_OPPOSITE[self.sign]}{self.value:g}", f"{self.column}{self.sign}{self.value:g}"
 
     def answer(self, texts: Texts) -> Texts:
-        """Name the answer of each row."""
         no, yes = self.names()
         compare = _COMPARE[self.sign]
         answers: dict[str | None, str | None] = {None: None}

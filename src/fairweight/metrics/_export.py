@@ -1,17 +1,17 @@
-"""A table as records, as a data frame, as plain values for JSON, as fairlearn's MetricFrame, and as text."""
+"""A table as records, as a data frame, as plain values for JSON, and as text."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairweight.constraints import check, one_of
-from fairweight.errors import MissingDependency
 from fairweight.metrics.intervals import Estimate
-from fairweight.metrics.rates import BY_CELL, PROPORTIONS, SCALARS
+from fairweight.metrics.rates import BY_CELL, SCALARS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,22 +38,6 @@ def _columns(table: GroupTable, rows: str) -> dict[str, list[Any]]:
     return columns | {metric: numbers[metric].rows for metric in table.metrics}
 
 
-def _flat(columns: dict[str, list[Any]]) -> dict[str, list[float]]:
-    """The same in plain numbers: every metric with its limits beside it."""
-    flat: dict[str, list[float]] = {}
-    for name, column in columns.items():
-        if isinstance(column[0], Estimate):
-            flat |= {f"{name}{end}": [found[k] for found in column] for k, end in enumerate(("", "_low", "_high"))}
-        else:
-            flat[name] = column
-    return flat
-
-
-def _records(table: GroupTable, rows: str) -> list[dict[str, float]]:
-    flat = _flat(_columns(table, rows))
-    return [dict(zip(flat, row, strict=True)) for row in zip(*flat.values(), strict=True)]
-
-
 def cell_keys(table: GroupTable) -> list[tuple[Hashable, Hashable]]:
     """(label, group) of every cell, label by label."""
     if table.by_label:
@@ -66,12 +50,10 @@ def _parts(group: Hashable) -> tuple[Hashable, ...]:
 
 
 def _cell_rows(table: GroupTable) -> list[tuple[Hashable, ...]]:
-    """Label and attributes of every cell, label by label."""
     return [(label, *_parts(group)) for label, group in cell_keys(table)]
 
 
 def _name(key: Hashable) -> str:
-    """The name of a group or label; crossed attributes side by side."""
     return ", ".join(map(str, _parts(key)))
 
 
@@ -86,18 +68,13 @@ def to_pandas(table: GroupTable, rows: Literal["group", "cell"]) -> pd.DataFrame
     index: pd.Index[Any] = pd.MultiIndex.from_tuples(keys, names=names)
     if len(names) == 1:
         index = pd.Index(list(table.groups), name=names[0])
-    return pd.DataFrame(_flat(_columns(table, rows)), index=index)
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON can hold."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int | None) else str(value)
+    flat: dict[str, list[float]] = {}
+    for name, column in _columns(table, rows).items():
+        if isinstance(column[0], Estimate):
+            flat |= {f"{name}{end}": [found[k] for found in column] for k, end in enumerate(("", "_low", "_high"))}
+        else:
+            flat[name] = column
+    return pd.DataFrame(flat, index=index)
 
 
 def to_dict(table: GroupTable) -> dict[str, Any]:
@@ -115,7 +92,7 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
         "positive": None if table.samples.positive is None else table.targets[0],
         "groups": [
             {"group": _name(key), "attributes": dict(zip(table.attributes, _parts(key), strict=True)), **record}
-            for key, record in zip(table.groups, _records(table, "group"), strict=True)
+            for key, record in zip(table.groups, to_pandas(table, "group").to_dict("records"), strict=True)
         ],
         "noise_floor": {
             name: {"mean": found.value, "low": found.low, "high": found.high}
@@ -125,44 +102,13 @@ def to_dict(table: GroupTable) -> dict[str, Any]:
     if table.has_cells:
         content["cells"] = [
             {"label": _name(label), "group": _name(group), **record}
-            for (label, group), record in zip(cell_keys(table), _records(table, "cell"), strict=True)
+            for (label, group), record in zip(
+                cell_keys(table), to_pandas(table, "cell").to_dict("records"), strict=True
+            )
         ]
-    plain: dict[str, Any] = _plain(content)
+    # JSON has no NaN and no types but its own.
+    plain: dict[str, Any] = json.loads(json.dumps(content, default=str), parse_constant=lambda _: None)
     return plain
-
-
-def to_metric_frame(table: GroupTable) -> Any:
-    """The table's samples in fairlearn's MetricFrame, which has no place for rates by label and group."""
-    try:
-        from fairlearn.metrics import MetricFrame, count
-    except ImportError as error:
-        raise MissingDependency("to_metric_frame needs fairlearn; install fairweight[fairlearn].") from error
-    import pandas as pd
-
-    samples = table.samples
-    values = np.asarray(list(samples.label_axis))
-    built_in = ("accuracy",) if samples.positive is None else PROPORTIONS
-    keys = [_parts(key) for key in table.groups]
-    return MetricFrame(
-        metrics={"count": count, **{name: _as_function(table, name) for name in built_in}, **table.own_metrics},
-        y_true=values[samples.labels],
-        y_pred=values[samples.predictions],
-        sensitive_features=pd.DataFrame([keys[code] for code in samples.rows], columns=list(table.attributes)),
-    )
-
-
-def _as_function(table: GroupTable, metric: str) -> Callable[[object, object], float]:
-    """A built-in metric as f(labels, predictions); NaN, where fairlearn's own say 0, if no sample counts."""
-    from fairweight.metrics.group_table import group_table
-
-    values, positive = list(table.samples.label_axis), table.samples.positive
-
-    def value(labels: object, predictions: object) -> float:
-        one_group = [0] * len(np.asarray(labels))
-        target, names = None if positive is None else values[positive], {v: str(v) for v in values}
-        return group_table(labels, predictions, one_group, positive=target, label_names=names).value(metric)
-
-    return value
 
 
 def text_of(table: GroupTable, width: int | None = None) -> str:
@@ -243,7 +189,6 @@ def _notes(table: GroupTable) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Columns that the text takes in a terminal."""
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -258,7 +203,6 @@ def _shortened(text: str) -> str:
 
 
 def _aligned(lines: list[list[str]]) -> str:
-    """Columns side by side: the first to the left, the others to the right."""
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
 
     def row(line: list[str]) -> str:

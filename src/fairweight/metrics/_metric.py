@@ -178,7 +178,6 @@ class CustomMetric:
 
     @cached_property
     def _drawn(self) -> Floats:
-        """The metric of resampled samples: [D, R + 1]."""
         rng = np.random.default_rng(self._settings.seed)
         drawn = np.empty((self._settings.draws, len(self._edges)))
         for draw in drawn:

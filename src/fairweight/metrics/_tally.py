@@ -42,7 +42,6 @@ class Tally:
 
     @property
     def models(self) -> int:
-        """How many models predict."""
         return len(self.members) - 2
 
     @property

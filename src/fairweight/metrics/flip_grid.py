@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairweight.metrics._samples import Ints
-from fairweight.metrics._wrong_labels import LabelNoise
-from fairweight.metrics.flip_rates import counts_by_cell, natural_groups
+from fairweight.metrics.flip_rates import LabelNoise, counts_by_cell, natural_groups
 from fairweight.metrics.rates import Floats
 
 RATES = np.concatenate([[0, 0.004, 0.01, 0.02, 0.03], np.arange(0.045, 0.25, 0.015), [0.26, 0.28, 0.3, 0.33, 0.36, 0.4],
@@ -153,8 +152,7 @@ def _binned(said: Floats, labels: Ints, rounds: int = 30) -> Binned:
     return Binned(middle, rows, scale, bias)
 
 
-def _train_fit(part: Binned) -> Floats:
-    """Log-likelihood of the given labels."""  # [R, R]
+def _train_fit(part: Binned) -> Floats:  # [R, R]
     chance = U + LEFT * part.positive(part.said)
     fit = np.einsum("b,bij->ij", part.rows[1], np.log(chance)) + np.einsum("b,bij->ij", part.rows[0], np.log1p(-chance))
     return np.asarray(fit - fit[0, 0])
@@ -203,7 +201,7 @@ def _weights(fits: dict[int, Floats]) -> dict[int, Weights]:
     chances = np.exp(np.array(totals) - _total(np.array(totals)))
     found = {}
     for g, fit in fits.items():
-        each = [_chances(one) for one in (*common, alike + fit, free + fit)[: len(chances)]]
+        each = [np.exp(one - _total(one)) for one in (*common, alike + fit, free + fit)[: len(chances)]]
         mean = np.einsum("w,wij->ij", chances, np.stack(each))
         found[g] = Weights(mean, tuple(zip(chances.tolist(), each, strict=True)))
     return found
@@ -226,7 +224,3 @@ def _sampled(weights: dict[int, Weights], draws: int) -> dict[int, Ints]:
 
 def _total(values: Floats) -> float:
     return float(np.logaddexp.reduce(values.ravel()))
-
-
-def _chances(values: Floats) -> Floats:
-    return np.asarray(np.exp(values - _total(values)))

@@ -233,10 +233,6 @@ class GroupTable:
         """Plain values, ready for JSON: what cannot be estimated is None."""
         return _export.to_dict(self)
 
-    def to_metric_frame(self) -> Any:
-        """The same samples and metrics as a fairlearn MetricFrame."""
-        return _export.to_metric_frame(self)
-
     def text(self, width: int | None = None) -> str:
         """The table as text; width: of the terminal, leaving out the last columns that would not fit."""
         return _export.text_of(self, width)

@@ -147,16 +147,9 @@ def range_quantile(level: float, rows: int) -> float:
 
     It is the studentised range's quantile over the square root of 2: 1.96 for two rows at 0.95.
     """
-    from scipy.special import ndtr
+    from scipy.stats import studentized_range
 
-    x = np.linspace(-8.5, 8.5, 1201)
-    density = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
-    low, high = 0.0, 40.0
-    for _ in range(50):
-        q = (low + high) / 2.0
-        inside = rows * float((density * (ndtr(x) - ndtr(x - q)) ** (rows - 1)).sum()) * float(x[1] - x[0])
-        low, high = (q, high) if inside < level else (low, q)
-    return (low + high) / 2.0 / math.sqrt(2.0)
+    return float(studentized_range.ppf(level, rows, np.inf)) / math.sqrt(2.0)
 
 
 def gap_limits(

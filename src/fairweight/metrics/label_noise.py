@@ -18,8 +18,8 @@ from fairweight.errors import BadInput
 from fairweight.metrics import flip_rates as flip
 from fairweight.metrics._samples import Ints
 from fairweight.metrics._tally import StratifiedDraw
-from fairweight.metrics._wrong_labels import LabelNoise, drawn_labels
 from fairweight.metrics.flip_grid import flip_grid
+from fairweight.metrics.flip_rates import LabelNoise
 from fairweight.metrics.rates import Floats
 
 DRAWS = 30  # resamplings behind intervals, and behind drawing rates together
@@ -61,7 +61,7 @@ def label_noise(
         rows = random.integers(0, len(y), min(len(y), ROWS_AT_A_DRAW))
         near = flip.calibrate(said[rows], g[rows], trusted[again], ty[again], tg[again], shape[0], rounds=8)
         held = flip.anchor_of(given, flip.counts_by_cell(ty[again], tg[again], shape), random=at_random)
-        for labelled in (y[rows], drawn_labels(flip.softmax(plain[rows]), random)):
+        for labelled in (y[rows], flip.drawn_labels(flip.softmax(plain[rows]), random)):
             found = flip.flip_rates(near, labelled, g[rows], held, start=flips, rounds=20)
             tried.append((np.exp(near), labelled, g[rows], found))
     together = flip.drawn_together(flips.rates, [found.rates for *_, found in tried[::2]])

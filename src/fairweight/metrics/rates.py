@@ -158,7 +158,6 @@ class Statistic:
 
     @classmethod
     def named(cls, name: str, custom: tuple[str, ...] = ()) -> Statistic:
-        """The statistic of this name; custom: the metrics that the caller added."""
         known = (*METRICS, *custom)
         found = statistics(known).get(name)
         if found is None:
@@ -170,7 +169,6 @@ class Statistic:
 
     @property
     def high_is_worse(self) -> bool:
-        """Whether the worst group is the one with the highest value."""
         return self.metric in HIGH_IS_WORSE
 
     def __call__(self, counts: Counts) -> Floats:

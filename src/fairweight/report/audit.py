@@ -63,7 +63,6 @@ class Trained:
 
     @property
     def has_scores(self) -> bool:
-        """Whether the method learned one score per sample."""
         return bool(self.weights["score"].notna().any())
 
     @property
@@ -106,23 +105,15 @@ class Audit:
 
     @property
     def by_label(self) -> bool:
-        """Whether the label stands for the group."""
         return bool(self.metrics["by"] == "label")
 
     @property
     def group_word(self) -> str:
-        """What the groups are: groups, or labels."""
         return "label" if self.by_label else "group"
 
     @property
     def has_cells(self) -> bool:
-        """Whether every label has a rate in every group."""
         return "cells" in self.metrics
-
-    @property
-    def can_merge(self) -> bool:
-        """Whether a training with fewer groups would still have two to compare."""
-        return self.trained is not None and not self.by_label and len(self.metrics["groups"]) > 2
 
     @property
     def says_one_label(self) -> bool:

@@ -90,7 +90,8 @@ def _trials(group: Mapping[str, Any]) -> int:
 
 def _small_groups(audit: Audit) -> Found:
     word, merge = audit.group_word, ", or merge small groups: train with --small-groups merge and a larger --floor"
-    names = {"Word": word.capitalize(), "few": FEW, "samples": _samples(audit), "merge": merge * audit.can_merge}
+    merges = audit.trained is not None and not audit.by_label and len(audit.metrics["groups"]) > 2  # two would be left
+    names = {"Word": word.capitalize(), "few": FEW, "samples": _samples(audit), "merge": merge * merges}
     names["what"] = _samples(audit) + ("" if audit.by_label or audit.has_cells else " of the positive label")
     small = sorted((g for g in audit.metrics["groups"] if _trials(g) < FEW), key=_trials)
     for g in small[:3]:
@@ -149,7 +150,6 @@ def _counts(audit: Audit) -> tuple[pd.DataFrame, pd.Series[float]]:
 
 
 def _of_the_data(audit: Audit) -> Found:
-    """Rows without a group, warnings from reading, and accuracy."""
     metrics, samples = audit.metrics, _samples(audit)
     if count := metrics["n_missing"]:
         yield "missing groups", "look", {"n": count, "share": count / (count + metrics["n"])}, {"samples": samples}

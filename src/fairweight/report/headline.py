@@ -102,7 +102,6 @@ def word_of(audit: Audit) -> str:
 
 
 def _changes(audit: Audit) -> list[_Change]:
-    """Of the gap and of accuracy."""
     metrics, base = audit.metrics, audit.baseline
     if "verdict" not in metrics and base is not None:
         found = [(base.metrics[n], metrics[n], base.differences.get(n)) for n in ("tprd", "accuracy")]
@@ -114,7 +113,6 @@ def _changes(audit: Audit) -> list[_Change]:
 
 
 def _tiles(audit: Audit) -> tuple[Tile, Tile, Tile]:
-    """Of the model alone."""
     metrics = audit.metrics
     gap = metrics.get("gap_after") or {}
     value, (low, high) = gap.get("value", metrics["tprd"]), metrics["intervals"]["tprd"]

@@ -170,7 +170,6 @@ class Glossary:
         return done
 
     def listed(self) -> list[tuple[str, str, str]]:
-        """Anchor, word and meaning of every word used, by the alphabet."""
         return [(self._anchors[name], name, words("terms")[name]) for name in sorted(self.used, key=str.lower)]
 
 

@@ -45,7 +45,6 @@ class Axes:
         return f"{head}{self.frame(across, up)}{body}</svg>"
 
     def frame(self, across: str, up: str) -> str:
-        """Grid, numbers and titles of the axes."""
         lines = [(x, x, TOP, BOTTOM) for x in map(self.x, self.x_ticks)]
         lines += [(LEFT, RIGHT, y, y) for y in map(self.y, self.y_ticks)]
         texts = [(self.x(at), BOTTOM + 14, "middle", f"{at:g}") for at in self.x_ticks]

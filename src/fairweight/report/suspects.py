@@ -36,7 +36,6 @@ class Detection:
     suggested_right: float | None  # share of the wrong labels for which the suggestion is the true one
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         precision = {str(k): value for k, value in self.precision.items()}
         found = {**asdict(self), "precision_at": precision, "precision_at_true_count": self.precision[self.wrong]}
         del found["precision"]

@@ -58,19 +58,15 @@ class Batches:
         """Rows of the train batch: every row once an epoch, unless the method draws its own."""  # [B]
         epoch, position = divmod(step, len(self))
         if self._drawn is None or self._drawn[0] != epoch:
-            self._drawn = epoch, self._rows_of_method(epoch)
+            weights, drawn = self._reweighter.sampling_weights(), torch.empty(0, dtype=torch.int64, device=self._where)
+            if weights is not None:
+                stream, count = generator("weighted", self._options.seed, epoch), self._sampler.num_samples
+                drawn = sent(torch.multinomial(weights.cpu().double(), count, True, generator=stream), self._where)
+            self._drawn = epoch, drawn
         drawn, size = self._drawn[1], self._sampler.batch_size
         return drawn[position * size : (position + 1) * size] if len(drawn) else self._sampler.rows(step)
 
-    def _rows_of_method(self, epoch: int) -> Tensor:
-        weights = self._reweighter.sampling_weights()
-        if weights is None:
-            return torch.empty(0, dtype=torch.int64, device=self._where)
-        stream, count = generator("weighted", self._options.seed, epoch), self._sampler.num_samples
-        return sent(torch.multinomial(weights.cpu().double(), count, True, generator=stream), self._where)
-
     def train(self, step: int) -> Batch:
-        """The train batch of this step, on the model's device."""
         epoch, place = divmod(step, len(self))
         if step != self._next or place == 0:
             self._stream = self._rest(epoch, place)
@@ -90,7 +86,6 @@ class Batches:
         return cast(Iterator[Batch], self._ahead.batches(order))
 
     def exemplar(self, step: int) -> Batch | None:
-        """The exemplar batch of this step; None where the method needs none."""
         if self._exemplar is None:
             return None
         own = self._part(torch.arange(len(self._exemplar_sampler))) if self._ranks is not None else None
@@ -98,7 +93,6 @@ class Batches:
         return self._augmented(batch, "augment exemplars", step) if self._options.augment_exemplars else batch
 
     def _part(self, drawn: Tensor) -> Tensor:
-        """This rank's part of what all of them draw together."""
         return drawn if self._ranks is None else drawn.tensor_split(self._ranks.size)[self._ranks.rank]
 
     def _augmented(self, batch: Batch, stream: str, step: int) -> Batch:
@@ -108,7 +102,6 @@ class Batches:
         return replace(batch, inputs=self._augment(batch.inputs, generator(stream, self._options.seed, step, *key)))
 
     def close(self) -> None:
-        """Stop reading ahead, and let workers go."""
         self._stream, self._next = iter(()), None
         if self._ahead is not None:
             self._ahead.close()

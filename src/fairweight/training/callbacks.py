@@ -46,11 +46,15 @@ class Observer:
 LONG = 60.0  # seconds from which a plain line says how long the rest takes, and that a long epoch is alive
 
 
-def time_left(seconds: float) -> str:
-    """A rough time for people: about 40 s, 12 min or 3.5 h left."""
+def time_left(started: float, done: int, left: int, mark: str) -> str:
+    """How long what is left takes at the pace so far, after a mark: about 12 min left; nothing where that is soon."""
+    passed = time.monotonic() - started
+    seconds = passed / done * left if done > 0 else 0.0
+    if passed + seconds <= LONG or seconds <= 0:
+        return ""
     if seconds < 90:
-        return f"about {seconds:.0f} s left"
-    return f"about {seconds / 60:.0f} min left" if seconds < 5_400 else f"about {seconds / 3_600:.1f} h left"
+        return f"{mark}about {seconds:.0f} s left"
+    return f"{mark}about " + (f"{seconds / 60:.0f} min left" if seconds < 5_400 else f"{seconds / 3_600:.1f} h left")
 
 
 def bar_on(stream: TextIO, title: str, total: int, completed: int = 0) -> Any:
@@ -103,13 +107,8 @@ class Progress(Observer):
         return None
 
     def _say(self, what: str, done: int) -> None:
-        print(f"{self.title}: {what}{self._left(done)}", file=self.stream, flush=True)
-
-    def _left(self, done: int) -> str:
-        """How long the remaining steps take at the pace so far; nothing where that is soon."""
-        passed, steps = time.monotonic() - self._started, done - self._first
-        rest = passed / steps * (self._epochs * self._steps - done) if steps > 0 else 0.0
-        return f", {time_left(rest)}" if passed + rest > LONG and rest > 0 else ""
+        left = time_left(self._started, done - self._first, self._epochs * self._steps - done, ", ")
+        print(f"{self.title}: {what}{left}", file=self.stream, flush=True)
 
     def on_end(self, stopped: str) -> None:
         if self._bar is not None:

@@ -43,11 +43,9 @@ class Checkpoint:
         state.clear(self.path)
 
     def due(self) -> bool:
-        """True if enough time has passed since the last save."""
         return time.monotonic() - self._last >= self.every
 
     def save(self, step: int, tree: dict[str, Any]) -> None:
-        """Keep everything that the rest of the run depends on."""
         copied = state.copied({"version": VERSION, "identity": self.identity, **tree, "step": step})
         self.wait()
         if copied.bytes <= AT_ONCE:
@@ -88,7 +86,6 @@ class Checkpoint:
         return dict(tree)
 
     def describe(self) -> str:
-        """Name the last checkpoint, for an error message."""
         self.wait()
         if self.step is None:
             return "no checkpoint was written"

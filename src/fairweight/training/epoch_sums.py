@@ -34,7 +34,6 @@ class EpochSums:
         self._by_group.zero_()
 
     def add(self, step: int, batch: Batch, record: StepRecord) -> None:
-        """One more step; nothing is read back."""
         self._steps.add(batch.compared(), record, step)
 
     def _add_up(self, indices: Sequence[Tensor], steps: Sequence[int], records: Sequence[StepRecord]) -> None:
@@ -77,7 +76,6 @@ class EpochSums:
         return None if found == _NEVER else found
 
     def summary(self) -> dict[str, Any]:
-        """Means over the epoch so far."""
         self._steps.flush()
         total = dict(zip(_SUMS, self._sums.tolist(), strict=True))
         steps, samples = max(total["steps"], 1.0), max(total["samples"], 1.0)

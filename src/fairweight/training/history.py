@@ -236,8 +236,7 @@ def _push(record: StepRecord) -> Tensor | None:
     return asked / asked.square().mean().sqrt().clamp(min=torch.finfo(asked.dtype).tiny)
 
 
-def _margin_and_lead(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """True logit minus the best other, and the same in probabilities."""  # [M] each
+def _margin_and_lead(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:  # [M] each
     if logits.ndim == 1 or logits.shape[1] <= 2:
         margins = margin(logits, labels).float()
         return margins, margins.sigmoid().mul_(2).sub_(1)  # of two, σ(m) − σ(−m)

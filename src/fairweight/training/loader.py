@@ -32,17 +32,14 @@ class LoaderSamples:
         return self._number if self.streams else len(self.loader.dataset)  # type: ignore[arg-type]
 
     @property
-    def labels(self) -> Tensor:
-        """The label of each row."""  # [N]
+    def labels(self) -> Tensor:  # [N]
         return self._columns[0]
 
     @property
-    def groups(self) -> Tensor | None:
-        """The group of each row, where batches have groups."""  # [N]
+    def groups(self) -> Tensor | None:  # [N]
         return self._columns[1]
 
     def take(self, index: Tensor) -> Batch:
-        """The samples of these rows."""
         if self.streams:
             raise BadInput("A dataset that is iterated gives no single rows; give fit one that is asked by index.")
         where = torch.nonzero(index).flatten() if index.dtype == torch.bool else index
@@ -85,8 +82,7 @@ class LoaderBatches(Batches):
         # torch can only guess, and knows of no ranks
         return loader.dataset.batches(self._number, loader.batch_size, loader.num_workers, drop_last=loader.drop_last)
 
-    def rows(self, step: int) -> Tensor:
-        """Rows of the last batch."""  # [B]
+    def rows(self, step: int) -> Tensor:  # [B]
         return self._last
 
     def _rest(self, epoch: int, place: int) -> Iterator[Batch]:

@@ -114,10 +114,7 @@ class Training:
             "optimizer": type(self.optimizer).__name__,
         }
 
-    # -- from the first step to the last ----------------------------------------------------------
-
     def go(self) -> RunRecord:
-        """Train from where the run stands to its end."""
         started = time.monotonic()
         self._start()
         started -= self.seconds  # of the run before it was stopped
@@ -210,8 +207,6 @@ class Training:
         done = self.step // len(self.batches)
         return RunRecord(done, self.step, self.stopped, best, self.history, warnings, self.seconds)
 
-    # -- the end of an epoch ----------------------------------------------------------------------
-
     def _end_epoch(self, epoch: int) -> None:
         bad = self.sums.bad_step()
         if bad is not None:
@@ -264,8 +259,6 @@ class Training:
             summary["validation"] = found
         summary["seconds"] = round(self.seconds, 3)
         return summary
-
-    # -- what a resumed run needs -----------------------------------------------------------------
 
     def _due(self, checkpoint: Checkpoint, asked: bool) -> bool:
         """Whether to save now; ranks agree on it, since saving takes all of them."""

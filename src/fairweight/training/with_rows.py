@@ -85,8 +85,6 @@ def _rowed(item: Any, row: int) -> Any:
 
 
 class _Rows(Dataset[Any]):
-    """A dataset that is asked by index."""
-
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 

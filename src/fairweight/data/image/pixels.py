@@ -29,19 +29,6 @@ PIXELS, SUMS, FACTS = "pixels.npy", "sums.npy", "facts.json"  # an entry is a fo
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def cache_folder(chosen: str | None) -> Path:
-    """Choose where decoded images are kept: as asked, FAIRWEIGHT_CACHE, or the user's cache folder."""
-    if named := chosen or os.environ.get("FAIRWEIGHT_CACHE"):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairweight"
-
-
-def key_of(sources: Sequence[str], form: Any) -> str:
-    """Name an entry by its sources and form."""
-    words = json.dumps([3, list(sources), form], sort_keys=True)  # 3: the layout of an entry
-    return hashlib.sha256(words.encode()).hexdigest()[:32]
-
-
 def find_entry(folder: Path, key: str) -> Path | None:
     """Find the entry of that name, if it was written."""
     entry = folder / key
@@ -154,7 +141,11 @@ class EncodedPixels(HeldPixels):
         self._decoder = Decoder(form, options.workers, options.unreadable == "drop", options.max_megapixels)
         self._said = [asdict(form), options.unreadable]
         limit = [options.max_megapixels] if self._decoder.drop else []  # says which images were left out
-        self._folder, self._key = cache_folder(options.cache_dir), key_of(version, [*self._said, *limit])
+        where = options.cache_dir or os.environ.get("FAIRWEIGHT_CACHE")
+        usual = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        self._folder = Path(where) if where else Path(usual).expanduser() / "fairweight"
+        words = json.dumps([3, list(version), [*self._said, *limit]], sort_keys=True)  # 3: the layout of an entry
+        self._key = hashlib.sha256(words.encode()).hexdigest()[:32]
         self._held: tuple[Pixels, list[int]] | None = None  # where there is no cache
         self._known: list[str] | None = None  # the content
 

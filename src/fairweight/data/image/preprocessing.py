@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.data.files import is_there
-from fairweight.data.given_rows import read_rows
 from fairweight.data.image.decode import Form
 from fairweight.data.image.folder import FILE_COLUMNS, loose_images
 from fairweight.data.image.normalize import Normalize, pixel_sums, statistics
@@ -21,6 +20,7 @@ from fairweight.data.meaning import Meaning, New, with_tuples
 from fairweight.data.options import ImageOptions, TableOptions
 from fairweight.data.parts import Marked
 from fairweight.data.rows import Rows
+from fairweight.data.source import read_rows
 from fairweight.data.texts import listing
 from fairweight.errors import MissingColumn, MissingData, UnreadableImage, option
 from fairweight.types import Batch

@@ -36,7 +36,6 @@ class Streamed:
         return torch.from_numpy(np.load(self.path, mmap_mode="c"))
 
     def take(self, index: Tensor) -> Batch:
-        """Read the samples at these positions."""
         where = index.cpu()
         groups = None if self.groups is None else self.groups[where]
         shares = None if self.shares is None else self.shares[where]

@@ -30,7 +30,6 @@ class Adult(LocalSet):
     needs = ("adult.data", "adult.test")
 
     def find(self, request: Request) -> Found:
-        """Find the published train and test rows."""
         note = "Left out: 'fnlwgt', which says how many people a row stands for, not who they are."
         parts = self.search(request, self._read)
         return Found(self.name, parts, self.label, self.group, exclude=("fnlwgt",), notes=(note,))

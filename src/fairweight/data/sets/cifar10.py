@@ -38,7 +38,6 @@ class Cifar10(ImageSet):
     }
 
     def read(self, folder: Path, image: ImageOptions) -> dict[str, Rows] | None:
-        """Read binary records, or parquet."""
         for where in (folder, folder / self.folder):
             files = {part: [where / f"{name}.bin" for name in found] for part, found in self.batches.items()}
             if all(path.is_file() for paths in files.values() for path in paths):

@@ -27,7 +27,6 @@ class Compas(LocalSet):
     needs = (_FILE,)
 
     def find(self, request: Request) -> Found:
-        """Find ProPublica's rows, as train: test rows are drawn."""
         rows, note = self.search(request, _read)
         groups = GroupOptions()  # of another attribute, all values are compared
         if request.group is None:

@@ -15,7 +15,6 @@ class Digits:
     needs = ("scikit-learn",)
 
     def find(self, request: Request) -> Found:
-        """Find all rows, as train: test rows are drawn."""
         import pandas as pd
         from sklearn.datasets import load_digits
 

@@ -32,7 +32,6 @@ class Mnist(ImageSet):
     class_names = tuple("0123456789")
 
     def read(self, folder: Path, image: ImageOptions) -> dict[str, Rows] | None:
-        """Read the four idx files, packed or not, or parquet."""
         for where in (folder, folder / "raw", folder / "MNIST" / "raw", folder / "FashionMNIST" / "raw"):
             files = {part: [_either(where / name) for name in pair] for part, pair in _PAIRS.items()}
             if all(path.is_file() for pair in files.values() for path in pair):

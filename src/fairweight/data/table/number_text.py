@@ -129,7 +129,6 @@ def in_words(form: str) -> str:
 
 
 def _mark_and_way(form: str) -> tuple[str, str]:
-    """Take a form apart into its currency or %, and its way."""
     mark, way = "", ".,"
     for word in form.split():
         if word == "decimal" or word.startswith(_GIVEN):
