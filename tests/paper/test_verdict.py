@@ -1,13 +1,15 @@
 """The two tests behind the verdicts, against scipy, and each of the four words."""
 
 import math
+import time
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from fairweight.paper.published import Printed
 from fairweight.paper.verdict import judge, shares, with_front
-from fairweight.runs.statistics import Mean, holm, paired, with_means
+from fairweight.runs.statistics import Mean, holm, paired, signed_rank_p, with_means
 
 
 def test_mean_and_its_error():
@@ -159,3 +161,15 @@ def test_a_row_stands_beside_the_free_front_at_its_own_accuracy():
     with_front(rows)
     assert rows[3]["beyond_front"]["mean"] == pytest.approx((-1 - 0.5 + 0) / 3)
     assert all("beyond_front" not in row for row in (*rows[:3], rows[4]))
+
+
+@pytest.mark.parametrize("n", [10, 13, 14])
+@pytest.mark.parametrize("grain", [0.0, 0.5, 2.0])
+def test_seeds_that_tie_cost_no_time_and_have_the_p_value_of_scipy(n, grain):
+    drawn = np.random.default_rng(n).normal(0.6, 1.0, n)
+    apart = (np.round(drawn / grain) * grain if grain else drawn).tolist()
+    assert signed_rank_p(apart) == pytest.approx(stats.wilcoxon(apart).pvalue, rel=1e-12)
+    start = time.perf_counter()
+    for _ in range(5):
+        signed_rank_p(apart)
+    assert time.perf_counter() - start < 0.25, "scipy's permutations take half a second each"
