@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import fairweight as fw
 
 
@@ -25,6 +27,7 @@ def test_help_imports_no_torch():
     assert not loaded & {"torch", "numpy", "pandas", "sklearn"}
 
 
+@pytest.mark.slow
 def test_the_core_imports_torch_and_the_standard_library_alone():
     loaded = loaded_after("import fairweight; fairweight.FORML, fairweight.fit, fairweight.MaxLossDiscrepancy")
     assert not loaded & {"pandas", "pyarrow", "sklearn", "rich", "matplotlib", "safetensors", "typer"}

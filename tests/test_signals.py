@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import os, signal, sys, time, weakref
 from fairweight import signals
@@ -36,6 +38,7 @@ def test_an_interrupt_inside_a_callback_comes_again_without_a_traceback():
     assert done.stderr == "\nStopped. The same command goes on from what is saved.\n"
 
 
+@pytest.mark.slow
 def test_another_error_inside_a_callback_is_still_shown():
     done = said("1 / 0")
     assert "ZeroDivisionError" in done.stderr

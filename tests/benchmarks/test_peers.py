@@ -45,6 +45,7 @@ def test_what_is_not_installed_is_not_measured(script: Any, monkeypatch: pytest.
     assert peers.installed() == []
 
 
+@pytest.mark.slow
 def test_each_library_gets_a_row(script: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     peers = script("peers")
     if not peers.installed():

@@ -100,6 +100,7 @@ def test_a_dot_gives_its_row_and_its_command(browser, front_page):
     browser.assert_quiet()
 
 
+@pytest.mark.slow
 def test_pictures_of_the_docs_are_kept(browser, judged_page, front_page):
     """What docs/pictures shows: the same pages at two widths, in the light and in the dark."""
     for name, path in {"audit": judged_page, "compare": front_page}.items():
@@ -113,6 +114,7 @@ def test_pictures_of_the_docs_are_kept(browser, judged_page, front_page):
     browser.assert_quiet()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
 def test_a_page_of_the_gallery_is_quiet_small_and_open_to_everybody(browser, path):
     assert path.stat().st_size < 400_000

@@ -93,6 +93,7 @@ def test_a_group_called_script_is_shown_as_text_and_not_run(browser, page):
     browser.assert_quiet()
 
 
+@pytest.mark.slow
 def test_filters_by_label_group_and_text_show_what_they_say(browser, page, made):
     frame = made.trained.weights
     browser.open(page, unfold=True)
@@ -249,6 +250,7 @@ def test_no_table_is_clipped_on_a_small_laptop(browser, page):
     assert browser.run("return Math.max(...Array.from(document.querySelectorAll('.hint'), h => h.offsetHeight))") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", [{}, {"dark": True}, {"width": 400, "mobile": True}], ids=["light", "dark", "phone"])
 def test_nothing_keeps_people_out(browser, page, look):
     browser.open(page, unfold=True, **look)
@@ -301,6 +303,7 @@ def test_on_paper_there_are_no_controls_the_ink_is_dark_and_two_pages_hold_it(br
     assert 1 <= browser.pages_on_paper() <= 2
 
 
+@pytest.mark.slow
 def test_sixty_thousand_samples_open_within_two_seconds_and_stay_quick(browser, tmp_path):
     path = tmp_path / "large.html"
     path.write_text(html(audits.large()), encoding="utf-8")

@@ -249,6 +249,7 @@ def test_retrain_closes_the_loop_over_seeds(runs):
     assert again.stderr.count("found") == 8  # nothing is trained twice
 
 
+@pytest.mark.slow
 def test_retrain_by_both_methods_beside_a_random_drop_of_the_same_cells(people):
     words = ("condense", "run", "--drop", "20%", "--retrain", "--seeds", "1", "--jobs", "1", "--out", "small")
     done = fairweight(people, *words)

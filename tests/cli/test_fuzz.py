@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.command import fairweight
@@ -97,6 +98,7 @@ def test_any_bytes_as_an_image(content, start):
         one_sentence(str(error))
 
 
+@pytest.mark.slow
 @settings(BOUNDED, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(FLAGS), ODD), min_size=1, max_size=2))
 def test_any_value_of_any_option(said):

@@ -48,6 +48,7 @@ def test_a_table_by_one_command_and_again(fairweight, tmp_path):
     assert json.loads(out)["rows"][0]["means"]["tprd"]["verdict"]
 
 
+@pytest.mark.slow
 def test_the_status_of_every_table(fairweight):
     status, out, _ = fairweight("reproduce", "--status")
     assert status == 0

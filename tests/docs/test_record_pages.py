@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from tests.docs.generators import ROOT, generator
 from tests.paper.test_records import record_of
 
@@ -53,6 +54,7 @@ def test_results_show_every_table_and_what_is_missing(tmp_path):
     assert "share of the gap to clean labels" in of_full
 
 
+@pytest.mark.slow
 def test_the_first_screen_says_what_the_command_says():
     tables = grouped(records.read_all(ROOT / "records"))
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")

@@ -213,7 +213,9 @@ def test_given_weights_count():
     np.testing.assert_allclose(plain.predict_proba(x), same.predict_proba(x), atol=1e-6)
 
 
-@pytest.mark.parametrize("learner", ["linear", "trees", pytest.param("mlp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "learner", ["linear", *(pytest.param(name, marks=pytest.mark.slow) for name in ("trees", "mlp"))]
+)
 def test_given_weights_count_where_the_best_of_several_is_taken(learner):
     x, y, group = people()
     wrong = (y == "yes") & (np.random.default_rng(3).random(300) < 0.7)

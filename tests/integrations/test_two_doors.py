@@ -63,6 +63,7 @@ def test_the_same_rows_and_seed_give_the_same_model(way, seed, table, tmp_path):
     compare(found, weights, model, new, rows)
 
 
+@pytest.mark.slow
 def test_several_groups_are_crossed_alike_and_labels_alone_are_groups_alike(table, tmp_path):
     people(50, seed=9).to_csv(tmp_path / "new.csv", index=False)
     table.to_csv(tmp_path / "people.csv", index=False)

@@ -28,6 +28,7 @@ def test_it_is_group_norm(affine):
         assert oracle.error(a, b) < 1e-13
 
 
+@pytest.mark.slow
 def test_a_traced_step_is_the_same_with_it(monkeypatch):
     torch.manual_seed(0)
     model = nn.Sequential(

@@ -180,6 +180,7 @@ def test_a_pipe_in_the_place_of_settings_is_not_waited_for(made, tmp_path):
         RunFolder(run).read(RUN)
 
 
+@pytest.mark.slow
 def test_every_place_of_every_json_file_may_be_missing_or_strange(made, tmp_path):
     """A sample of what the fuzzer below draws from: each key gone, or its value of another kind."""
     run = copied(made / "run", tmp_path / "run")
@@ -192,6 +193,7 @@ def test_every_place_of_every_json_file_may_be_missing_or_strange(made, tmp_path
             (run / name).write_text(good)
 
 
+@pytest.mark.slow
 @settings(max_examples=45, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_altered_by_hand_it_is_refused_in_a_sentence_or_harmless(made, tmp_path_factory, data):
