@@ -49,17 +49,17 @@ def test_further_seeds_vote_on_every_row():
     data = load(crowd(600, 1), label="income", group="sex")
     found = search(data, asked("linear", "reweighing", seeds=3), Wish(FAIR))
     one = found.candidates[0]
-    assert len(one.again) == 2
-    assert not np.array_equal(one.chances, one.again[0])
-    shares = one.said(np.ones(len(one.chances), dtype=bool))
+    assert len(one.other_seeds) == 2
+    assert not np.array_equal(one.chances, one.other_seeds[0])
+    shares = one.votes(np.ones(len(one.chances), dtype=bool))
     assert set(np.unique(np.round(3 * shares)).tolist()) <= {0, 1, 2, 3}
     np.testing.assert_allclose(shares.sum(axis=1), 1)
 
 
 def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
     half, nan = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.4, 0.6], [np.nan, np.nan]])
-    one = Candidate("plain", "linear", Way(), 1, half, again=(nan,))
-    np.testing.assert_allclose(one.said(np.array([True, True])), [[0.5, 0.5], [0, 1]])
+    one = Candidate("plain", "linear", Way(), 1, half, other_seeds=(nan,))
+    np.testing.assert_allclose(one.votes(np.array([True, True])), [[0.5, 0.5], [0, 1]])
 
 
 @pytest.mark.parametrize(
