@@ -99,11 +99,13 @@ class CandidateMaker:
         close = self.close_learners()
         for candidate in list(self.candidates):  # second stages: they cost no training
             by_group = self.asked.groups_at_prediction and candidate.name == "plain" and candidate.learner in close
-            for name, chances, shift in stages(
-                candidate.chances, self.rows, self.wish, self.folds.of, self.folds.used, by_group
-            ):
-                title = name if by_group else f"{candidate.name} + {name}"
-                self.candidates.append(replace(candidate, name=title, chances=chances, seconds=0.0, shift=shift))
+            folds = self.folds.of, self.folds.used
+            for stage in stages(candidate.chances, self.rows, self.wish, *folds, by_group):
+                title = stage.name if by_group else f"{candidate.name} + {stage.name}"
+
+                self.candidates.append(
+                    replace(candidate, name=title, chances=stage.chances, shift=stage.shift, seconds=0.0)
+                )
 
     @property
     def plain(self) -> dict[str, Candidate]:
@@ -210,7 +212,7 @@ class CandidateMaker:
         if not hasattr(self, "_cell_weights"):
             self.clock.check("forml-cells", 1)
             began, first = self.clock.now(), next(iter(self.learners.values()))
-            learner = Learner("mlp", self.whole, first.seed, first.device, own=first.own)
+            learner = Learner("mlp", self.whole, first.seed, first.device, row_weights=first.row_weights)
             weights = learner.whole(Way("forml", self._forml_options(FORML_STRENGTHS[0])), 5).weights.double().numpy()
             self.clock.note("forml-cells", self.clock.now() - began)
             known = self.rows.codes >= 0
