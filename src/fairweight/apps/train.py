@@ -68,15 +68,15 @@ class Trained:
         return table_of(self.result.folder) if self.verdict is None else self.verdict.after
 
     def to_dict(self) -> dict[str, Any]:
-        found = {**_told(self.result), "spec": self.result.spec.to_dict()}
+        values = {**_run_values(self.result), "spec": self.result.spec.to_dict()}
         if self.verdict is not None:
-            found |= self.verdict.to_dict()
+            values |= self.verdict.to_dict()
             if self.baseline is not None:
-                found |= {"baseline": _told(self.baseline), "differences": self.verdict.differences()}
-        return found
+                values |= {"baseline": _run_values(self.baseline), "differences": self.verdict.differences()}
+        return values
 
 
-def _told(run: Result) -> dict[str, Any]:
+def _run_values(run: Result) -> dict[str, Any]:
     return {"folder": str(run.folder.path), "reused": run.reused, "metrics": run.metrics}
 
 
@@ -85,15 +85,15 @@ def prepare(
 ) -> Prepared:
     """Read the data, choose what was left open, and build it: what would be refused is refused here."""
     training, learner, data = dict(wanted.training), wanted.learner, wanted.data
-    speaks = training.get("method_options") or training.get("search")  # of one method
-    method = FORML if wanted.method is None and speaks else wanted.method
+    of_one_method = training.get("method_options") or training.get("search")  # of one method
+    method = FORML if wanted.method is None and of_one_method else wanted.method
     if method is not None:
         _refuse_unused(wanted, method)
     if wanted.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
     named = FORML if method is None else method
-    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=named, seed=wanted.seed)
-    dataset = dataset_for(first, data_dir, download)
+    spec = Spec(wanted.source, wanted.label, wanted.group, data=data, method=named, seed=wanted.seed)
+    dataset = dataset_for(spec, data_dir, download)
     groups = dataset.train.groups
     if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):
         method = FORML  # groups are known of exemplars alone: candidates could not be judged on training rows
@@ -102,21 +102,21 @@ def prepare(
         training["network"] = {**training.get("network", {}), "name": learner}
     if (name := training.get("network", {}).get("name")) in (TREES, LINEAR):
         raise BadInput(f"{option('network.name', name)} is no network; give {option('learner', name)} instead.")
-    own = ":" in str(training.get("network", {}).get("name", ""))
+    own_network = ":" in str(training.get("network", {}).get("name", ""))
     asked = None
-    if method is None and dataset.kind == "table" and not own:
+    if method is None and dataset.kind == "table" and not own_network:
         learner = learner or ("mlp" if training.get("network") else None)
         asked = replace(wanted, learner=learner, training=training)
-        first = first.with_(method=BASELINE)
+        spec = spec.with_(method=BASELINE)
     else:
         if learner == TREES:
             training["network"] = {"name": TREES}
             training.setdefault("epochs", 100)
-        training = with_objective(first.method, training, wish, dataset)
+        training = with_objective(spec.method, training, wish, dataset)
     judge: dict[str, Any] = {}
     if method is None:
         judge = wanted.said("bound", "budget", "learner", "each", *CHOOSING) | {"criterion": wish.criterion.name}
-    spec = with_defaults(first, dataset, training, device)
+    spec = with_defaults(spec, dataset, training, device)
     spec = spec.with_(search=search_of(spec.method, spec.method_options, training.get("search")), judge=judge)
     built = build(spec.with_(judge={}), dataset, device)
     if spec.search:
@@ -204,42 +204,42 @@ def train(
     """
     spec, dataset = prepared.spec, prepared.dataset
     if spec.judge:
-        return _judged(prepared, Path(out), device, watching, tell)
-    done = run_into(spec, out, dataset, device, watching, prepared.built)
+        return _train_best(prepared, Path(out), device, watching, tell)
+    result = run_into(spec, out, dataset, device, watching, prepared.built)
     if not baseline or spec.method == BASELINE:
-        return Trained(done)
+        return Trained(result)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
-    verdict = verdict_between(done, plain, dataset, prepared.wish)
-    whole = {**done.metrics, **verdict.to_dict()}
-    if whole != done.metrics:  # a finished run that is found again stays as it is
-        done.folder.write(METRICS, whole)
-    return Trained(replace(done, metrics=done.folder.read(METRICS)), plain, verdict)
+    verdict = verdict_between(result, plain, dataset, prepared.wish)
+    metrics = {**result.metrics, **verdict.to_dict()}
+    if metrics != result.metrics:  # a finished run that is found again stays as it is
+        result.folder.write(METRICS, metrics)
+    return Trained(replace(result, metrics=result.folder.read(METRICS)), plain, verdict)
 
 
-def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
+def _train_best(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
     """Take the finished run that is there, or search for the best of many."""
     spec, dataset, wish, folder = prepared.spec, prepared.dataset, prepared.wish, RunFolder(out)
     plain: Result | None
     if folder.finished and folder.holds(spec, dataset):
         folder.verify_all()
-        done, beside = _found(folder), RunFolder(out / BASELINE)
-        plain = _found(beside) if beside.finished else None
-        verdict = verdict_between(done, plain or done, dataset, wish, done.metrics["judged"])
-        return Trained(done, plain, verdict)
+        result, plain_folder = _finished_run(folder), RunFolder(out / BASELINE)
+        plain = _finished_run(plain_folder) if plain_folder.finished else None
+        verdict = verdict_between(result, plain or result, dataset, wish, result.metrics["judged"])
+        return Trained(result, plain, verdict)
     existed = next((p for p in [out, *out.parents] if p.exists()), out)
     try:
         if prepared.asked is None:
-            done, plain, judged = trained_pair(prepared, folder, device, watching)
+            result, plain, judged = trained_pair(prepared, folder, device, watching)
         else:
-            done, plain, judged = deliver(prepared, prepared.asked, out, device=device, tell=tell)
-        verdict = verdict_between(done, plain or done, dataset, wish, judged)
-        metrics = {**done.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
-        return Trained(ended(done.spec, folder, metrics), plain, verdict)
+            result, plain, judged = deliver(prepared, prepared.asked, out, device=device, tell=tell)
+        verdict = verdict_between(result, plain or result, dataset, wish, judged)
+        metrics = {**result.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
+        return Trained(ended(result.spec, folder, metrics), plain, verdict)
     except (FairweightError, OSError):
         if prepared.asked is not None and out.is_dir() and not folder.finished:  # a pair goes on from its runs
             remove(out, existed)
         raise
 
 
-def _found(folder: RunFolder) -> Result:
+def _finished_run(folder: RunFolder) -> Result:
     return Result(folder.read_spec(), folder, folder.read(METRICS), reused=True)
