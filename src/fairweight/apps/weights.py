@@ -32,10 +32,10 @@ class Weights:
             why = "No weights beat plain training" if self.search.why == NOTHING else self.search.why
             return f"{why}, so every row counts 1: {self.path}"
         rows = len(self.search.fitted.weights)
-        said = f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}"
+        message = f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}"
         if self.search.chosen.shift is not None:
-            said += "\nIts bias per class is no weight: `fairweight train` gives the model that has it."
-        return said
+            message += "\nIts bias per class is no weight: `fairweight train` gives the model that has it."
+        return message
 
 
 def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: Tell | None = None) -> Weights:

@@ -47,34 +47,34 @@ class Flag:
 
 
 def takes(flags: Iterable[Flag]) -> Callable[[Verb], Verb]:
-    """Give a verb that ends in `**said` one parameter per flag."""
+    """Give a verb that ends in `**given` one parameter per flag."""
 
     def decorated(verb: Verb) -> Verb:
         signature = inspect.signature(verb, eval_str=True)
-        own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
-        whole = signature.replace(parameters=[*own, *(flag.signature() for flag in flags)])
-        vars(verb)["__signature__"] = whole  # where inspect, and so typer, looks first
+        own_parameters = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+        with_flags = signature.replace(parameters=[*own_parameters, *(flag.signature() for flag in flags)])
+        vars(verb)["__signature__"] = with_flags  # where inspect, and so typer, looks first
         return verb
 
     return decorated
 
 
-def options_said(flags: Iterable[Flag], said: Mapping[str, Any]) -> dict[str, Any]:
+def options_given(flags: Iterable[Flag], given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, nested by their names: {"groups": {"below": "drop"}}."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for flag in flags:
-        typed = said[flag.parameter]
+        typed = given[flag.parameter]
         if typed is None or typed is False:
             continue
         value = typed if flag.read is None else flag.read(typed, flag.flag)
         if value == []:
             continue
-        place = found
+        place = options
         *outer, last = flag.option.split(".")
         for part in outer:
             place = place.setdefault(part, {})
         place[last] = {**value, **place.get(last, {})} if isinstance(value, dict) else value
-    return found
+    return options
 
 
 DATA_FLAGS = (
