@@ -24,22 +24,23 @@ Spelling = Callable[[str], str]  # how a sentence spells the options that it nam
 
 def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     """What was found in the data, and every setting that was chosen or given."""
-    dataset, asked = prepared.dataset, prepared.asked
+    dataset, request = prepared.dataset, prepared.request
     notes = sorted(dataset.notes, key=lambda note: not note.startswith("Warning: "))
     lines = [f"Data: {dataset.name}", *(wrapped(spelled(note), "  ") for note in notes), "Settings"]
     settings = in_words(prepared.spec, dataset)
     if prepared.spec.network.get("name") != TREES:  # which are not grown yet
         settings["network"] += f" ({prepared.built.parameters:,} parameters)"
-    if asked is not None:
-        wish = prepared.wish
-        limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
-        limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
+    if request is not None:
+        goal = prepared.goal
+        more_seeds = f", and {request.seeds - 1} more to judge by" if request.seeds > 1 else ""
+        limits = [f"gap at most {goal.bound:g} points"] if goal.bound is not None else []
+        limits += [f"at most {goal.allowed:g} points of accuracy given up"] if goal.allowed < 100 else []
         settings = {
-            "criterion": f"{wish.criterion.title}: {wish.criterion.sentence}",
+            "criterion": f"{goal.criterion.title}: {goal.criterion.sentence}",
             "within": ", ".join(limits),
-            "candidates": ", ".join(asked.families) + f", by {asked.learner or 'trees, linear and mlp'}",
+            "candidates": ", ".join(request.families) + f", by {request.learner or 'trees, linear and mlp'}",
             "judged": "on rows that they were not trained on (5 folds), then trained on all rows that are not for test",
-            "seed": str(prepared.spec.seed) + (f", and {asked.seeds - 1} more to judge by" if asked.seeds > 1 else ""),
+            "seed": f"{prepared.spec.seed}{more_seeds}",
         }
     lines += [wrapped(f"{name:10s} {value}", "  ", 11) for name, value in {**settings, "device": device}.items()]
     return "\n".join(lines) + "\n"
@@ -52,14 +53,8 @@ def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
     why = f"no plain model was trained to compare with; leave out {option('no_baseline')} to get one."
     sentences = [f"No verdict: {why}"]
     if verdict is not None:
-        sentences = [
-            verdict.sentence(),
-            verdict.perhaps(),
-            levelled(verdict),
-            verdict.together(),
-            verdict.alike(),
-            *verdict.notes,
-        ]
+        remarks = verdict.perhaps(), levelled(verdict), verdict.together(), verdict.alike()
+        sentences = [verdict.sentence(), *remarks, *verdict.notes]
     elif trained.result.spec.method == "uniform":
         sentences = ["No verdict: this is plain training, with nothing to compare it with."]
     parts = ["\n".join(wrapped(spelled(line)) for line in sentences if line)]
@@ -98,9 +93,8 @@ def levelled(verdict: Verdict) -> str:
 def ending(trained: Trained) -> dict[str, str]:
     """What was kept, and how sure it is."""
     verdict, run = trained.verdict, trained.result.metrics.get("run", {})
-    kept = (
-        verdict.kept_epoch if verdict is not None and verdict.kept_epoch else run.get("best_epoch") or run.get("epochs")
-    )
+    kept = None if verdict is None else verdict.kept_epoch
+    kept = kept or run.get("best_epoch") or run.get("epochs")
     title = trained.result.spec.title if verdict is None else verdict.chosen
     network = trained.result.spec.network.get("name")
     if kept and network != LINEAR:
@@ -128,10 +122,7 @@ def _calibration(verdict: Verdict) -> str:
         shown = {"plain says (error)": verdict.calibration["before"], **shown}
     rows = [("calibration, %", f"{what} is", *shown)]
     for group, before in verdict.calibration["before"].items():
-        cells = [
-            f"{100 * by_group[group]['predicted']:.1f} ({100 * by_group[group]['error']:.1f})"
-            for by_group in shown.values()
-        ]
+        cells = [f"{100 * m[group]['predicted']:.1f} ({100 * m[group]['error']:.1f})" for m in shown.values()]
         rows.append((group, f"{100 * before['observed']:.1f}", *cells))
     return columns(rows)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairweight.apps.judge import BUDGET, Floats, Ints, Mask, Rows, Wanted, Wish
+from fairweight.apps.judge import BUDGET, Floats, Goal, Ints, Mask, Rows, TrainRequest
 from fairweight.apps.second_stage import stages
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, OneGroup, option
@@ -65,14 +65,14 @@ class CandidateMaker:
     """Trains the candidates one after the other, the cheapest first, while time allows."""
 
     def __init__(
-        self, whole: Dataset, folds: Folds, learners: Mapping[str, Learner], asked: Wanted, wish: Wish, clock: Clock,
-        tell: Tell | None = None, labels: Ints | None = None,
+        self, whole: Dataset, folds: Folds, learners: Mapping[str, Learner], request: TrainRequest, goal: Goal,
+        clock: Clock, tell: Tell | None = None, labels: Ints | None = None,
     ) -> None:  # fmt: skip
         """labels: what models are judged by, where those of train are known to be wrong in part."""
         train = whole.train
         assert isinstance(train, Batch)
         self.whole, self.train, self.folds, self.learners = whole, train, folds, learners
-        self.asked, self.wish, self.clock, self.tell = asked, wish, clock, tell
+        self.request, self.goal, self.clock, self.tell = request, goal, clock, tell
         self.candidates: list[Candidate] = []
         self.notes: list[str] = []  # says that the time was up
         self.left_out: list[str] = []
@@ -84,9 +84,9 @@ class CandidateMaker:
 
     def run(self) -> None:
         """Plain training by every learner, then the ways of weighing for those that are not far behind."""
-        if self.asked.groups_at_prediction and (self.rows.by_label or self.rows.classes != 2):
+        if self.request.groups_at_prediction and (self.rows.by_label or self.rows.classes != 2):
             raise BadInput(f"{option('groups_at_prediction')} moves thresholds by group: give groups, and two labels.")
-        late = ["mlp"] if self.asked.seconds is not None and len(self.learners) > 1 else []  # where time is short
+        late = ["mlp"] if self.request.seconds is not None and len(self.learners) > 1 else []  # where time is short
         try:
             for turn in ([name for name in self.learners if name not in late], late):
                 for name in turn:
@@ -98,9 +98,9 @@ class CandidateMaker:
             self.notes.append("The time was up before every candidate was tried.")
         close = self.close_learners()
         for candidate in list(self.candidates):  # second stages: they cost no training
-            by_group = self.asked.groups_at_prediction and candidate.name == "plain" and candidate.learner in close
+            by_group = self.request.groups_at_prediction and candidate.name == "plain" and candidate.learner in close
             folds = self.folds.of, self.folds.used
-            for stage in stages(candidate.chances, self.rows, self.wish, *folds, by_group):
+            for stage in stages(candidate.chances, self.rows, self.goal, *folds, by_group):
                 title = stage.name if by_group else f"{candidate.name} + {stage.name}"
 
                 self.candidates.append(
@@ -115,7 +115,7 @@ class CandidateMaker:
     def close_learners(self) -> list[str]:
         """Learners whose plain training is not far behind the best; the best one first."""
         accuracy = {name: c.accuracy(self.folds.judged, self.rows.labels) for name, c in self.plain.items()}
-        behind = min(self.wish.allowed, 5.0) + BEHIND
+        behind = min(self.goal.allowed, 5.0) + BEHIND
         close = [name for name in accuracy if accuracy[name] >= max(accuracy.values()) - behind]
         return sorted(close, key=lambda name: -accuracy[name])
 
@@ -136,7 +136,7 @@ class CandidateMaker:
         """Each way of weighing; trees keep the number of plain training, a network chooses its epoch anew."""
         plain, slow, is_best = self.plain[learner], learner == "mlp", learner == self.close_learners()[0]
         epoch = None if slow else plain.epoch
-        families, grouped = self.asked.families, not self.rows.by_label
+        families, grouped = self.request.families, not self.rows.by_label
         all_ways = is_best or not slow  # a network's candidates take minutes: the best learner alone has all
         if {"multipliers", "forml-rates"} & set(families) and all_ways:
             self._train_by_rates(plain, epoch, slow)
@@ -165,7 +165,7 @@ class CandidateMaker:
         For the rows outside a fold, rates are measured on those rows alone: no fold is judged by weights that it has
         helped to find. One measurement is noisy, which the mean of several is less.
         """
-        families, tables = self.asked.families, dict.fromkeys((*self.folds.used, None), np.ones_like(self.counts))
+        families, tables = self.request.families, dict.fromkeys((*self.folds.used, None), np.ones_like(self.counts))
         last, scores = plain, []
         for turn in range(1, (1 if slow else ROUNDS) + 1):
             tables = {fold: self._moved_by_rates(table, last, fold) for fold, table in tables.items()}
@@ -190,7 +190,7 @@ class CandidateMaker:
     def _moved_by_rates(self, table: Floats, last: Candidate, without: int | None) -> Floats:
         rows = self.folds.judged if without is None else self.folds.judged & (self.folds.of != without)
         counts = self._confusion(np.nan_to_num(last.chances).argmax(axis=1), rows)
-        pressure = self.wish.criterion.pressure(counts, by_label=self.rows.by_label)  # [G, K]
+        pressure = self.goal.criterion.pressure(counts, by_label=self.rows.by_label)  # [G, K]
         return self._keep_label_totals(table * np.exp(np.clip(PULL * pressure, -2.0, 2.0)))
 
     def _keep_label_totals(self, cells: Floats) -> Floats:
@@ -204,7 +204,7 @@ class CandidateMaker:
         return np.asarray(cells * self.counts.sum(axis=0) / np.where(total > 0, total, 1.0))
 
     def _forml_options(self, strength: float) -> dict[str, Any]:
-        term = "variance" if self.rows.by_label else self.wish.criterion.objective(self.rows.classes)
+        term = "variance" if self.rows.by_label else self.goal.criterion.objective(self.rows.classes)
         return {"objective": f"mean + {strength:g} * {term}"}
 
     def _forml_cell_weights(self) -> Floats:
@@ -223,10 +223,10 @@ class CandidateMaker:
         return self._cell_weights
 
 
-def reference(plain: Sequence[Candidate], rows: Mask, labels: Ints, wish: Wish) -> Candidate:
+def reference(plain: Sequence[Candidate], rows: Mask, labels: Ints, goal: Goal) -> Candidate:
     """Plain training that is most often right; one that predicts one label for all rows only if no other is close."""
     accuracy = {c.learner: c.accuracy(rows, labels) for c in plain}
-    least = max(accuracy.values()) - min(wish.allowed, BUDGET)
+    least = max(accuracy.values()) - min(goal.allowed, BUDGET)
     close = [c for c in plain if accuracy[c.learner] >= least and (c.votes(rows) > 0).any(axis=0).sum() > 1]
     return max(close or plain, key=lambda c: accuracy[c.learner])
 

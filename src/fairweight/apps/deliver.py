@@ -15,12 +15,12 @@ from fairweight.apps.candidates import Candidate, CandidateMaker, Tell, referenc
 from fairweight.apps.judge import (
     NOTHING,
     SURE,
+    Goal,
     Ints,
     Judgement,
     Rows,
     Score,
-    Wanted,
-    Wish,
+    TrainRequest,
     judged_together,
     near_constant,
 )
@@ -55,7 +55,7 @@ class Search:
 
     dataset: Dataset  # with every row that is not for test in train
     rows: Rows
-    wish: Wish
+    goal: Goal
     plain: Candidate
     candidates: Sequence[Candidate]
     judgements: Sequence[Judgement]
@@ -83,40 +83,40 @@ class Search:
 
 
 def search(
-    dataset: Dataset, asked: Wanted, wish: Wish, *, seed: int = 0, device: str = "cpu", tell: Tell | None = None,
-    weights: Tensor | None = None,
+    dataset: Dataset, request: TrainRequest, goal: Goal, *, seed: int = 0, device: str = "cpu",
+    tell: Tell | None = None, weights: Tensor | None = None,
 ) -> Search:  # fmt: skip
     """Train and judge the candidates, choose one, train it on all rows and look at it again.
 
     weights: what each row of the source counts in training, times what a candidate gives it. Rows of weight 0 are left
     out; judging counts the others alike.
     """
-    clock, data = Clock(asked.seconds), all_rows(dataset)
+    clock, data = Clock(request.seconds), all_rows(dataset)
     data = data if weights is None else without_weightless(data, weights)
-    names = [name for name in LEARNERS if asked.learner in (None, name) and usable(name, data)]
+    names = [name for name in LEARNERS if request.learner in (None, name) and usable(name, data)]
     if not names:
-        takes = f"two labels and at most {WIDEST} inputs" if asked.learner == "linear" else "tables"
-        raise BadInput(f"{option('learner', asked.learner)} takes only {takes}; choose trees or mlp.")
+        takes = f"two labels and at most {WIDEST} inputs" if request.learner == "linear" else "tables"
+        raise BadInput(f"{option('learner', request.learner)} takes only {takes}; choose trees or mlp.")
     labels, notes = mended_labels(data, seed)
     row_weights = None if weights is None else weights[data.rows["train"]]
-    makers = _candidates_over_seeds(data, names, asked, wish, seed, device, clock, tell, labels, row_weights)
+    makers = _candidates_over_seeds(data, names, request, goal, seed, device, clock, tell, labels, row_weights)
     first = makers[0]
     notes += [*first.left_out, *makers[-1].notes]
     makers = [first, *(maker for maker in makers[1:] if not maker.notes)]  # further seeds that came to their end
     candidates = together([maker.candidates for maker in makers])
     judged = np.logical_or.reduce([maker.folds.judged for maker in makers])
     rows = first.rows.at(judged)
-    plain = reference([c for c in candidates if c.name == "plain"], judged, first.rows.labels, wish)
+    plain = reference([c for c in candidates if c.name == "plain"], judged, first.rows.labels, goal)
     votes = [c.votes(judged) for c in candidates]
-    judgements, place, why = judged_together(rows, plain.votes(judged), votes, wish, seed)
+    judgements, place, why = judged_together(rows, plain.votes(judged), votes, goal, seed)
     chosen = plain if place is None else candidates[place]
     fitted = fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
     if place is None:
         note = (
-            closest(candidates, judgements, judgements[candidates.index(plain)].score, wish) if why == NOTHING else ""
+            closest(candidates, judgements, judgements[candidates.index(plain)].score, goal) if why == NOTHING else ""
         )
     else:
-        note = short_of_bound(candidates, judgements, judgements[place].score, wish)
+        note = short_of_bound(candidates, judgements, judgements[place].score, goal)
         if chosen.way is not plain.way:  # a second stage of plain training needs no other
             fitted = first.learners[chosen.learner].whole(chosen.way, chosen.epoch)
         if chosen.shift is not None:
@@ -127,35 +127,35 @@ def search(
     notes += [note] if note else []
     seconds = clock.now() - clock.start
     return Search(
-        data, rows, wish, plain, candidates, judgements, chosen, fitted, fitted_plain, tuple(notes), seconds, why
+        data, rows, goal, plain, candidates, judgements, chosen, fitted, fitted_plain, tuple(notes), seconds, why
     )
 
 
 def _candidates_over_seeds(
-    data: Dataset, names: list[str], asked: Wanted, wish: Wish, seed: int, device: str, clock: Clock,
+    data: Dataset, names: list[str], request: TrainRequest, goal: Goal, seed: int, device: str, clock: Clock,
     tell: Tell | None, labels: Ints | None, row_weights: Tensor | None,
 ) -> list[CandidateMaker]:  # fmt: skip
     """Train the candidates for one seed after the other, while time allows."""
     assert isinstance(data.train, Batch)
     makers: list[CandidateMaker] = []
-    for k in range(seed, seed + asked.seeds):
-        learners = {name: Learner(name, data, k, device, asked.training, row_weights) for name in names}
-        makers.append(CandidateMaker(data, folds_for(data.train, k), learners, asked, wish, clock, tell, labels))
-        wish.criterion.check(groups=not makers[-1].rows.by_label)
+    for k in range(seed, seed + request.seeds):
+        learners = {name: Learner(name, data, k, device, request.training, row_weights) for name in names}
+        makers.append(CandidateMaker(data, folds_for(data.train, k), learners, request, goal, clock, tell, labels))
+        goal.criterion.check(groups=not makers[-1].rows.by_label)
         makers[-1].run()
         if makers[-1].notes:
             break
     return makers
 
 
-def closest(candidates: Sequence[Candidate], judgements: Sequence[Judgement], before: Score, wish: Wish) -> str:
+def closest(candidates: Sequence[Candidate], judgements: Sequence[Judgement], before: Score, goal: Goal) -> str:
     """Say what came closest to beating plain training, and what it lacked; nothing where no gap was smaller."""
     pairs = zip(candidates, judgements, strict=True)
     close = [(c, j) for c, j in pairs if j.change[0] < 0 and not j.constant]
     if not close:
         return ""
     candidate, judgement = min(close, key=lambda pair: (not pair[1].within, pair[1].score.gap))
-    noun = wish.criterion.noun
+    noun = goal.criterion.noun
     why = "that costs more accuracy than may be given up"
     if judgement.within:
         low, high = (100 * bound for bound in judgement.change[1:])
@@ -169,16 +169,16 @@ def closest(candidates: Sequence[Candidate], judgements: Sequence[Judgement], be
     )
 
 
-def short_of_bound(candidates: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, wish: Wish) -> str:
+def short_of_bound(candidates: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, goal: Goal) -> str:
     """Say that a bound is not kept where models were judged, and what would keep it and was refused."""
-    if wish.bound is None or 100 * chosen.gap <= wish.bound:
+    if goal.bound is None or 100 * chosen.gap <= goal.bound:
         return ""
     pairs = zip(candidates, judgements, strict=True)
-    keeps = [c.title for c, j in pairs if j.constant and 100 * j.score.gap <= wish.bound]
+    keeps = [c.title for c, j in pairs if j.constant and 100 * j.score.gap <= goal.bound]
     refused = f" {keeps[0]} does, and is refused: it is close to constant." if keeps else ""
     return (
-        f"The bound of {wish.bound:g} points is not kept on the rows that models were judged on: there the "
-        f"{wish.criterion.noun} is {100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
+        f"The bound of {goal.bound:g} points is not kept on the rows that models were judged on: there the "
+        f"{goal.criterion.noun} is {100 * chosen.gap:.1f} points, the smallest that was found.{refused}"
     )
 
 
@@ -209,11 +209,11 @@ def gone_wrong(fitted: Fitted, data: Dataset, when_judged: Score, labels: Ints |
 
 
 def deliver(
-    prepared: Prepared, asked: Wanted, out: Path, *, device: str = "cpu", tell: Tell | None = None
+    prepared: Prepared, request: TrainRequest, out: Path, *, device: str = "cpu", tell: Tell | None = None
 ) -> tuple[Result, Result | None, dict[str, Any]]:
     """Search, and write what was chosen: the run but for its numbers, plain training if that is another, the search."""
     spec = prepared.spec
-    searched = search(prepared.dataset, asked, prepared.wish, seed=spec.seed, device=device, tell=tell)
+    searched = search(prepared.dataset, request, prepared.goal, seed=spec.seed, device=device, tell=tell)
     about, plain = provenance(device), None
     if not searched.kept_plain:
         place = RunFolder(out / BASELINE)

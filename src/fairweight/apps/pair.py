@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairweight.apps.judge import Floats, Rows, Wish, judged_together
+from fairweight.apps.judge import Floats, Goal, Rows, judged_together
 from fairweight.apps.second_stage import stages
 from fairweight.apps.verdict import PLAIN
 from fairweight.constraints import plain_seed
@@ -59,7 +59,7 @@ def trained_pair(
     plain = run_into(prepared.baseline, folder.path / BASELINE, dataset, device, watching)
     by_group = bool(spec.judge.get("groups_at_prediction"))
     runs = {PLAIN: plain.folder, FORML: forml.folder}
-    chosen, shift, judged = best_of(runs, prepared.wish, dataset, spec.seed, by_group)
+    chosen, shift, judged = best_of(runs, prepared.goal, dataset, spec.seed, by_group)
     winner = plain if chosen == PLAIN else forml
     adopt(folder, winner)
     spec_kept = winner.spec if shift is None else winner.spec.with_(judge={"shift": shift.tolist()})
@@ -71,7 +71,7 @@ def trained_pair(
 
 def best_of(
     runs: Mapping[str, RunFolder],
-    wish: Wish,
+    goal: Goal,
     dataset: Dataset,
     seed: int,
     by_group: bool = False,
@@ -89,21 +89,19 @@ def best_of(
         for name, folder in runs.items():
             outputs, labels, codes = folder.read_logits("validation")
             groups = codes.numpy() if dataset.group_names and codes is not None else None
-            rows, chances = (
-                Rows(labels.numpy(), groups, len(dataset.label_names)),
-                probabilities(outputs.double()).numpy(),
-            )
+            rows = Rows(labels.numpy(), groups, len(dataset.label_names))
+            chances = probabilities(outputs.double()).numpy()
             models.append(Model(name, name, chances))
             if not alone:
                 fold = np.random.default_rng(plain_seed(seed)).permutation(len(rows.labels)) % HALVES
-                for stage in stages(chances, rows, wish, fold, range(HALVES), by_group):
+                for stage in stages(chances, rows, goal, fold, range(HALVES), by_group):
                     models.append(Model(f"{name} + {stage.name}", name, stage.chances, stage.shift))
     except MissingData:
         note = "There are no validation rows to judge FORML on, so plain training stays."
         nothing: dict[str, Any] = {"reference": plain, "chosen": plain, "candidates": [], "notes": [note]}
         return Choice(plain, None, nothing)
     predictions = [model.chances.argmax(axis=1) for model in models]
-    judgements, place, why = judged_together(rows, predictions[0], predictions, wish, seed, sure=not alone)
+    judgements, place, why = judged_together(rows, predictions[0], predictions, goal, seed, sure=not alone)
     best = models[place or 0]
     candidates = [{"name": m.title, "learner": "network", **j.to_dict()}
                   for m, j in zip(models, judgements, strict=True)]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairweight.apps.judge import Floats, Ints, Mask, Rows, Wish
+from fairweight.apps.judge import Floats, Goal, Ints, Mask, Rows
 from fairweight.metrics.criterion import POSITIVE, confusion
 
 BIASES = (0.25, 0.5, 1.0)  # strengths of the biases that even out the classes' recalls
@@ -26,17 +26,17 @@ class Stage(NamedTuple):
     shift: Floats  # [G, K], or [1, K] for everybody: from all rows
 
 
-def stages(chances: Floats, rows: Rows, wish: Wish, fold: Ints, used: Sequence[int], by_group: bool) -> Iterator[Stage]:
+def stages(chances: Floats, rows: Rows, goal: Goal, fold: Ints, used: Sequence[int], by_group: bool) -> Iterator[Stage]:
     """Second stages of a model: a bias per class for several; for two, thresholds where by_group allows them."""
     known = ~np.isnan(chances[:, 0]) & (rows.codes >= 0)
     parts: list[Mask] = [*(known & (fold != k) for k in used), known]
     ways: dict[str, list[Floats]] = {}
-    if rows.classes > 2 and (rows.by_label or wish.criterion.every_label):
-        biases = [even_recalls(chances[part], rows.at(part), wish) for part in parts]
+    if rows.classes > 2 and (rows.by_label or goal.criterion.every_label):
+        biases = [even_recalls(chances[part], rows.at(part), goal) for part in parts]
         ways = {f"bias-{strength:g}": [strength * up for up in biases] for strength in BIASES}
     if by_group and rows.classes == 2 and rows.groups is not None:
         size = int(rows.groups.max()) + 1
-        by_part = [thresholds(chances[part], rows.at(part), wish, size) for part in parts]
+        by_part = [thresholds(chances[part], rows.at(part), goal, size) for part in parts]
         # What closes the whole gap cannot be told from what overshoots: parts of the way are tried as well.
         ways = {f"thresholds-{strength:g}": [strength * up for up in by_part] for strength in PARTS}
     for name, shifts in ways.items():
@@ -57,22 +57,22 @@ def moved(chances: Floats, groups: Ints | None, shift: Floats) -> Floats:
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def even_recalls(chances: Floats, rows: Rows, wish: Wish) -> Floats:
+def even_recalls(chances: Floats, rows: Rows, goal: Goal) -> Floats:
     """Number to add to each class's logit [1, K] so that the criterion's rates come close; the best of some rounds."""
     logits = np.log(np.clip(chances, 1e-9, 1.0))
     bias = np.zeros(rows.classes)
     smallest, best = np.inf, bias
     for turn in range(ROUNDS):
         counts = confusion(rows.labels, (logits + bias).argmax(axis=1), rows.groups, classes=rows.classes)
-        gap = float(wish.criterion.gap_of(counts, by_label=rows.by_label))
+        gap = float(goal.criterion.gap_of(counts, by_label=rows.by_label))
         if gap < smallest:
             smallest, best = gap, bias
-        pressure = wish.criterion.pressure(counts, by_label=rows.by_label).mean(axis=0)  # [K]
+        pressure = goal.criterion.pressure(counts, by_label=rows.by_label).mean(axis=0)  # [K]
         bias = bias + 2.0 / (1 + turn / 10) * (pressure - pressure.mean())
     return best[None]
 
 
-def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
+def thresholds(chances: Floats, rows: Rows, goal: Goal, groups: int) -> Floats:
     """Number to add to each class's logit by group [G, 2]: found group by group, from several starts.
 
     The counts of every group at every threshold are taken once, so that a trial costs a sum over groups.
@@ -92,11 +92,11 @@ def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
         return np.asarray((at[..., 0, 0] + at[..., 1, 1]).sum(axis=-1) / len(score))
 
     as_is = np.full(groups, GRID)
-    least = accuracy(counts[every, as_is]) - wish.allowed / 100
+    least = accuracy(counts[every, as_is]) - goal.allowed / 100
 
     def cost(at: Floats) -> Floats:
         """The gap, what accuracy lacks, and a little for every error, so that ties go to the more accurate."""  # [T]
-        gap, right = np.nan_to_num(wish.criterion.gap_of(at), nan=1.0), accuracy(at)
+        gap, right = np.nan_to_num(goal.criterion.gap_of(at), nan=1.0), accuracy(at)
         return np.asarray(gap + DEAR * np.maximum(0.0, least - right) + 0.1 * (1 - right))
 
     with np.errstate(invalid="ignore"):  # starts at which every group has about the same true positive rate

@@ -112,14 +112,14 @@ DATA_FLAGS = (
     Flag("corruptions", "Corrupt training rows: 'one-class:label=2,fraction=0.2'; repeatable.", list[str], "corrupt"),
     Flag("limit", "Use at most this many rows of each part, for a quick look.", int),
 )  # fmt: skip
-WISH_FLAGS = (
+GOAL_FLAGS = (
     Flag("criterion", "What counts as fair; see `fairweight list criteria`.", panel=FAIRNESS),
     Flag("bound", "Largest gap to accept, in points; takes the most accurate model within it.", float, panel=FAIRNESS),
     Flag("budget", "Most points of accuracy to give up for a smaller gap; default 0.3.", float, panel=FAIRNESS),
     Flag("each", "Judge several sensitive columns one by one, not crossed; the worst counts.", bool, panel=FAIRNESS),
 )
 SEARCH_FLAGS = (
-    *WISH_FLAGS,
+    *GOAL_FLAGS,
     Flag("learner", "Train only trees, linear, mlp or your own MODULE:MODEL; default: the first three.", panel=MODEL),
     Flag("candidates", "Try only these ways of weighing, A,B: reweighing, positives, multipliers, forml-rates, "
          "forml-cells, forml; default: all.", read=listed, panel=FAIRNESS),

@@ -62,13 +62,13 @@ def train(
     if method is None and (sweep is not None or no_baseline):
         method = "forml"  # a sweep is of one method, and without plain training there is nothing to judge by
     search["groups_at_prediction"] = groups_at_prediction
-    wanted = app.Wanted(source, label, group, method, seed, data, training, **search)
+    request = app.TrainRequest(source, label, group, method, seed, data, training, **search)
     opt.show_log()
     shown = opt.epochs_shown(json)
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
-        prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-        if all_ranks is not None and prepared.asked is not None:
+        prepared = app.prepare(request, device=where, data_dir=data_dir, download=download)
+        if all_ranks is not None and prepared.request is not None:
             ranks.part(all_ranks, "one process compares candidates on a table; to train on all, name a --method.")
             all_ranks = None
         name = prepared.dataset.name.encode()[:100].decode(errors="ignore")  # a folder's name has 255 bytes
