@@ -170,13 +170,11 @@ def _notes(table: pd.DataFrame, floor: int, count: int, dropped: int) -> list[st
     for label, group, before, after, wished in table.itertuples(index=False):
         name = f"label={label}" + ("" if group == label else f", group={group}")
         if wished < min(before, floor):
-            message = (
-                f"The rule would have left {wished:,} of {before:,} samples with {name}; the floor keeps {after:,}."
-            )
-            notes.append(message)
+            note = f"The rule would have left {wished:,} of {before:,} samples with {name}; the floor keeps {after:,}."
+            notes.append(note)
         elif after < min(FLOOR, before):
             notes.append(f"Only {after:,} of {before:,} samples with {name} are left, below {FLOOR}.")
     if dropped < count:
-        message = f"{dropped:,} samples go instead of {count:,}: no more were seen and lie above the floor of {floor}."
-        notes.append(message)
+        note = f"{dropped:,} samples go instead of {count:,}: no more were seen and lie above the floor of {floor}."
+        notes.append(note)
     return notes

@@ -84,7 +84,7 @@ def audit_predictions(
 
 
 def _column(names: list[str], asked: str | None, what: str, usual: Sequence[str] = ()) -> str:
-    found = asked or next((name for wish in usual for name in names if name.lower() == wish), None)
+    found = asked or next((name for goal in usual for name in names if name.lower() == goal), None)
     there = f"the columns are {', '.join(names[:12])}."
     if found is None:
         raise MissingColumn(f"say which column holds the {what}s with {option(what)}; {there}")

@@ -77,13 +77,8 @@ class Cleaned:
             for method, arms in self.compared.seeds.items()
         }
         counts = {"suspected": self.suspected, "dropped": self.dropped, "relabelled": self.relabelled}
-        outcome = {
-            "methods": methods,
-            "advice": self.advice(),
-            "recommended": self.recommended,
-            "folder": str(self.out),
-        }
-        return {**counts, "cells": list(self.cells), **outcome}
+        rest = {"methods": methods, "advice": self.advice(), "recommended": self.recommended, "folder": str(self.out)}
+        return {**counts, "cells": list(self.cells), **rest}
 
     def text(self) -> str:
         """The table of all sets and the verdict, for a terminal."""

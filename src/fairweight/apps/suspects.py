@@ -154,14 +154,10 @@ class Suspects:
         if self.found is None:
             return "The true labels are not known, so nothing says which of these are wrong: look at them."
         at = ", ".join(f"{100 * value:.1f} % of the first {k:,}" for k, value in self.found.precision.items())
-        sentence = f"{self.found.wrong:,} labels are known to be wrong: AUC {self.found.auc:.4f}; wrong are {at}."
-        suggested_right = self.found.suggested_right
-        end = (
-            ""
-            if suggested_right is None
-            else f"\nThe suggested label is the true one for {100 * suggested_right:.1f} % of them."
-        )
-        return sentence + end
+        text = f"{self.found.wrong:,} labels are known to be wrong: AUC {self.found.auc:.4f}; wrong are {at}."
+        right = self.found.suggested_right
+        end = "" if right is None else f"\nThe suggested label is the true one for {100 * right:.1f} % of them."
+        return text + end
 
     def relabelled(self, how: str = SUGGESTED) -> pd.DataFrame:
         """Every row with its label mended: `suggested` puts the more probable label, `soft` the chance of each."""

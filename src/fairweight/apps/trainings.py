@@ -49,10 +49,8 @@ class Trainings:
             for method, spec in methods.items()
             if method == PLAIN or "method" not in change  # another method takes the place of plain training
         }
-        by_fingerprint = {
-            spec.fingerprint: f"{method}, {titles[arm]}, seed {k}" for (method, arm, k), spec in specs.items()
-        }
-        watcher = None if self.watching is None else self.watching(by_fingerprint)
+        titled = {spec.fingerprint: f"{method}, {titles[arm]}, seed {k}" for (method, arm, k), spec in specs.items()}
+        watcher = None if self.watching is None else self.watching(titled)
         options: dict[str, Any] = {"jobs": self.jobs, "device": self.device, "data_dir": self.data_dir}
         outcomes = run_all(specs.values(), where, watcher=watcher, **options)
         runs: Runs = {method: {} for method in methods}

@@ -173,21 +173,19 @@ class _Trial:
         done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         random = torch.Generator(done.device).manual_seed(0)
         moving = in_scope(done.parameters, self.scope)
-        direction = {
-            name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()
-        }
+        along = {name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()}
         if tangent_of is double_backward.tangent:
-            tangent = tangent_of(done, direction)  # [B, K]
+            tangent = tangent_of(done, along)  # [B, K]
         else:
             # Only double backward needs the graph. Beside a tangent pass it would make this trial the peak of the whole
             # training's memory; another forward pass costs less.
             done = replace(done, logits=done.logits.detach(), losses=done.losses.detach())
-            tangent = tangent_of(done, direction)
+            tangent = tangent_of(done, along)
             done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
         cotangent = tangent if bool((tangent != 0).any()) else torch.ones_like(tangent)
         with kernels(plain):
             slopes = slopes_in_use(done.logits, moving, cotangent.to(done.logits.dtype), keep=False)
-        by_backward = sum(float(double_backward.inner(_wide(s), _wide(direction[name]))) for name, s in slopes.items())
+        by_backward = sum(float(double_backward.inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
         by_tangent = float((cotangent * tangent).sum(dtype=torch.float64))
         tolerance = _TOLERANCE.get(done.logits.dtype, 0.05)
         if abs(by_backward - by_tangent) > tolerance * max(abs(by_backward), abs(by_tangent)):

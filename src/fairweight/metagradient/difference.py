@@ -54,9 +54,9 @@ def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
         if calls & (calls - 1) == 0:  # at the first, second, fourth, eighth, …
             factor = _best_factor(done, here, moving, step)
         _factors[done.model] = calls + 1, factor
-    return (
-        _difference(done, here, moving, step * factor, cast=True) if factor else _difference(done, here, moving, step)
-    )
+    if factor:
+        return _difference(done, here, moving, step * factor, cast=True)
+    return _difference(done, here, moving, step)
 
 
 def _best_factor(done: ForwardPass, here: Parameters, moving: Parameters, step: Tensor) -> float:

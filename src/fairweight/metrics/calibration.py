@@ -25,22 +25,17 @@ def calibration_by_group(
     puts all samples together.
     """
     if chances.shape[1] == 2:
-        probability, true = chances[:, positive], (labels == positive).astype(float)
+        p, true = chances[:, positive], (labels == positive).astype(float)
     else:
-        probability, true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
+        p, true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
     parts = {"all": np.ones(len(labels), dtype=bool)}
     if groups is not None:
         parts = {name: groups == code for code, name in enumerate(names) if (groups == code).any()}
-    return {name: _one(probability[there], true[there]) for name, there in parts.items()}
+    return {name: _one(p[there], true[there]) for name, there in parts.items()}
 
 
-def _one(probability: npt.NDArray[Any], true: npt.NDArray[Any]) -> dict[str, float | int]:
-    edges = np.unique(np.quantile(probability, np.linspace(0, 1, BINS + 1)[1:-1]))
-    place = np.searchsorted(edges, probability, side="right")  # equal probabilities share a bin
-    apart = np.abs(np.bincount(place, probability - true)).sum() / len(probability)
-    return {
-        "n": len(probability),
-        "predicted": float(probability.mean()),
-        "observed": float(true.mean()),
-        "error": float(apart),
-    }
+def _one(p: npt.NDArray[Any], true: npt.NDArray[Any]) -> dict[str, float | int]:
+    edges = np.unique(np.quantile(p, np.linspace(0, 1, BINS + 1)[1:-1]))
+    place = np.searchsorted(edges, p, side="right")  # equal probabilities share a bin
+    apart = np.abs(np.bincount(place, p - true)).sum() / len(p)
+    return {"n": len(p), "predicted": float(p.mean()), "observed": float(true.mean()), "error": float(apart)}

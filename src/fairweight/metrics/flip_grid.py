@@ -174,13 +174,12 @@ def _at_random(known: Floats, share: dict[int, Floats], weights: dict[int, Weigh
 
     odds = 0.0
     for g, each in weights.items():
-        zero, positives = known[g]
+        negatives, positives = known[g]
         likely = share[g].clip(0.02, 0.98)
         firm = np.maximum(likely * (1 - likely) / OFF**2 - 1, 2.0)
-        drawn = betaln(positives + likely * firm, zero + (1 - likely) * firm) - betaln(
-            likely * firm, (1 - likely) * firm
-        )
-        odds += _total(np.log(np.maximum(each.mean, 1e-300)) + drawn) - float(betaln(positives + 1, zero + 1))
+        before = betaln(likely * firm, (1 - likely) * firm)
+        drawn = betaln(positives + likely * firm, negatives + (1 - likely) * firm) - before
+        odds += _total(np.log(np.maximum(each.mean, 1e-300)) + drawn) - float(betaln(positives + 1, negatives + 1))
     return odds
 
 

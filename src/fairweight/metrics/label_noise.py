@@ -57,12 +57,10 @@ def label_noise(
     trusted_again = StratifiedDraw(np.zeros_like(ty) if at_random else tg * k + ty)
     tried: list[tuple[Floats, Ints, Ints, flip.Flips]] = []  # of each draw: as given, and with no label wrong
     for _ in range(draws):
-        resampled = trusted_again.order[trusted_again.drawn(random)]
+        drawn = trusted_again.order[trusted_again.drawn(random)]
         rows = random.integers(0, len(y), min(len(y), ROWS_AT_A_DRAW))
-        near = flip.calibrate(
-            opinion[rows], g[rows], trusted[resampled], ty[resampled], tg[resampled], shape[0], rounds=8
-        )
-        held = flip.anchor_of(given, flip.counts_by_cell(ty[resampled], tg[resampled], shape), random=at_random)
+        near = flip.calibrate(opinion[rows], g[rows], trusted[drawn], ty[drawn], tg[drawn], shape[0], rounds=8)
+        held = flip.anchor_of(given, flip.counts_by_cell(ty[drawn], tg[drawn], shape), random=at_random)
         for labelled in (y[rows], flip.drawn_labels(flip.softmax(plain[rows]), random)):
             found = flip.flip_rates(near, labelled, g[rows], held, start=flips, rounds=20)
             tried.append((np.exp(near), labelled, g[rows], found))

@@ -34,11 +34,8 @@ class Standing:
 def standings(tables: Sequence[Record]) -> list[Standing]:
     """Every table, from records that were grouped and sorted: the usual options first."""
     found = [_standing(name, [r for r in tables if r["table"] == name]) for name in table_names()]
-    first = {standing.why: standing.table for standing in reversed(found)}
-    return [
-        standing if first[standing.why] == standing.table else replace(standing, why=f"Same as {first[standing.why]}.")
-        for standing in found
-    ]
+    first = {s.why: s.table for s in reversed(found)}
+    return [s if first[s.why] == s.table else replace(s, why=f"Same as {first[s.why]}.") for s in found]
 
 
 def status_text(found: Sequence[Standing]) -> str:

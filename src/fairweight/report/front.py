@@ -72,27 +72,18 @@ def judged_dots(
     judged: Mapping[str, Any], details: Callable[[Mapping[str, Any]], tuple[Mapping[str, str], str]]
 ) -> list[Dot]:
     """A dot for each candidate that was judged and whose gap is known; more: its row and its command."""
-    found = {
-        candidate["name"]
-        if candidate["learner"] == "network"
-        else f"{candidate['name']} ({candidate['learner']})": candidate
-        for candidate in judged.get("candidates", ())
-        if known(candidate.get("gap")) and known(candidate.get("accuracy"))
+    by_title = {
+        c["name"] if c["learner"] == "network" else f"{c['name']} ({c['learner']})": c
+        for c in judged.get("candidates", ())
+        if known(c.get("gap")) and known(c.get("accuracy"))
     }
-    plain, dots = found.get(judged.get("reference", "")), []
-    for title, candidate in found.items():
+    plain, dots = by_title.get(judged.get("reference", "")), []
+    for title, c in by_title.items():
         between = None
-        if (
-            plain is not None
-            and candidate is not plain
-            and known(candidate.get("low"))
-            and known(candidate.get("high"))
-        ):
-            between = 100 * max(0.0, plain["gap"] + candidate["low"]), 100 * (plain["gap"] + candidate["high"])
-        place, marks = (short(title), 100 * candidate["gap"], 100 * candidate["accuracy"], between), details(candidate)
-        dots.append(
-            Dot(*place, chosen=title == judged["chosen"], plain=candidate is plain, row=marks[0], command=marks[1])
-        )
+        if plain is not None and c is not plain and known(c.get("low")) and known(c.get("high")):
+            between = 100 * max(0.0, plain["gap"] + c["low"]), 100 * (plain["gap"] + c["high"])
+        place, marks = (short(title), 100 * c["gap"], 100 * c["accuracy"], between), details(c)
+        dots.append(Dot(*place, chosen=title == judged["chosen"], plain=c is plain, row=marks[0], command=marks[1]))
     return dots
 
 
@@ -188,17 +179,15 @@ def _best_of(dots: Sequence[Dot]) -> str:
     best, plain = on_front(dots)[0], next((dot for dot in dots if dot.plain), None)
     if best is plain:
         return f"No method has a smaller gap than plain training, {plain.gap:.1f} points."
-    sentence = f"{best.title} has the smallest gap: {best.gap:.1f} points"
+    text = f"{best.title} has the smallest gap: {best.gap:.1f} points"
     if plain is None:
-        return f"{sentence}."
+        return f"{text}."
     cost, chance = round(plain.accuracy - best.accuracy, 1), best.row["gap's change, p"]
     paid = f"{'costs' if cost > 0 else 'gains'} {abs(cost):.1f} points of" if cost else "costs no"
-    sentence = f"{sentence} beside plain training's {plain.gap:.1f}; it {paid} accuracy."
+    text = f"{text} beside plain training's {plain.gap:.1f}; it {paid} accuracy."
     if chance:
-        return (
-            f"{sentence} The smaller gap {'is beyond' if float(chance) < 0.05 else 'could be'} chance (p = {chance})."
-        )
-    return f"{sentence} One seed: it could be chance." if best.row["seeds"] == "1" else sentence
+        return f"{text} The smaller gap {'is beyond' if float(chance) < 0.05 else 'could be'} chance (p = {chance})."
+    return f"{text} One seed: it could be chance." if best.row["seeds"] == "1" else text
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:

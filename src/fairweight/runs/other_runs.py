@@ -82,10 +82,8 @@ def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
         index = torch.nonzero(~_dropped(dataset, spec.rows["train"], beside)).flatten()
         note = f"Train: {len(index):,} of {len(train):,} rows stay, chosen by other runs or at random."
         true = None if dataset.true_labels is None else dataset.true_labels[index]
-        places, files = (
-            {**changed.rows, "train": rows[index]},
-            [dataset.files[k] for k in index.tolist() if dataset.files],
-        )
+        places = {**changed.rows, "train": rows[index]}
+        files = [dataset.files[k] for k in index.tolist() if dataset.files]
         changed = _noted(changed, note, train=_taken(train, index), rows=places, true_labels=true, files=tuple(files))
     return changed
 

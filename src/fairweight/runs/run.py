@@ -278,11 +278,8 @@ def predictions_by(outputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
     chances = probabilities(outputs)
     own = labels.to(chances.device)[:, None]  # [N, 1]
     others = chances.scatter(1, own, -1.0).argmax(dim=1)
-    columns = {
-        "predicted": chances.argmax(dim=1),
-        "probability": chances.gather(1, own).squeeze(1),
-        "suggested": others,
-    }
+    of_label = chances.gather(1, own).squeeze(1)
+    columns = {"predicted": chances.argmax(dim=1), "probability": of_label, "suggested": others}
     return {name: values.cpu() for name, values in columns.items()}
 
 
