@@ -171,7 +171,7 @@ def prepared_for(made: Made, csv: Path, seed: int, method: str | None = "forml",
     made.frame.to_csv(csv, index=False)
     options: dict[str, Any] = {"split": {"column": PART}}
     asked = {} if method is None else {"epochs": EPOCHS, **training}
-    return app.prepare(app.Wanted(str(csv), made.table.label, made.table.group, method, seed, options, asked))
+    return app.prepare(app.TrainRequest(str(csv), made.table.label, made.table.group, method, seed, options, asked))
 
 
 def held_out_ranking(

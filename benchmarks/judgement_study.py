@@ -66,7 +66,7 @@ def searched(found: Any) -> list[dict[str, Any]]:
     from judgement_sets import loaded
 
     from fairweight.apps.deliver import gone_wrong, search
-    from fairweight.apps.judge import Wanted, Wish, choose
+    from fairweight.apps.judge import Goal, TrainRequest, choose
     from fairweight.apps.verdict import verdict_on
     from fairweight.metagradient.passes import predicted
     from fairweight.metrics.criterion import criterion
@@ -76,11 +76,11 @@ def searched(found: Any) -> list[dict[str, Any]]:
 
     started, before = time.monotonic(), time.process_time()
     dataset = loaded(found.frame, found.seed)
-    wish = Wish(criterion("equal-opportunity"))
-    every = search(dataset, Wanted("frame", groups_at_prediction=True), wish, seed=found.seed)
+    goal = Goal(criterion("equal-opportunity"))
+    every = search(dataset, TrainRequest("frame", groups_at_prediction=True), goal, seed=found.seed)
     blind = [k for k, one in enumerate(every.candidates) if one.shift is None]
     plain = every.judgements[list(every.candidates).index(every.plain)].score
-    place = choose(plain, [every.judgements[k] for k in blind], wish)
+    place = choose(plain, [every.judgements[k] for k in blind], goal)
     chosen = every.plain if place is None else every.candidates[blind[place]]
     if chosen is every.chosen or (every.kept_plain and place is None):
         fitted = every.fitted
@@ -101,7 +101,7 @@ def searched(found: Any) -> list[dict[str, Any]]:
         about = {"chosen": search_.chosen.title, "plain": search_.plain.title, "kept_epoch": search_.fitted.epoch}
         about |= {"kept_plain": search_.kept_plain, "notes": search_.notes, "why": search_.why}
         meaning = dataset.preprocessing.meaning
-        told = verdict_on(meaning, wish, test.labels, test.groups, first, last, **about).to_dict()
+        told = verdict_on(meaning, goal, test.labels, test.groups, first, last, **about).to_dict()
         keys = ("verdict", "chosen", "kept_epoch", "criterion", "gap_before", "gap_after", "accuracy_before",
                 "accuracy_after")  # fmt: skip
         names = {c.title: [round(v, 4) for v in (j.score.accuracy, j.score.gap, j.change[2])] for c, j in

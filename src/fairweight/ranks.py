@@ -83,7 +83,7 @@ class Ranks:
         flat = [v.detach().to(self.device).contiguous().reshape(-1).view(torch.uint8) for v in values if v.numel()]
         mine = torch.cat([packed[:0], *flat])
         packed[: len(mine)] = mine
-        return [_unpacked(one, row, values) for one, row in zip(self._all(packed), shapes, strict=True)]
+        return [_unpacked(part, row, values) for part, row in zip(self._all(packed), shapes, strict=True)]
 
     def sum(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Each tensor summed over the ranks; those of one type travel in one call."""
@@ -147,9 +147,9 @@ class Ranks:
         raise _Agreed(self._first_error(error))
 
     def _first_error(self, error: Exception | None) -> Exception:
-        said = _written(None if error is None else _spelled(error))
-        sizes = [one.tolist() for one in self._all(torch.tensor([len(said)], device=self.device))]
-        sentences = [_read(theirs) for (theirs,) in self._gathered([said], sizes)]
+        message = _written(None if error is None else _spelled(error))
+        sizes = [part.tolist() for part in self._all(torch.tensor([len(message)], device=self.device))]
+        sentences = [_read(theirs) for (theirs,) in self._gathered([message], sizes)]
         rank, (name, text) = next((k, s) for k, s in enumerate(sentences) if s is not None)
         found = _error(name, text)
         found.add_note(f"raised on rank {rank} of {self.size}")

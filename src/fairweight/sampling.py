@@ -129,8 +129,8 @@ class ExemplarSampler:
         self.reused = tuple(name for name, count in counted if count < per_cell)  # too small for as many members
         if self.reused:
             shown = "; ".join(self.reused[:5]) + (" ..." if len(self.reused) > 5 else "")
-            said = "%d of %d cells have fewer than %d exemplars and are reused within a batch: %s"
-            _log.warning(said, len(self.reused), len(cells), per_cell, shown)
+            message = "%d of %d cells have fewer than %d exemplars and are reused within a batch: %s"
+            _log.warning(message, len(self.reused), len(cells), per_cell, shown)
         index = cells.index.cpu()  # draws are made here and sent over many at a time
         self._members = [torch.nonzero(index == k).flatten() for k in range(len(cells))]
         self._ahead: tuple[int, Tensor] | None = None  # (number, rows [AHEAD, E]) of a stretch of steps

@@ -18,7 +18,7 @@ class _State:
     received: int | None = None  # the signal that came
     waiting = False  # whether it waits for the safe point
     safe_points = 0  # how many that watch for it are under way
-    said = False  # whether the user was told
+    told_user = False  # whether the user was told
     other_hook: Callable[[sys.UnraisableHookArgs], object] = sys.__unraisablehook__  # for what is no interrupt
 
 
@@ -79,8 +79,8 @@ def _close() -> bool:
 
 def stop() -> None:
     """Tell the user, once, and leave with the status that shells expect: 128 and the signal's number."""
-    if not _State.said:
-        _State.said = True
+    if not _State.told_user:
+        _State.told_user = True
         print("\nStopped. The same command goes on from what is saved.", file=sys.stderr, flush=True)
     sys.exit(128 + (_State.received or signal.SIGINT))
 

@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
 from fairweight.metagradient.fully_sharded import gathered
-from fairweight.metagradient.global_pass import Everyone, GlobalPass
+from fairweight.metagradient.global_pass import AllRanks, GlobalPass
 from fairweight.metagradient.model import restored_on_error
 from fairweight.metagradient.passes import ForwardPass
 from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
@@ -39,19 +39,20 @@ def backward(
     Several batches, also of several ranks, make the step of one that holds them all. scaler: a GradScaler, whose factor
     multiplies every loss; scores rest where it was too large. check: refuse bad values, which waits for a GPU.
     """
-    in_pieces = torch.distributed.is_available() and torch.distributed.is_initialized()  # perhaps: `gathered` looks
-    whole = gathered(method.model, optimizer, alone=method.process_group is None) if in_pieces else nullcontext()
-    with whole, nullcontext() if (ranks := method.ranks) is None else ranks.together():
-        several = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    alone = method.process_group is None
+    whole_parameters = gathered(method.model, optimizer, alone=alone) if distributed else nullcontext()
+    with whole_parameters, nullcontext() if (ranks := method.ranks) is None else ranks.together():
+        in_parts = len(batches) > 1  # or on another rank: then all go backward part by part, and sum by themselves
         batches = [batch for batch in batches if len(batch)] or batches[:1]
-        own = batches[0] if not several else labels_side_by_side(batches)
-        everyone = None if ranks is None else Everyone.of(ranks, own, exemplar, optimizer, method.steps, several)
-        method.check(*((own, exemplar) if everyone is None else (everyone.batch, everyone.exemplar)), values=check)
-        if everyone is not None:
-            several, batches = everyone.several, everyone.filled(batches, exemplar)
-        runs = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
-        done = AccumulatedPass.of(runs) if several else runs[0]()
-        done = done if everyone is None else GlobalPass.of(done, everyone, method.model)
+        own = labels_side_by_side(batches) if in_parts else batches[0]
+        all_ranks = None if ranks is None else AllRanks.of(ranks, own, exemplar, optimizer, method.steps, in_parts)
+        method.check(*((own, exemplar) if all_ranks is None else (all_ranks.batch, all_ranks.exemplar)), values=check)
+        if all_ranks is not None:
+            in_parts, batches = all_ranks.in_parts, all_ranks.filled(batches, exemplar)
+        passes = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
+        done = AccumulatedPass.of(passes) if in_parts else passes[0]()
+        done = done if all_ranks is None else GlobalPass.of(done, all_ranks, method.model)
         return _finish(method, done, exemplar, optimizer, scale, scaler)
 
 
@@ -64,24 +65,26 @@ def _finish(
             _check_finite(done.losses, batch)
         if scaler is not None and done.whole:  # of several parts, the real loss alone is scaled
             done.loss_scale = scaler.scale(torch.ones((), device=done.losses.device))
-        made = method.weigh(done, exemplar, optimizer)
-        weights, total = _weighted(method, done, made)
+        weighing = method.weigh(done, exemplar, optimizer)
+        weights, total = _weighted(method, done, weighing)
         loss = (weights * done.losses).sum() if total is None else total
-        sent = weights if total is None and done.losses.is_leaf else loss  # where the losses are a leaf, they do
+        going_back = weights if total is None and done.losses.is_leaf else loss  # where the losses are a leaf, they do
         if scale != 1.0:
-            sent = sent * scale
+            going_back = going_back * scale
         if scaler is not None:
-            sent = scaler.scale(sent) if done.loss_scale is None else sent * done.loss_scale
-        agreement = made.look() if made.look is not None and done.keeps_graph else None
-    done.backward(sent)
-    if made.look is not None and not done.keeps_graph:
-        agreement = made.look()  # with the memory that backward has freed
+            going_back = scaler.scale(going_back) if done.loss_scale is None else going_back * done.loss_scale
+        agreement = (
+            weighing.measure_agreement() if weighing.measure_agreement is not None and done.keeps_graph else None
+        )
+    done.backward(going_back)
+    if weighing.measure_agreement is not None and not done.keeps_graph:
+        agreement = weighing.measure_agreement()  # with the memory that backward has freed
     has_logits = not isinstance(done, GlobalPass) or method.gathers_logits
     return StepRecord(
         loss=loss.detach(), losses=done.losses.detach(), weights=weights.detach(), correct=done.correct,
-        logits=done.logits.detach() if has_logits else None, labels=batch.labels, objective=made.objective,
-        exemplar_losses=made.exemplar_losses, pull=made.pull, gradient=made.gradient, agreement=agreement,
-        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), mode=made.mode,
+        logits=done.logits.detach() if has_logits else None, labels=batch.labels, objective=weighing.objective,
+        exemplar_losses=weighing.exemplar_losses, pull=weighing.pull, gradient=weighing.gradient, agreement=agreement,
+        exemplar_groups=None if exemplar is None else done.exemplars(exemplar).compared(), mode=weighing.mode,
         batch=None if done.whole else batch,
     )  # fmt: skip
 
@@ -117,16 +120,16 @@ def _check_optimizer(kind: Any) -> None:
         )
 
 
-def _weighted(method: Reweighter, done: ForwardPass, made: Weighing) -> tuple[Tensor, Tensor | None]:
+def _weighted(method: Reweighter, done: ForwardPass, weighing: Weighing) -> tuple[Tensor, Tensor | None]:
     """The weights, with the user's own where there are any, not scaled anew; and the total where they do not say it."""
     if method.sample_weight is None:
-        return made.weights, made.total
-    if done.check and made.total is not None:
-        plain = (made.weights * done.losses).sum()
-        slopes = [torch.autograd.grad(total, done.root, retain_graph=True)[0] for total in (plain, made.total)]
+        return weighing.weights, weighing.total
+    if done.check and weighing.total is not None:
+        plain = (weighing.weights * done.losses).sum()
+        slopes = [torch.autograd.grad(total, done.root, retain_graph=True)[0] for total in (plain, weighing.total)]
         if not torch.allclose(slopes[0], slopes[1], rtol=1e-3, atol=1e-6):
             raise BadInput("sample_weight multiplies losses, and this method changes them otherwise; leave one out.")
-    return made.weights * method.sample_weight[method.rows(done.batch)].to(made.weights.dtype), None
+    return weighing.weights * method.sample_weight[method.rows(done.batch)].to(weighing.weights.dtype), None
 
 
 def _check_finite(losses: Tensor, batch: Batch) -> None:

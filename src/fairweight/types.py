@@ -1,4 +1,4 @@
-"""The plain values that travel along the line: Batch and what is made of one."""
+"""The plain values that a step passes on: Batch, Weighing, StepRecord."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def map_tensors(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 def tensors(value: Any) -> list[Tensor]:
     """Every tensor in a tensor, tuple, list or mapping, in order."""
-    found: list[Tensor] = []
-    map_tensors(value, lambda t: found.append(t) or t)  # type: ignore[func-returns-value]
-    return found
+    every: list[Tensor] = []
+    map_tensors(value, lambda t: every.append(t) or t)  # type: ignore[func-returns-value]
+    return every
 
 
 def sent(values: Tensor, device: torch.device | str) -> Tensor:
@@ -95,7 +95,7 @@ class Batch:
 
 
 def labels_side_by_side(batches: Sequence[Batch]) -> Batch:
-    """What several batches say of their samples, as one; their inputs stay with them."""
+    """Labels, groups, rows and shares of several batches as one; inputs are left out."""
     return side_by_side([replace(batch, inputs=batch.labels) for batch in batches])
 
 
@@ -165,7 +165,7 @@ class Weighing:
     exemplar_losses: Tensor | None = None  # [E]
     pull: Tensor | None = None  # [B]
     gradient: Tensor | None = None  # [B]
-    look: Callable[[], Tensor | None] | None = None  # a look at agreement, taken where memory allows; gives []
+    measure_agreement: Callable[[], Tensor | None] | None = None  # gives []; called when memory allows
     mode: str | None = None
 
 
@@ -202,8 +202,8 @@ class StepRecord:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for a log."""
         values = {**vars(self), "margin": self.margin, "effective_size": self.effective_size}
-        left = {name: value for name, value in values.items() if name not in ("logits", "labels", "batch")}
-        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in left.items()}
+        plain = {name: value for name, value in values.items() if name not in ("logits", "labels", "batch")}
+        return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in plain.items()}
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.tables import people
 
-from fairweight.apps.train import Wanted, prepare, train
+from fairweight.apps.train import TrainRequest, prepare, train
 from fairweight.runs import build as module
 from fairweight.runs.run import run
 
@@ -13,7 +13,7 @@ from fairweight.runs.run import run
 @pytest.fixture
 def wanted(tmp_path):
     people(200).to_csv(tmp_path / "p.csv", index=False)
-    return Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"epochs": 2})
+    return TrainRequest(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"epochs": 2})
 
 
 def test_one_model_for_the_method_and_one_for_plain_training(wanted, tmp_path, monkeypatch):

@@ -16,9 +16,9 @@ from tests.tables import people
 
 from fairweight.apps.candidates import Candidate, reference
 from fairweight.apps.deliver import Search, closest, gone_wrong, search, short_of_bound
-from fairweight.apps.judge import Judgement, Rows, Score, Wanted, Wish
+from fairweight.apps.judge import Goal, Judgement, Rows, Score, TrainRequest
 from fairweight.apps.pair import best_of
-from fairweight.apps.train import wish_for
+from fairweight.apps.train import goal_for
 from fairweight.apps.weights import Weights
 from fairweight.data import GroupOptions, Options, load
 from fairweight.errors import BadInput, MissingData
@@ -30,13 +30,13 @@ from fairweight.training.predict import logits
 FAIR = criterion("equal-opportunity")
 
 
-def asked(learner: str, *candidates: str, **more: Any) -> Wanted:
-    return Wanted("frame", learner=learner, candidates=candidates, **more)
+def asked(learner: str, *candidates: str, **more: Any) -> TrainRequest:
+    return TrainRequest("frame", learner=learner, candidates=candidates, **more)
 
 
 def test_scores_by_cell_close_a_gap_that_the_inputs_carry_and_keep_each_labels_total():
     data = load(crowd(1500, 1), label="income", group="sex")
-    found = search(data, asked("linear", "forml-rates"), Wish(FAIR, budget=5))
+    found = search(data, asked("linear", "forml-rates"), Goal(FAIR, budget=5))
     assert found.chosen.name.startswith("forml-rates")
     gaps = {one.name: j.score.gap for one, j in zip(found.candidates, found.judgements, strict=True)}
     assert gaps["forml-rates-1"] < gaps["forml-rates-0.5"] < gaps["plain"]
@@ -47,19 +47,19 @@ def test_scores_by_cell_close_a_gap_that_the_inputs_carry_and_keep_each_labels_t
 
 def test_further_seeds_vote_on_every_row():
     data = load(crowd(600, 1), label="income", group="sex")
-    found = search(data, asked("linear", "reweighing", seeds=3), Wish(FAIR))
+    found = search(data, asked("linear", "reweighing", seeds=3), Goal(FAIR))
     one = found.candidates[0]
-    assert len(one.again) == 2
-    assert not np.array_equal(one.chances, one.again[0])
-    shares = one.said(np.ones(len(one.chances), dtype=bool))
+    assert len(one.other_seeds) == 2
+    assert not np.array_equal(one.chances, one.other_seeds[0])
+    shares = one.votes(np.ones(len(one.chances), dtype=bool))
     assert set(np.unique(np.round(3 * shares)).tolist()) <= {0, 1, 2, 3}
     np.testing.assert_allclose(shares.sum(axis=1), 1)
 
 
 def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
     half, nan = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.4, 0.6], [np.nan, np.nan]])
-    one = Candidate("plain", "linear", Way(), 1, half, again=(nan,))
-    np.testing.assert_allclose(one.said(np.array([True, True])), [[0.5, 0.5], [0, 1]])
+    one = Candidate("plain", "linear", Way(), 1, half, other_seeds=(nan,))
+    np.testing.assert_allclose(one.votes(np.array([True, True])), [[0.5, 0.5], [0, 1]])
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_a_seed_that_predicts_some_rows_alone_counts_there_alone():
 def test_what_came_closest_says_what_it_lacked(high, within, says):
     one = Candidate("reweighing-1", "trees", Way(), 1, np.zeros((1, 2)))
     found = Judgement(Score(0.8, 0.8, 0.3, 0.05), (-0.05, -0.1, high), False, within)
-    told = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Wish(FAIR))
+    told = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Goal(FAIR))
     assert "reweighing-1 (trees), gap 10.0 → 5.0 points, accuracy -1.00 points" in told
     assert says in told
-    assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1), Wish(FAIR)) == ""
-    errors = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Wish(criterion("worst-group")))
+    assert closest([one], [replace(found, change=(0.01, 0.0, 0.1))], Score(0.8, 0.8, 0.3, 0.1), Goal(FAIR)) == ""
+    errors = closest([one], [found], Score(0.81, 0.8, 0.3, 0.1), Goal(criterion("worst-group")))
     assert errors == told.replace("gap", "error")
 
 
@@ -81,13 +81,13 @@ def test_a_bound_that_is_not_kept_is_said_with_what_was_refused():
     names = [Candidate(f"reweighing-{k}", "trees", Way(), 1, np.zeros((1, 2))) for k in (1, 2)]
     scores = Score(0.8, 0.8, 0.3, 0.05), Score(0.8, 0.6, 0.3, 0.01)
     found = [Judgement(score, (-0.05, -0.1, -0.01), k == 1, True) for k, score in enumerate(scores)]
-    told = short_of_bound(names, found, scores[0], Wish(FAIR, bound=2))
+    told = short_of_bound(names, found, scores[0], Goal(FAIR, bound=2))
     assert "The bound of 2 points is not kept" in told
     assert "the gap is 5.0 points" in told
     assert "reweighing-2 (trees) does, and is refused: it is close to constant." in told
-    assert "refused" not in short_of_bound(names[:1], found[:1], scores[0], Wish(FAIR, bound=2))
-    assert short_of_bound(names, found, scores[0], Wish(FAIR, bound=6)) == ""
-    assert short_of_bound(names, found, scores[0], Wish(FAIR)) == ""
+    assert "refused" not in short_of_bound(names[:1], found[:1], scores[0], Goal(FAIR, bound=2))
+    assert short_of_bound(names, found, scores[0], Goal(FAIR, bound=6)) == ""
+    assert short_of_bound(names, found, scores[0], Goal(FAIR)) == ""
 
 
 def test_plain_training_that_says_the_same_of_all_rows_gives_way_to_one_within_the_budget():
@@ -101,9 +101,9 @@ def test_plain_training_that_says_the_same_of_all_rows_gives_way_to_one_within_t
     close[[0, 300, 1]] = 0  # one right and two wrong: a quarter of a point below
     far[:8] = 0
     models = [one("trees", same), one("linear", far)]
-    assert reference(models, every, labels, Wish(FAIR)).learner == "trees", "two points behind is too far"
-    assert reference([*models, one("mlp", close)], every, labels, Wish(FAIR)).learner == "mlp"
-    assert reference([*models, one("mlp", close)], every, labels, Wish(FAIR, budget=0.1)).learner == "trees"
+    assert reference(models, every, labels, Goal(FAIR)).learner == "trees", "two points behind is too far"
+    assert reference([*models, one("mlp", close)], every, labels, Goal(FAIR)).learner == "mlp"
+    assert reference([*models, one("mlp", close)], every, labels, Goal(FAIR, budget=0.1)).learner == "trees"
 
 
 def test_a_last_training_is_held_to_what_the_same_did_on_rows_it_had_not_seen():
@@ -127,14 +127,14 @@ def told_by_group() -> pd.DataFrame:
 def test_groups_without_a_label_in_common_are_refused_where_the_criterion_compares_it(name):
     data = load(told_by_group(), label="income", group="sex", options=Options(groups=GroupOptions(below="keep")))
     with pytest.raises(BadInput, match=f"the {name} gap cannot be estimated: fewer than two groups of 'sex'"):
-        wish_for(data, name)
-    assert wish_for(data, "accuracy-parity").criterion.name == "accuracy-parity"
+        goal_for(data, name)
+    assert goal_for(data, "accuracy-parity").criterion.name == "accuracy-parity"
 
 
 def test_forml_is_left_out_where_it_has_nothing_to_compare():
     data = load(told_by_group(), label="income", group="sex", options=Options(groups=GroupOptions(below="keep")))
-    wanted = Wanted("frame", learner="linear", candidates=("forml-cells",))
-    found = search(data, wanted, wish_for(data, "demographic-parity"))
+    wanted = TrainRequest("frame", learner="linear", candidates=("forml-cells",))
+    found = search(data, wanted, goal_for(data, "demographic-parity"))
     assert [one.name for one in found.candidates] == ["plain"]
     assert any(note.startswith("FORML was left out") for note in found.notes)
 
@@ -145,8 +145,8 @@ def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):
     job = draw.choice(["a", "b", "c"], size=1500, p=[0.7, 0.2, 0.1])
     x = (job == "b") * 1.0 + (job == "c") * 2.0 + draw.normal(0, 0.9, 1500)
     data = load(pd.DataFrame({"x": x, "z": draw.normal(size=1500), "job": job}), label="job")
-    wish = Wish(criterion("recall-parity"), budget=8)
-    found = search(data, asked("trees"), wish)
+    goal = Goal(criterion("recall-parity"), budget=8)
+    found = search(data, asked("trees"), goal)
     assert [one.name for one in found.candidates] == ["plain", *(f"plain + bias-{s}" for s in ("0.25", "0.5", "1"))]
     assert "bias" in found.chosen.name
     assert found.fitted.model is found.fitted_plain.model
@@ -156,7 +156,7 @@ def test_several_classes_get_a_bias_per_class_for_free(monkeypatch):
 def test_columns_side_by_side_count_the_worst_and_crossed_cells_may_be_small():
     frame = people(600).assign(city=["north", "south", "east"] * 200)
     data = load(frame, label="income", group=["sex", "city"])
-    fair = wish_for(data, None, None, None, each=True).criterion
+    fair = goal_for(data, None, None, None, each=True).criterion
     assert [name for name, _ in fair.views] == ["sex", "city"]
     draw = np.random.default_rng(0)
     counts = draw.integers(1, 50, size=(6, 2, 2))
@@ -168,7 +168,7 @@ def test_columns_side_by_side_count_the_worst_and_crossed_cells_may_be_small():
     cities = FAIR.pressure(by_city)[[fair.views[1][1][k] for k in same_sex]]
     np.testing.assert_allclose(push[same_sex] - cities, FAIR.pressure(by_sex)[[0] * 3])
     with pytest.raises(BadInput):
-        wish_for(load(frame, label="income", group="sex"), None, None, None, each=True)
+        goal_for(load(frame, label="income", group="sex"), None, None, None, each=True)
 
 
 class Folder:
@@ -189,16 +189,16 @@ def test_of_two_runs_the_better_one_or_its_second_stage_is_kept():
     noise = draw.normal(size=(3000, 3))
     uneven = 2 * np.eye(3)[labels] + noise - np.array([0, 0, 1.5])
     plain, forml = Folder(uneven, labels), Folder(2 * np.eye(3)[labels] + noise, labels)
-    wish = Wish(criterion("recall-parity"), budget=1)
+    goal = Goal(criterion("recall-parity"), budget=1)
     data = SimpleNamespace(label_names=("a", "b", "c"), group_names=())
-    assert best_of({"plain": plain, "forml": forml}, wish, data, 0)[0] == "forml"
-    _, shift, judged = best_of({"plain": plain, "forml": plain}, wish, data, 0)
+    assert best_of({"plain": plain, "forml": forml}, goal, data, 0)[0] == "forml"
+    _, shift, judged = best_of({"plain": plain, "forml": plain}, goal, data, 0)
     assert judged["chosen"] == "plain + bias-1"
     np.testing.assert_allclose(shift[0, 2] - shift[0, :2], 1.5, atol=0.4)
-    _, shift, judged = best_of({"plain": forml, "forml": forml}, wish, data, 0)
+    _, shift, judged = best_of({"plain": forml, "forml": forml}, goal, data, 0)
     assert (judged["chosen"], shift) == ("plain", None)
-    assert best_of({"plain": Folder(None, labels)}, wish, data, 0)[2]["chosen"] == "plain"
-    assert len(best_of({"plain": plain, "forml": plain}, wish, data, 0, alone=True)[2]["candidates"]) == 2
+    assert best_of({"plain": Folder(None, labels)}, goal, data, 0)[2]["chosen"] == "plain"
+    assert len(best_of({"plain": plain, "forml": plain}, goal, data, 0, alone=True)[2]["candidates"]) == 2
 
 
 def test_the_words_on_weights_are_those_of_the_verdict_and_promise_no_bias():

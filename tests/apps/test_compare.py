@@ -6,7 +6,7 @@ import pytest
 from tests.docs.generators import generator
 
 from fairweight.apps.compare import Protocol, compare, costs, prepare, smaller, text_of, verdict_on
-from fairweight.apps.judge import Wish
+from fairweight.apps.judge import Goal
 from fairweight.errors import BadInput, UnknownName
 from fairweight.metrics.criterion import criterion
 from fairweight.report.front import verdict_words, without_places
@@ -176,12 +176,12 @@ def test_the_verdict_on_a_row_is_the_rule_of_train_over_seeds(gap, p, accuracy, 
     seeds = {"standard_error": 0.1, "n": 5}
     found = {"tprd": {"mean": gap, "p": p}, "accuracy": {"mean": accuracy, "p": None, **seeds}}
     row = {"compared": {"uniform": found}, "means": {"tprd": {"mean": 1.0, **seeds}}}
-    assert verdict_on(row, Wish(criterion("equal-opportunity"), bound=bound), "tprd") == word
+    assert verdict_on(row, Goal(criterion("equal-opportunity"), bound=bound), "tprd") == word
     said = verdict_words({"verdict": word, "outside_limits": word == "no-effect" and smaller(row, "tprd")})
     other = "no clear effect" if p > 0.05 else "smaller gap, outside the budget or bound"
     assert said == (other if word == "no-effect" else word)
     alone = {**found, "accuracy": {"mean": accuracy, "p": None, "standard_error": None, "n": 1}}
     one = {**row, "compared": {"uniform": alone}}  # one seed tells nothing of a loss
-    assert (verdict_on(one, Wish(criterion("equal-opportunity")), "tprd") == "worse") == (gap > 0)
+    assert (verdict_on(one, Goal(criterion("equal-opportunity")), "tprd") == "worse") == (gap > 0)
 
-    assert verdict_on({**row, "compared": {}}, Wish(criterion("equal-opportunity")), "tprd") is None
+    assert verdict_on({**row, "compared": {}}, Goal(criterion("equal-opportunity")), "tprd") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairweight.apps.judge import Judgement, Rows, Score, Wish, choose, gap_change, judged, near_constant
+from fairweight.apps.judge import Goal, Judgement, Rows, Score, choose, gap_change, judged, near_constant
 from fairweight.errors import BadInput
 from fairweight.metrics.criterion import criterion
 
@@ -26,30 +26,30 @@ def test_a_clear_improvement_is_taken_and_noise_is_not():
     at = rows()
     plain = said(at, (0.5, 0.9))
     better, same = said(at, (0.7, 0.7)), said(at, (0.51, 0.9), seed=1)
-    wish = Wish(FAIR, budget=1)
-    found = [judged(at, plain, other, wish) for other in (same, better)]
+    goal = Goal(FAIR, budget=1)
+    found = [judged(at, plain, other, goal) for other in (same, better)]
     assert not found[0].allowed
     assert found[1].allowed
-    assert choose(Score.of(at, plain, FAIR), found, wish) == 1
-    assert choose(Score.of(at, plain, FAIR), found[:1], wish) is None
+    assert choose(Score.of(at, plain, FAIR), found, goal) == 1
+    assert choose(Score.of(at, plain, FAIR), found[:1], goal) is None
 
 
 def test_what_costs_more_than_the_budget_is_not_taken():
     at = rows()
     plain, dear = said(at, (0.5, 0.9)), said(at, (0.5, 0.5))
-    assert choose(Score.of(at, plain, FAIR), [judged(at, plain, dear, Wish(FAIR))], Wish(FAIR)) is None
-    assert judged(at, plain, dear, Wish(FAIR)).change[2] < 0
+    assert choose(Score.of(at, plain, FAIR), [judged(at, plain, dear, Goal(FAIR))], Goal(FAIR)) is None
+    assert judged(at, plain, dear, Goal(FAIR)).change[2] < 0
 
 
 @pytest.mark.parametrize("constant", [0, 1])
 def test_a_constant_predictor_is_never_chosen(constant):
     at = rows()
     plain, nobody = said(at, (0.5, 0.9)), np.full(len(at.labels), constant)
-    wish = Wish(FAIR, budget=100)
-    found = judged(at, plain, nobody, wish)
+    goal = Goal(FAIR, budget=100)
+    found = judged(at, plain, nobody, goal)
     assert found.score.gap == 0
     assert found.constant
-    assert choose(Score.of(at, plain, FAIR), [found], wish) is None
+    assert choose(Score.of(at, plain, FAIR), [found], goal) is None
 
 
 def test_shares_of_positives_have_limits():
@@ -62,9 +62,9 @@ def test_shares_of_positives_have_limits():
 
 def test_who_gives_up_more_accuracy_may_lose_more_balanced_accuracy_but_not_half_of_what_it_tells():
     plain = Score(0.86, 0.78, 0.2, 0.18)
-    assert [Wish(FAIR, budget=b).margin(plain, 2) for b in (0.1, 0.3, 0.6)] == pytest.approx([2, 2, 4])
-    assert Wish(FAIR, bound=5).margin(plain, 2) == pytest.approx(14), "half of what 78 has above 50"
-    assert Wish(FAIR, budget=50).margin(Score(0.9, 0.52, 0.2, 0.1), 2) == 2
+    assert [Goal(FAIR, budget=b).margin(plain, 2) for b in (0.1, 0.3, 0.6)] == pytest.approx([2, 2, 4])
+    assert Goal(FAIR, bound=5).margin(plain, 2) == pytest.approx(14), "half of what 78 has above 50"
+    assert Goal(FAIR, budget=50).margin(Score(0.9, 0.52, 0.2, 0.1), 2) == 2
 
 
 def test_a_bound_takes_the_most_accurate_that_keeps_it():
@@ -73,11 +73,11 @@ def test_a_bound_takes_the_most_accurate_that_keeps_it():
 
     found = [one(0.80, 0.01), one(0.82, 0.019), one(0.84, 0.05)]
     plain = Score(0.85, 0.7, 0.3, 0.2)
-    assert choose(plain, found, Wish(FAIR, bound=2)) == 1
-    assert choose(plain, found, Wish(FAIR, bound=0.5)) == 0, "none keeps it: the smallest gap"
-    assert choose(plain, found, Wish(FAIR, bound=25)) is None, "plain training keeps it"
+    assert choose(plain, found, Goal(FAIR, bound=2)) == 1
+    assert choose(plain, found, Goal(FAIR, bound=0.5)) == 0, "none keeps it: the smallest gap"
+    assert choose(plain, found, Goal(FAIR, bound=25)) is None, "plain training keeps it"
     with pytest.raises(BadInput):
-        Wish(FAIR, bound=-1)
+        Goal(FAIR, bound=-1)
 
 
 def test_the_interval_covers_what_resampling_rows_gives():

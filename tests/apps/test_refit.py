@@ -9,7 +9,7 @@ import pytest
 from tests.tables import people
 
 from fairweight.apps.refit import prepare_refit
-from fairweight.apps.train import Wanted, prepare, train
+from fairweight.apps.train import TrainRequest, prepare, train
 from fairweight.errors import MissingData
 from fairweight.runs.folder import RUN, RunFolder
 from fairweight.runs.run import run
@@ -80,7 +80,7 @@ def test_the_spec_of_a_chosen_model_trains_such_a_model_on_the_same_labels(tmp_p
     )
     frame.to_csv(tmp_path / "people.csv", index=False)
     more = {} if "split" in data else {"table": {"drop": ["part"]}}
-    wanted = Wanted(
+    wanted = TrainRequest(
         str(tmp_path / "people.csv"), "income", "sex", data={**data, **more}, learner="linear", candidates=("plain",)
     )
     done = train(prepare(wanted), tmp_path / "run").result
@@ -98,7 +98,7 @@ def test_a_judged_run_is_trained_again_on_validation_rows_that_a_column_names(tm
     """It was trained on them; without them the data would seem to have changed."""
     parts = ["train", "train", "train", "test", "validation"] * 100
     people(500).assign(part=parts).to_csv(tmp_path / "p.csv", index=False)
-    wanted = Wanted(
+    wanted = TrainRequest(
         str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data={"split": {"column": "part"}}
     )
     folder = train(prepare(wanted), tmp_path / "run").result.folder
@@ -113,16 +113,16 @@ def test_a_judged_run_is_trained_again_on_validation_rows_that_a_column_names(tm
 def test_the_second_training_is_judged_by_the_criterion_of_the_first(tmp_path, method):
     people(400).to_csv(tmp_path / "p.csv", index=False)
     asked = {"learner": "linear", "candidates": (), "budget": 2.0} if method is None else {"training": {"epochs": 1}}
-    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", method, criterion="accuracy-parity", **asked)
+    wanted = TrainRequest(str(tmp_path / "p.csv"), "income", "sex", method, criterion="accuracy-parity", **asked)
     folder = train(prepare(wanted), tmp_path / "run").result.folder
-    wish = prepare_refit(folder.path)[0].wish
-    assert wish.criterion.name == "accuracy-parity"
-    assert wish.budget == asked.get("budget")
+    goal = prepare_refit(folder.path)[0].goal
+    assert goal.criterion.name == "accuracy-parity"
+    assert goal.budget == asked.get("budget")
 
 
 def test_a_judged_run_with_labels_made_wrong_on_purpose_is_trained_again(tmp_path):
     people(500).to_csv(tmp_path / "p.csv", index=False)
-    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data=WRONG)
+    wanted = TrainRequest(str(tmp_path / "p.csv"), "income", "sex", learner="linear", candidates=(), data=WRONG)
     folder = train(prepare(wanted), tmp_path / "run").result.folder
     prepared, _ = prepare_refit(folder.path)
     lost = len(folder.read_weights()) - len(prepared.dataset.train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairweight.apps.judge import Rows, Score, Wish
+from fairweight.apps.judge import Goal, Rows, Score
 from fairweight.apps.second_stage import even_recalls, moved, stages, thresholds
 from fairweight.metrics.criterion import criterion
 
@@ -16,7 +16,7 @@ def test_a_score_that_is_shifted_for_one_group_is_shifted_back():
     chances = 1 / (1 + np.exp(-np.stack([-score, score], axis=1)))
     rows, fair = Rows(labels, groups, 2), criterion("equal-opportunity")
     before = Score.of(rows, chances.argmax(axis=1), fair)
-    up = thresholds(chances, rows, Wish(fair, budget=0.3), 2)
+    up = thresholds(chances, rows, Goal(fair, budget=0.3), 2)
     after = Score.of(rows, moved(chances, groups, up).argmax(axis=1), fair)
     assert before.gap > 0.3
     assert after.gap < 0.02
@@ -29,7 +29,7 @@ def test_parts_of_the_way_to_even_thresholds_close_parts_of_the_gap():
     score = 2 * labels - 1 + draw.normal(size=6000) - 1.5 * groups
     chances = 1 / (1 + np.exp(-np.stack([-score, score], axis=1)))
     rows, fair = Rows(labels, groups, 2), criterion("equal-opportunity")
-    made = list(stages(chances, rows, Wish(fair), fold, range(5), by_group=True))
+    made = list(stages(chances, rows, Goal(fair), fold, range(5), by_group=True))
     assert [name for name, _, _ in made] == [f"thresholds-{part}" for part in ("0.25", "0.5", "0.75", "1")]
     gaps = [Score.of(rows, found.argmax(axis=1), fair).gap for _, found, _ in made]
     assert gaps == sorted(gaps, reverse=True)
@@ -43,7 +43,7 @@ def test_thresholds_keep_to_the_budget_where_the_whole_gap_would_cost_more():
     chances = 1 / (1 + np.exp(-np.stack([-score, score], axis=1)))
     rows, fair = Rows(labels, groups, 2), criterion("equal-opportunity")
     before = Score.of(rows, chances.argmax(axis=1), fair)
-    up = thresholds(chances, rows, Wish(fair, budget=0.3), 2)
+    up = thresholds(chances, rows, Goal(fair, budget=0.3), 2)
     after = Score.of(rows, moved(chances, groups, up).argmax(axis=1), fair)
     assert 100 * (before.accuracy - after.accuracy) <= 0.35
     assert after.gap < before.gap
@@ -55,7 +55,7 @@ def test_a_class_that_is_scored_too_low_is_raised():
     logits = 2 * np.eye(3)[labels] + draw.normal(size=(6000, 3)) - np.array([0, 0, 1.5])
     chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     rows, fair = Rows(labels, None, 3), criterion("recall-parity")
-    up = even_recalls(chances, rows, Wish(fair))
+    up = even_recalls(chances, rows, Goal(fair))
     after = Score.of(rows, moved(chances, None, up).argmax(axis=1), fair)
     assert Score.of(rows, chances.argmax(axis=1), fair).gap > 0.2
     assert after.gap < 0.03

@@ -10,13 +10,13 @@ import pytest
 from tests.cli.test_train_judged import crowd
 
 from fairweight.apps import candidates, deliver
-from fairweight.apps.judge import Wanted, Wish
+from fairweight.apps.judge import Goal, TrainRequest
 from fairweight.data import load
 from fairweight.metrics.criterion import criterion
 from fairweight.runs.clock import Clock, OutOfTime
 from fairweight.runs.learners import Learner, Way
 
-FAIR = Wish(criterion("equal-opportunity"))
+FAIR = Goal(criterion("equal-opportunity"))
 REST = 0.12  # of the time, for judging and writing, which the counted costs leave out
 
 
@@ -81,7 +81,7 @@ def data():
 def test_a_search_ends_within_a_tenth_of_its_time(limit, seeds, trees, mlp, forml, costed, data):
     clock = costed({"trees": trees, "linear": 0.1 * trees, "mlp": mlp}, forml)
     start = clock()
-    found = deliver.search(data, Wanted("frame", seconds=limit, seeds=seeds), FAIR)
+    found = deliver.search(data, TrainRequest("frame", seconds=limit, seeds=seeds), FAIR)
     took = clock() - start
     assert took + REST * limit <= 1.1 * limit
     if found.notes and "time was up" in found.notes[0]:
@@ -91,7 +91,7 @@ def test_a_search_ends_within_a_tenth_of_its_time(limit, seeds, trees, mlp, form
 def test_the_first_model_is_trained_in_any_case_and_a_slow_one_is_given_up_after_a_fold(costed, data):
     clock = costed({"trees": 3.0, "linear": 0.1, "mlp": 50.0}, 3.0)
     start = clock()
-    found = deliver.search(data, Wanted("frame", seconds=10.0), FAIR)
+    found = deliver.search(data, TrainRequest("frame", seconds=10.0), FAIR)
     assert [one.title for one in found.candidates] == ["plain (trees)"]
     assert clock() - start < 60
     assert "time was up" in found.notes[0]

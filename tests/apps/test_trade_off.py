@@ -11,7 +11,7 @@ import pytest
 from tests.command import fairweight
 from tests.tables import people
 
-from fairweight.apps.judge import Judgement, Score, Wish, choose, near_constant
+from fairweight.apps.judge import Goal, Judgement, Score, choose, near_constant
 from fairweight.apps.trade_off import points, scaled, trade_off
 from fairweight.apps.verdict import in_points
 from fairweight.errors import BadInput
@@ -53,7 +53,7 @@ def judgement(accuracy: float, gap: float, plain: float = 0.8, give_up: float = 
 
 
 def chosen(*found: Judgement) -> int:
-    return choose(found[0].score, found, Wish(None), sure=False) or 0
+    return choose(found[0].score, found, Goal(None), sure=False) or 0
 
 
 @pytest.mark.parametrize(("give_up", "place"), [(0, 1), (1, 2), (5, 3), (100, 3)])
@@ -161,7 +161,7 @@ def test_empty_folders_of_a_sweep_are_nothing_to_lose(tmp_path):
 @pytest.mark.parametrize("give_up", [-0.03, 101.0, float("nan")])
 def test_what_may_be_given_up_is_in_points(give_up, tmp_path):
     with pytest.raises(BadInput, match="from 0 to 100"):
-        trade_off(SimpleNamespace(dataset=None, wish=Wish(None)), tmp_path / "out", {}, give_up)
+        trade_off(SimpleNamespace(dataset=None, goal=Goal(None)), tmp_path / "out", {}, give_up)
     assert not (tmp_path / "out").exists()
 
 

@@ -11,8 +11,8 @@ import torch
 from tests.tables import people
 
 from fairweight.apps._train_text import in_words, levelled
-from fairweight.apps.judge import Score, Wish, why_plain
-from fairweight.apps.train import Wanted, prepare, train
+from fairweight.apps.judge import Goal, Score, why_plain
+from fairweight.apps.train import TrainRequest, prepare, train
 from fairweight.apps.verdict import Verdict
 from fairweight.data import load
 from fairweight.errors import BadInput, UnknownName
@@ -93,14 +93,16 @@ def test_a_cpu_gets_a_narrow_network_for_images(tmp_path):
 
 def test_nothing_is_selected_without_validation(tmp_path):
     people().to_csv(tmp_path / "p.csv", index=False)
-    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", data={"split": {"validation": 0.0}})
+    wanted = TrainRequest(str(tmp_path / "p.csv"), "income", "sex", "forml", data={"split": {"validation": 0.0}})
     prepared = prepare(wanted)
     assert prepared.spec.early_stopping == {}
     assert prepared.baseline.with_(method="forml", method_options=prepared.spec.method_options) == prepared.spec
     with pytest.raises(UnknownName):
-        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"optimizer": "adamm"}))
+        prepare(TrainRequest(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"optimizer": "adamm"}))
     with pytest.raises(BadInput):
-        prepare(Wanted(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"network": {"name": "resnet18"}}))
+        prepare(
+            TrainRequest(str(tmp_path / "p.csv"), "income", "sex", "forml", training={"network": {"name": "resnet18"}})
+        )
 
 
 def test_an_own_network_on_a_table_is_trained_by_forml_beside_plain_training(tmp_path, monkeypatch):
@@ -108,15 +110,17 @@ def test_an_own_network_on_a_table_is_trained_by_forml_beside_plain_training(tmp
     people()[["age", "hours", "sex", "income"]].to_csv("p.csv", index=False)
     (tmp_path / "net.py").write_text("from torch import nn\nnet = nn.Linear(2, 2)\n")
     for own in ({"training": {"network": {"name": "net.py:net"}}}, {"learner": "net.py:net"}):
-        prepared = prepare(Wanted("p.csv", "income", "sex", **own))
-        assert (prepared.spec.method, prepared.asked) == ("forml", None)
+        prepared = prepare(TrainRequest("p.csv", "income", "sex", **own))
+        assert (prepared.spec.method, prepared.request) == ("forml", None)
         assert prepared.spec.judge["criterion"] == "equal-opportunity"
 
 
 @pytest.mark.parametrize(("seed", "learner"), [(-1, "trees"), (-1, "linear"), (2**40, "trees")])
 def test_every_seed_that_a_run_may_have_is_taken_by_a_choice(tmp_path, seed, learner):
     people().to_csv(tmp_path / "p.csv", index=False)
-    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", seed=seed, learner=learner, candidates=("reweighing",))
+    wanted = TrainRequest(
+        str(tmp_path / "p.csv"), "income", "sex", seed=seed, learner=learner, candidates=("reweighing",)
+    )
     assert train(prepare(wanted), tmp_path / "run").verdict is not None
 
 
@@ -216,10 +220,10 @@ def test_the_first_line_says_why_plain_training_was_kept():
     plain = replace(verdict(labels, labels, labels, groups), kept_plain=True)
     assert plain.sentence().startswith("Nothing beat plain training on the rows that models were judged on, so plain")
     fair = criterion("equal-opportunity")
-    kept = why_plain(Score(0.9, 0.7, 0.3, 0.01), Wish(fair, bound=2))
+    kept = why_plain(Score(0.9, 0.7, 0.3, 0.01), Goal(fair, bound=2))
     told = replace(plain, why=kept).sentence()
     assert told.startswith("Plain training keeps the bound of 2 points on the rows that models were judged on, so ")
-    assert why_plain(Score(0.9, 0.7, 0.3, 0.03), Wish(fair, bound=2)).startswith("Nothing beat")
+    assert why_plain(Score(0.9, 0.7, 0.3, 0.03), Goal(fair, bound=2)).startswith("Nothing beat")
 
 
 def test_a_gap_that_cannot_be_estimated_is_not_called_zero():

@@ -13,7 +13,7 @@ from fairweight.apps.clean import MENDED, Cleaned
 from fairweight.apps.condense import KEPT, Retrained, condense_run
 from fairweight.apps.deliver import mended_labels
 from fairweight.apps.suspects import FINISHED, HELD_OUT, LEARNED, POSTERIOR, kept, ranked_labels, stays, suspects_of
-from fairweight.apps.train import Wanted, prepare, train
+from fairweight.apps.train import TrainRequest, prepare, train
 from fairweight.apps.trainings import HARMS, Compared, methods_of
 from fairweight.data import Options, Split, load
 from fairweight.errors import BadInput
@@ -104,7 +104,7 @@ def test_a_judged_run_beside_trusted_exemplars_says_how_many_labels_are_wrong(tm
     monkeypatch.setattr("fairweight.runs.learners.ITERATIONS", 10)
     frame, true = people(0.25)
     frame.to_csv(tmp_path / "people.csv", index=False)
-    wanted = Wanted(
+    wanted = TrainRequest(
         str(tmp_path / "people.csv"), "label", "sex", data={"split": {"column": "part"}}, learner="trees",
         candidates=("plain",),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from PIL import Image
 
 from fairweight import catalog
 from fairweight.apps.audit import audit_of, write_audit
-from fairweight.apps.train import Wanted, prepare, train
+from fairweight.apps.train import TrainRequest, prepare, train
 from fairweight.report import findings
 from fairweight.runs.run import run
 from fairweight.runs.spec import Spec
@@ -80,10 +80,10 @@ def test_a_pair_of_runs_on_images_with_groups_is_audited_beside_plain_training(t
         Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / f"{k}.png")
         rows.append({"file": f"{k}.png", "label": "dark" if bright else "pale", "sex": "FM"[k // 2 % 2]})
     pd.DataFrame(rows).to_csv(tmp_path / "list.csv", index=False)
-    monkeypatch.setattr("fairweight.apps.judge.choose", lambda plain, found, wish, sure: len(found) - 1)
+    monkeypatch.setattr("fairweight.apps.judge.choose", lambda plain, found, goal, sure: len(found) - 1)
     training = {"epochs": 1, "batch_size": 16, "per_cell": 2, "network": {"name": "mlp", "hidden": [4]}}
     data = {"groups": {"floor": 2}, "exemplar": {"size": 2}}
-    wanted = Wanted(str(tmp_path / "list.csv"), "label", "sex", data=data, training=training)
+    wanted = TrainRequest(str(tmp_path / "list.csv"), "label", "sex", data=data, training=training)
     train(prepare(wanted), tmp_path / "run")
     found = audit_of(tmp_path / "run")
     assert found.trained.method == "forml"

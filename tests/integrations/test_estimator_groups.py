@@ -62,5 +62,5 @@ def test_columns_side_by_side(rows):
     both = np.stack([sex, np.where(inputs["age"] > 40, "older", "younger")], axis=1)
     made = FairweightClassifier(learner="linear", each=True, budget=3, random_state=0)
     made.fit(inputs, income, sensitive_features=both)
-    assert len(made.search_.wish.criterion.views) == 2
+    assert len(made.search_.goal.criterion.views) == 2
     assert len(made.groups_) == 4

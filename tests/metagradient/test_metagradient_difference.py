@@ -160,7 +160,7 @@ def test_autocast_s_own_precision_where_it_gives_float32_s_pull(model, cast):
     with torch.autocast("cpu", torch.bfloat16):
         done = virtual_forward(model, batch)
         found = pull_by_tangent(done, tangent(done, along))
-    assert bool(difference._further[model][1]) is cast
+    assert bool(difference._factors[model][1]) is cast
     true = pull_by_tangent(done, tangent(done, along))
     exact = pull_by_tangent(done, forward_tangent(virtual_forward(model, batch), along))
     assert torch.equal(found, true) is not cast

@@ -91,7 +91,7 @@ def test_the_interval_has_the_chance_of_each_row_where_rates_are_known():
     part = grid._binned(np.linspace(-3, 3, 400), (np.arange(400) % 3 == 0).astype(int))
     mean, spread = grid._expected(part)
     i, j = 8, 12
-    q = part.positive(part.said)[:, i, j]
+    q = part.positive(part.opinion)[:, i, j]
     zero, one = grid._wrong(q, grid.U[i, j], grid.V[i, j])
     place = i * len(grid.RATES) + j
     for label, chance in enumerate((zero, one)):

@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from tests.tables import people
 
-from fairweight.apps.train import Wanted, prepare, train
+from fairweight.apps.train import TrainRequest, prepare, train
 from fairweight.data import load
 from fairweight.runs import trees
 from fairweight.runs.build import network_for
@@ -116,7 +116,9 @@ def test_a_spec_with_trees_becomes_a_run(tmp_path):
 @pytest.mark.parametrize("learner", ["linear", "trees"])
 def test_a_delivered_model_is_trained_again_by_its_own_spec(learner, tmp_path):
     people(500).to_csv(tmp_path / "p.csv", index=False)
-    wanted = Wanted(str(tmp_path / "p.csv"), "income", "sex", learner=learner, candidates=("reweighing",), budget=20)
+    wanted = TrainRequest(
+        str(tmp_path / "p.csv"), "income", "sex", learner=learner, candidates=("reweighing",), budget=20
+    )
     train(prepare(wanted), tmp_path / "run")
     for part in (tmp_path / "run", tmp_path / "run" / "uniform"):
         if part.exists():

@@ -115,8 +115,8 @@ def _rule_values(weights: pd.DataFrame, rule: str) -> Array:
     """What a rule ranks by, the lowest to be dropped first; NaN where it is not known."""  # [N]
     column = COLUMNS[rule]
     if column not in weights or not weights[column].notna().any():
-        said = "its method learns none" if column == "score" else "it was written by another version"
-        raise BadInput(f"the run has no {column}, which the rule {rule!r} drops by ({said}); choose another rule.")
+        message = "its method learns none" if column == "score" else "it was written by another version"
+        raise BadInput(f"the run has no {column}, which the rule {rule!r} drops by ({message}); choose another rule.")
     values: Array = weights[column].to_numpy(dtype=float)
     if rule == "weighted-loss-by-class":
         means = weights.groupby("label", observed=True)[column].transform("mean").to_numpy(dtype=float)
@@ -170,11 +170,11 @@ def _notes(table: pd.DataFrame, floor: int, count: int, dropped: int) -> list[st
     for label, group, before, after, wished in table.itertuples(index=False):
         name = f"label={label}" + ("" if group == label else f", group={group}")
         if wished < min(before, floor):
-            said = f"The rule would have left {wished:,} of {before:,} samples with {name}; the floor keeps {after:,}."
-            notes.append(said)
+            note = f"The rule would have left {wished:,} of {before:,} samples with {name}; the floor keeps {after:,}."
+            notes.append(note)
         elif after < min(FLOOR, before):
             notes.append(f"Only {after:,} of {before:,} samples with {name} are left, below {FLOOR}.")
     if dropped < count:
-        said = f"{dropped:,} samples go instead of {count:,}: no more were seen and lie above the floor of {floor}."
-        notes.append(said)
+        note = f"{dropped:,} samples go instead of {count:,}: no more were seen and lie above the floor of {floor}."
+        notes.append(note)
     return notes

@@ -42,6 +42,6 @@ def write_table(table: pd.DataFrame, path: Path, usual: str = "table.csv", float
         else:
             write_atomically(path, content.getvalue())
     except OSError as error:
-        said = f"{path} cannot be written ({error.strerror}); choose another file with {option('out')}."
-        raise NoSpace(said) from error
+        message = f"{path} cannot be written ({error.strerror}); choose another file with {option('out')}."
+        raise NoSpace(message) from error
     return path

@@ -24,115 +24,118 @@ Spelling = Callable[[str], str]  # how a sentence spells the options that it nam
 
 def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
     """What was found in the data, and every setting that was chosen or given."""
-    dataset, asked = prepared.dataset, prepared.asked
+    dataset, request = prepared.dataset, prepared.request
     notes = sorted(dataset.notes, key=lambda note: not note.startswith("Warning: "))
     lines = [f"Data: {dataset.name}", *(wrapped(spelled(note), "  ") for note in notes), "Settings"]
     settings = in_words(prepared.spec, dataset)
     if prepared.spec.network.get("name") != TREES:  # which are not grown yet
         settings["network"] += f" ({prepared.built.parameters:,} parameters)"
-    if asked is not None:
-        wish = prepared.wish
-        limits = [f"gap at most {wish.bound:g} points"] if wish.bound is not None else []
-        limits += [f"at most {wish.allowed:g} points of accuracy given up"] if wish.allowed < 100 else []
+    if request is not None:
+        goal = prepared.goal
+        more_seeds = f", and {request.seeds - 1} more to judge by" if request.seeds > 1 else ""
+        limits = [f"gap at most {goal.bound:g} points"] if goal.bound is not None else []
+        limits += [f"at most {goal.allowed:g} points of accuracy given up"] if goal.allowed < 100 else []
         settings = {
-            "criterion": f"{wish.criterion.title}: {wish.criterion.sentence}",
+            "criterion": f"{goal.criterion.title}: {goal.criterion.sentence}",
             "within": ", ".join(limits),
-            "candidates": ", ".join(asked.families) + f", by {asked.learner or 'trees, linear and mlp'}",
+            "candidates": ", ".join(request.families) + f", by {request.learner or 'trees, linear and mlp'}",
             "judged": "on rows that they were not trained on (5 folds), then trained on all rows that are not for test",
-            "seed": str(prepared.spec.seed) + (f", and {asked.seeds - 1} more to judge by" if asked.seeds > 1 else ""),
+            "seed": f"{prepared.spec.seed}{more_seeds}",
         }
     lines += [wrapped(f"{name:10s} {value}", "  ", 11) for name, value in {**settings, "device": device}.items()]
     return "\n".join(lines) + "\n"
 
 
-def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
+def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
     """The last screen: what changed in words, the table by group, plain training beside it."""
-    found, folder = done.verdict, done.result.folder.path
-    title = done.result.spec.title if found is None else found.chosen
+    verdict, folder = trained.verdict, trained.result.folder.path
+    title = trained.result.spec.title if verdict is None else verdict.chosen
     why = f"no plain model was trained to compare with; leave out {option('no_baseline')} to get one."
-    said = [f"No verdict: {why}"]
-    if found is not None:
-        said = [found.sentence(), found.perhaps(), levelled(found), found.together(), found.alike(), *found.notes]
-    elif done.result.spec.method == "uniform":
-        said = ["No verdict: this is plain training, with nothing to compare it with."]
-    parts = ["\n".join(wrapped(spelled(line)) for line in said if line)]
-    parts += ["\n".join(wrapped(f"{name:9s} {text}", "  ", 10) for name, text in ending(done).items())]
-    parts += [f"{title} on the test rows\n\n{done.table.text(shutil.get_terminal_size((120, 24)).columns)}"]
-    if found is not None and done.baseline is not None and not found.kept_plain:
-        parts.append(columns([("points [95 %]", "plain", title, "difference"), *found.rows()]))
-    if found is not None and found.calibration:
-        parts.append(_calibration(found))
-    again = [run.spec.title for run in (done.result, done.baseline) if run is not None and run.reused]
-    reused = f" ({' and '.join(dict.fromkeys(again))} found finished)" if again else ""
-    parts.append(f"Run folder: {folder}{reused}. Trained in {seconds:.0f} seconds.")
-    steps = next_steps(done)
+    sentences = [f"No verdict: {why}"]
+    if verdict is not None:
+        remarks = verdict.perhaps(), levelled(verdict), verdict.together(), verdict.alike()
+        sentences = [verdict.sentence(), *remarks, *verdict.notes]
+    elif trained.result.spec.method == "uniform":
+        sentences = ["No verdict: this is plain training, with nothing to compare it with."]
+    parts = ["\n".join(wrapped(spelled(line)) for line in sentences if line)]
+    parts += ["\n".join(wrapped(f"{name:9s} {text}", "  ", 10) for name, text in ending(trained).items())]
+    parts += [f"{title} on the test rows\n\n{trained.table.text(shutil.get_terminal_size((120, 24)).columns)}"]
+    if verdict is not None and trained.baseline is not None and not verdict.kept_plain:
+        parts.append(columns([("points [95 %]", "plain", title, "difference"), *verdict.rows()]))
+    if verdict is not None and verdict.calibration:
+        parts.append(_calibration(verdict))
+    reused_titles = [run.spec.title for run in (trained.result, trained.baseline) if run is not None and run.reused]
+    reused_text = f" ({' and '.join(dict.fromkeys(reused_titles))} found finished)" if reused_titles else ""
+    parts.append(f"Run folder: {folder}{reused_text}. Trained in {seconds:.0f} seconds.")
+    steps = next_steps(trained)
     width = max(map(len, steps))
     parts.append("\n".join(["Look next:", *(f"  {command:{width}s}  {what}" for command, what in steps.items())]))
     return "\n" + "\n\n".join(parts)
 
 
-def levelled(found: Verdict) -> str:
+def levelled(verdict: Verdict) -> str:
     """Say that the gap fell because its best group did, or nothing."""
-    one_rate = not (found.before.by_label or found.before.has_cells) and "tpr" in found.criterion.rates
-    if not one_rate or found.kept_plain:
+    one_rate = not (verdict.before.by_label or verdict.before.has_cells) and "tpr" in verdict.criterion.rates
+    if not one_rate or verdict.kept_plain:
         return ""
-    rates = [[100 * rate for rate in table.by_group("tpr").values()] for table in (found.before, found.after)]
+    rates = [[100 * rate for rate in table.by_group("tpr").values()] for table in (verdict.before, verdict.after)]
     (worst, best), (worst_now, best_now) = ((min(each), max(each)) for each in rates)
-    fell, lost = (best - worst) - (best_now - worst_now), best - best_now
-    if not (fell >= 1 and lost >= max(0.5, 0.5 * fell)):  # as on the audit page
+    gap_fall, best_fall = (best - worst) - (best_now - worst_now), best - best_now
+    if not (gap_fall >= 1 and best_fall >= max(0.5, 0.5 * gap_fall)):  # as on the audit page
         return ""
     return (
-        f"Levelling down: of the {fell:.1f} points that the gap in true positive rates is smaller, {lost:.1f} come "
-        f"from the best group, which fell from {best:.1f} to {best_now:.1f} %; the worst went from {worst:.1f} to "
+        f"Levelling down: of the {gap_fall:.1f} points that the gap in true positive rates is smaller, {best_fall:.1f} "
+        f"come from the best group, which fell from {best:.1f} to {best_now:.1f} %; the worst went from {worst:.1f} to "
         f"{worst_now:.1f} %."
     )
 
 
-def ending(done: Trained) -> dict[str, str]:
+def ending(trained: Trained) -> dict[str, str]:
     """What was kept, and how sure it is."""
-    found, run = done.verdict, done.result.metrics.get("run", {})
-    kept = found.kept_epoch if found is not None and found.kept_epoch else run.get("best_epoch") or run.get("epochs")
-    title = done.result.spec.title if found is None else found.chosen
-    network = done.result.spec.network.get("name")
+    verdict, run = trained.verdict, trained.result.metrics.get("run", {})
+    kept = None if verdict is None else verdict.kept_epoch
+    kept = kept or run.get("best_epoch") or run.get("epochs")
+    title = trained.result.spec.title if verdict is None else verdict.chosen
+    network = trained.result.spec.network.get("name")
     if kept and network != LINEAR:
         of = f" of {run['epochs']}" if run.get("epochs") and kept != run["epochs"] else ""
         title += f", {kept} rounds of trees" if network == TREES else f", epoch {kept}{of}"
-    sure = f"one seed, {done.table.n:,} test rows: intervals tell chance in these rows, not in training"
-    return {"Kept": title, "How sure": sure}
+    how_sure = f"one seed, {trained.table.n:,} test rows: intervals tell chance in these rows, not in training"
+    return {"Kept": title, "How sure": how_sure}
 
 
-def next_steps(done: Trained) -> dict[str, str]:
+def next_steps(trained: Trained) -> dict[str, str]:
     """Commands that go on from here, and what each is for."""
-    folder = done.result.folder.path
+    folder = trained.result.folder.path
     return {
         f"fairweight audit {folder}": "a page with the verdict, the groups and the weights",
         f"fairweight predict {folder} FILE --out predictions.csv": "predictions for new rows",
     }
 
 
-def _calibration(found: Verdict) -> str:
+def _calibration(verdict: Verdict) -> str:
     """Mean probability by group beside how often it came true; error: mean distance of the two over ten bins."""
-    positive = found.before.samples.positive
-    what = "the predicted label" if positive is None else str(found.before.labels[positive])
-    shown = {f"{found.chosen} says (error)": found.calibration["after"]}
-    if not found.kept_plain:
-        shown = {"plain says (error)": found.calibration["before"], **shown}
+    positive = verdict.before.samples.positive
+    what = "the predicted label" if positive is None else str(verdict.before.labels[positive])
+    shown = {f"{verdict.chosen} says (error)": verdict.calibration["after"]}
+    if not verdict.kept_plain:
+        shown = {"plain says (error)": verdict.calibration["before"], **shown}
     rows = [("calibration, %", f"{what} is", *shown)]
-    for group, before in found.calibration["before"].items():
-        said = [f"{100 * o[group]['predicted']:.1f} ({100 * o[group]['error']:.1f})" for o in shown.values()]
-        rows.append((group, f"{100 * before['observed']:.1f}", *said))
+    for group, before in verdict.calibration["before"].items():
+        cells = [f"{100 * m[group]['predicted']:.1f} ({100 * m[group]['error']:.1f})" for m in shown.values()]
+        rows.append((group, f"{100 * before['observed']:.1f}", *cells))
     return columns(rows)
 
 
-def front(found: Mapping[str, Any]) -> str:
+def front(sweep: Mapping[str, Any]) -> str:
     """The points on validation, and why one was chosen."""
     rows = [("validation, points", "accuracy", "gap", "")]
-    for point in found["points"]:
+    for point in sweep["points"]:
         title = f"strength {point['strength']:g}" if point["strength"] else "uniform"
         marks = ["on the front"] * point["on_front"] + ["chosen"] * point["chosen"]
         accuracy, gap = point["validation"]["accuracy"], point["validation"]["gap"]
         rows.append((title, f"{100 * accuracy:.2f}", "–" if gap is None else f"{100 * gap:.2f}", ", ".join(marks)))
-    return f"\n{columns(rows)}\n\n{wrapped(found['rule'])}\nPage: {found['picture']}"
+    return f"\n{columns(rows)}\n\n{wrapped(sweep['rule'])}\nPage: {sweep['picture']}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

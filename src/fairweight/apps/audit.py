@@ -64,8 +64,8 @@ class Audited:
         top = headline(self.audit)
         lines = [f"{top.sentence} Do next: {top.action}"]
         for found in self.findings:
-            said = found.level == "note" or found.action == top.action
-            lines.append(f"{found.level:5s} {found.sentence}" + ("" if said else f" Do next: {found.action}"))
+            no_action = found.level == "note" or found.action == top.action
+            lines.append(f"{found.level:5s} {found.sentence}" + ("" if no_action else f" Do next: {found.action}"))
         lines += [f"      {spelled(note)}" for note in self.audit.missing]
         places = {"Page": self.page, "Model card": self.card, "To share": self.shared}
         where = "   ".join(f"{name}: {path}" for name, path in places.items() if path is not None)
@@ -145,7 +145,7 @@ def _source_name(spec: Spec) -> str:
 
 def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any], method: str) -> dict[str, str]:
     record, data = metrics.get("run", {}), about.get("data", {})
-    others = [*(Spec.from_dict(one).folder_name for one in spec.weights.get("runs", ())), spec.weights.get("file")]
+    others = [*(Spec.from_dict(other).folder_name for other in spec.weights.get("runs", ())), spec.weights.get("file")]
     values = {
         "source": _source_name(spec),
         "label": str(data.get("label", spec.label or "")),
@@ -165,10 +165,10 @@ def _facts(spec: Spec, about: Mapping[str, Any], metrics: Mapping[str, Any], met
     return {key: value for key, value in values.items() if value}
 
 
-def _command(told: str, spec: Spec) -> str:
+def _command(command: str, spec: Spec) -> str:
     """The command that trained the run, without where things lay; nothing if it was another."""
-    said = [word for word in shlex.split(without_places(told)) if word not in ("--fresh", "--resume", "--json")]
-    kept = [_source_name(spec) if w == spec.source else Path(w).name if w[:1] == "/" else w for w in said]
+    words = [word for word in shlex.split(without_places(command)) if word not in ("--fresh", "--resume", "--json")]
+    kept = [_source_name(spec) if w == spec.source else Path(w).name if w[:1] == "/" else w for w in words]
     return shlex.join(kept) if kept[:2] == ["fairweight", "train"] else ""
 
 
@@ -224,7 +224,7 @@ def _baseline(
     if _tested(theirs) != _tested(metrics):
         raise BadInput(f"{other.path} was tested on other labels or groups; give a baseline of the same data.")
     frames = [other.read_predictions(), folder.read_predictions()]
-    keys = [None if one is None else one[["row", "label"]].astype(str) for one in frames]
+    keys = [None if frame is None else frame[["row", "label"]].astype(str) for frame in frames]
     if keys[0] is None or keys[1] is None or not keys[0].equals(keys[1]):
         missing.append(
             f"Differences from {name} carry no interval: the two runs were not tested on the same samples, or kept no "

@@ -50,16 +50,16 @@ def audit_predictions(
         frame = read_frame(table_files(str(file)), TableOptions(delimiter=delimiter, encoding=encoding), notes)
     names = [str(name) for name in frame.columns]
     wanted = _column(names, label, "label", _LABEL)
-    said = _column(names, prediction, "prediction", _PREDICTION)
+    predicted = _column(names, prediction, "prediction", _PREDICTION)
     groups = {name: _group_values(frame, name) for name in _groups(names, group)}
     labels = _texts(frame, wanted)
-    predictions = _hard(frame, said, labels, threshold, positive, notes)
+    predictions = _hard(frame, predicted, labels, threshold, positive, notes)
     known = in_order(set(labels) | set(predictions))
     if len(known) < 2:
-        raise BadInput(f"{wanted!r} and {said!r} hold one value alone, {known[0]!r}; there is nothing to compare.")
+        raise BadInput(f"{wanted!r} and {predicted!r} hold one value alone, {known[0]!r}; there is nothing to compare.")
     if not set(predictions) & set(labels):
         raise BadInput(
-            f"no prediction in {said!r} ({listing(in_order(set(predictions)), 3)}) is a label of "
+            f"no prediction in {predicted!r} ({listing(in_order(set(predictions)), 3)}) is a label of "
             f"{wanted!r} ({listing(in_order(set(labels)), 3)}); write both in the same words."
         )
     if strange := in_order(set(predictions) - set(labels)):
@@ -76,7 +76,7 @@ def audit_predictions(
     name = Path(file).name.encode(errors="replace").decode()  # bytes that are no text are shown as ?
     return Audit(
         title=f"Audit of predictions: {name}",
-        facts={"file": name, "label": wanted, "prediction": said, "group": ", ".join(groups) or "the label"},
+        facts={"file": name, "label": wanted, "prediction": predicted, "group": ", ".join(groups) or "the label"},
         metrics=table.to_dict(),
         notes=tuple(notes),
         missing=("These are predictions alone, without training: the page has no weights, scores or suspects.",),
@@ -84,7 +84,7 @@ def audit_predictions(
 
 
 def _column(names: list[str], asked: str | None, what: str, usual: Sequence[str] = ()) -> str:
-    found = asked or next((name for wish in usual for name in names if name.lower() == wish), None)
+    found = asked or next((name for goal in usual for name in names if name.lower() == goal), None)
     there = f"the columns are {', '.join(names[:12])}."
     if found is None:
         raise MissingColumn(f"say which column holds the {what}s with {option(what)}; {there}")

@@ -62,8 +62,8 @@ class Check:
                 verdict += f" double backward in float64: relative error {error:.1e}, bound {BOUND[name]:.0e}"
             lines.append(f"  {name:16s} {verdict}")
         lines.append(f"In {self.precision}, in which it trains, relative error by rounding:")
-        said = {name: "does not work" if error is None else f"{error:.1e}" for name, error in self.rounding.items()}
-        lines += [f"  {name:16s} {text}" for name, text in said.items()]
+        results = {name: "does not work" if error is None else f"{error:.1e}" for name, error in self.rounding.items()}
+        lines += [f"  {name:16s} {text}" for name, text in results.items()]
         if self.passed and any(error is not None and error > CLOSE for error in self.rounding.values()):
             lines.append(
                 f"  More than {CLOSE:.0e} comes of the model's conditioning, not of the mode: compare double "

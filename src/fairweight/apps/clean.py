@@ -54,31 +54,31 @@ class Cleaned:
         if not self.suspected:
             return "Do not clean: no label looks wrong."
         wider = self.compared.methods("dropped", HARMS[:1])
-        said = f"Dropping suspects widens the gap ({', '.join(wider)}). " if wider else ""
+        warning = f"Dropping suspects widens the gap ({', '.join(wider)}). " if wider else ""
         if self.recommended is not None:
-            return f"{said}Clean by '{ARMS[self.recommended]}': it helps on these test rows, and harms by no method."
+            return f"{warning}Clean by '{ARMS[self.recommended]}': it helps on these test rows, and harms by no method."
         if all(self.compared.methods(arm, HARMS) for arm in MENDED):
-            return f"{said}Do not clean: every way costs accuracy or widens the gap."
-        return f"{said}Do not clean: no way that does no harm shows any good on these test rows."
+            return f"{warning}Do not clean: every way costs accuracy or widens the gap."
+        return f"{warning}Do not clean: no way that does no harm shows any good on these test rows."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         methods = {
             method: {
                 arm: {
-                    "seeds": found,
+                    "seeds": seeds,
                     "means": {n: self.compared.mean(method, arm, n).to_dict() for n in NUMBERS},
                     "from_as_given": {n: self.compared.difference(method, arm, n) for n in NUMBERS},
                     "over_test_rows": self.compared.rows[method][arm],
                     "harms": method in self.compared.methods(arm, HARMS),
                 }
-                for arm, found in arms.items()
+                for arm, seeds in arms.items()
             }
             for method, arms in self.compared.seeds.items()
         }
         counts = {"suspected": self.suspected, "dropped": self.dropped, "relabelled": self.relabelled}
-        said = {"methods": methods, "advice": self.advice(), "recommended": self.recommended, "folder": str(self.out)}
-        return {**counts, "cells": list(self.cells), **said}
+        rest = {"methods": methods, "advice": self.advice(), "recommended": self.recommended, "folder": str(self.out)}
+        return {**counts, "cells": list(self.cells), **rest}
 
     def text(self) -> str:
         """The table of all sets and the verdict, for a terminal."""
@@ -91,9 +91,9 @@ class Cleaned:
                 lines.append(f"  {cell['label']}, {cell['group']}: {cell['after']:,} of {cell['before']:,} rows stay")
         count = 0
         for method, arms in self.compared.seeds.items():
-            said = {a: ", ".join(self.compared.moved(method, a)) or "no more than chance explains" for a in arms}
-            said[GIVEN] = ""
-            rows = {ARMS[a]: [*(self.compared.mean(method, a, n).text() for n in NUMBERS), said[a]] for a in arms}
+            moves = {a: ", ".join(self.compared.moved(method, a)) or "no more than chance explains" for a in arms}
+            moves[GIVEN] = ""
+            rows = {ARMS[a]: [*(self.compared.mean(method, a, n).text() for n in NUMBERS), moves[a]] for a in arms}
             table = pd.DataFrame.from_dict(rows, orient="index", columns=[*NUMBERS.values(), ""])
             count = len(arms[GIVEN])
             lines += ["", f"{method}, in %, {count} seeds, mean ± standard error", table.to_string()]

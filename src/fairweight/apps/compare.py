@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from fairweight import catalog
 from fairweight.apps._train_text import columns
-from fairweight.apps.judge import Wish
-from fairweight.apps.train import Wanted, wish_for, with_objective
+from fairweight.apps.judge import Goal
+from fairweight.apps.train import TrainRequest, goal_for, with_objective
 from fairweight.apps.verdict import Word, table_of, word_for
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
@@ -42,7 +42,7 @@ SURE = 0.05  # the p-value below which a change is clear
 
 
 @dataclass(frozen=True)
-class Protocol(Wanted):
+class Protocol(TrainRequest):
     """What every method is given, as for `train`; all of it plain values."""
 
     select: str = "loss"  # the number on validation whose best epoch counts: of a loss the lowest, as `train` chooses
@@ -59,7 +59,7 @@ class Prepared:
 
     protocol: Protocol
     dataset: Dataset  # of the first seed
-    wish: Wish
+    goal: Goal
     specs: Mapping[str, Spec]  # by row, for seed 0
     left_out: Mapping[str, str]  # by method: the reason
 
@@ -87,13 +87,13 @@ def prepare(
     data, source = dict(protocol.data), (protocol.source, protocol.label, protocol.group)
     first = Spec(*source, data=data, method=BASELINE, seed=first_seed, data_seed=protocol.split_seed)
     dataset = dataset_for(first, data_dir, download)
-    wish = wish_for(dataset, protocol.criterion, protocol.bound, protocol.budget, each=protocol.each)
+    goal = goal_for(dataset, protocol.criterion, protocol.bound, protocol.budget, each=protocol.each)
     left_out = {name: reason for name, kind in kinds.items() if (reason := lacks(kind, dataset)) is not None}
     drawn = dataset.spec.get("options", {}).get("exemplar") or {}
     specs: dict[str, Spec] = {}
     for name in [name for name in kinds if name not in left_out]:
         spec = first.with_(method=name, search=search_of(name, {}))
-        spec = with_defaults(spec, dataset, with_objective(name, protocol.training, wish, dataset), device)
+        spec = with_defaults(spec, dataset, with_objective(name, protocol.training, goal, dataset), device)
         stopping: dict[str, Any] = {}
         if dataset.validation is not None and protocol.select != "last":
             # The whole of the epochs for everybody; patience would give methods that learn slowly less.
@@ -103,7 +103,7 @@ def prepare(
             # What somebody who needs no exemplars would do with them.
             exemplar = {**data.get("exemplar", {}), "source": "train", "inside": True}
             specs[WITH_EXEMPLARS] = specs[name].with_(data={**first.data, "exemplar": exemplar})
-    return Prepared(protocol, dataset, wish, specs, left_out)
+    return Prepared(protocol, dataset, goal, specs, left_out)
 
 
 def lacks(kind: type[Reweighter], dataset: Dataset) -> str | None:
@@ -126,17 +126,17 @@ def compare(
     if seeds < 1:
         raise BadInput(f"seeds is {seeds}; run at least 1.")
     check_place(Path(out))
-    which, started, wish = range(first_seed, first_seed + seeds), time.monotonic(), prepared.wish
+    which, started, goal = range(first_seed, first_seed + seeds), time.monotonic(), prepared.goal
     content = json.dumps(dict(prepared.dataset.spec).get("content"), sort_keys=True, default=str)
     pool = Path(out) / f"runs_{hashlib.sha256(content.encode()).hexdigest()[:8]}"  # a changed file is another source
     specs = [spec.with_(seed=seed) for seed in which for spec in prepared.specs.values()]
     outcomes = run_all(specs, pool, device=device, **options)
-    gap = Number("gap", wish.criterion.measure, "lower")
-    own = wish.criterion.number != TPRD.key or prepared.protocol.each  # TPRD is another word for some gaps
+    gap = Number("gap", goal.criterion.measure, "lower")
+    own = goal.criterion.number != TPRD.key or prepared.protocol.each  # TPRD is another word for some gaps
     numbers = [vars(number) for number in (*([gap] if own else []), TPRD, MAX_FNR, ACCURACY)]
     rows = with_means([_row(key, spec, which, outcomes, prepared) for key, spec in prepared.specs.items()], numbers)
     for row in rows:
-        row["verdict"] = verdict_on(row, wish, gap.key if own else TPRD.key)
+        row["verdict"] = verdict_on(row, goal, gap.key if own else TPRD.key)
         row["outside_limits"] = row["verdict"] == "no-effect" and smaller(row, gap.key if own else TPRD.key)
     found = provenance(device)
     folders = [RunFolder(outcome.folder) for outcome in outcomes.values()]
@@ -145,8 +145,8 @@ def compare(
         "name": f"compare-{Path(prepared.protocol.source).stem}",
         "source": prepared.dataset.name,
         "protocol": _describe(prepared),
-        "criterion": wish.criterion.name,
-        "bound": wish.bound,
+        "criterion": goal.criterion.name,
+        "bound": goal.bound,
         "budget": prepared.protocol.budget,
         "seeds": list(which),
         "rows": rows,
@@ -163,7 +163,7 @@ def compare(
     }
 
 
-def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> Word | None:
+def verdict_on(row: Mapping[str, Any], goal: Goal, gap: str) -> Word | None:
     """What the seeds say of a method beside plain training: helps, no-effect or worse; None of plain training itself.
 
     The rule is that of `train`, with t-tests over seeds in place of intervals.
@@ -173,9 +173,9 @@ def verdict_on(row: Mapping[str, Any], wish: Wish, gap: str) -> Word | None:
         return None
     sure = found[gap]["p"] is not None and found[gap]["p"] < SURE
     lost, left = {**found["accuracy"], "mean": -found["accuracy"]["mean"]}, row["means"][gap]
-    above = wish.bound is not None and clearly_above(left, wish.bound)
+    above = goal.bound is not None and clearly_above(left, goal.bound)
     return word_for(
-        sure and found[gap]["mean"] < 0, sure and found[gap]["mean"] > 0, clearly_above(lost, wish.allowed), above
+        sure and found[gap]["mean"] < 0, sure and found[gap]["mean"] > 0, clearly_above(lost, goal.allowed), above
     )
 
 
@@ -201,7 +201,7 @@ def _row(key: str, spec: Spec, seeds: range, outcomes: Mapping[str, Outcome], pr
     for seed, outcome in became.items():
         if outcome.error is None:
             folder = RunFolder(outcome.folder)
-            gap = prepared.wish.criterion.gap(table_of(folder))
+            gap = prepared.goal.criterion.gap(table_of(folder))
             found[seed] = {**numbers_of(folder), **({} if math.isnan(gap) else {"gap": 100 * gap})}
     return {
         "key": key,

@@ -98,8 +98,8 @@ def _held_out_recall(folder: RunFolder) -> tuple[dict[str, float], tuple[str]]:
     right = predicted(logits) == labels
     counts = {name: int((labels == k).sum()) for k, name in enumerate(names)}
     recall = {name: float(right[labels == k].double().mean()) for k, name in enumerate(names) if counts[name]}
-    said = f"Recall by label is that on {len(labels):,} {part}; the rarest label has {min(counts.values())}."
-    return recall, (said,)
+    sentence = f"Recall by label is that on {len(labels):,} {part}; the rarest label has {min(counts.values())}."
+    return recall, (sentence,)
 
 
 def write_rows(path: Path, rows: Iterable[int]) -> dict[str, str]:
@@ -140,12 +140,12 @@ class Retrained:
         """What training on the kept samples does beside training on all of them, in one sentence."""
         if len(self.compared.seeds[PLAIN]["kept"]) < 2:
             return "One seed tells nothing of chance: raise the seeds."
-        by = {move: self.compared.methods("kept", [move]) for move in (*HARMS, *HELPS, LEVELS)}
-        said = {move: f"{move} ({', '.join(methods)})" for move, methods in by.items() if methods}
-        if harms := [said[move] for move in HARMS if move in said]:
+        by_move = {move: self.compared.methods("kept", [move]) for move in (*HARMS, *HELPS, LEVELS)}
+        in_words = {move: f"{move} ({', '.join(methods)})" for move, methods in by_move.items() if methods}
+        if harms := [in_words[move] for move in HARMS if move in in_words]:
             return f"Keep all samples, or drop fewer: training on what the rule keeps {' and '.join(harms)}."
-        more = f"; it {' and '.join(said.values())}" if said else ""
-        return f"The smaller set does no harm beyond chance on these test rows{more}."
+        also = f"; it {' and '.join(in_words.values())}" if in_words else ""
+        return f"The smaller set does no harm beyond chance on these test rows{also}."
 
     def text(self) -> str:
         """The tables of all sets and the verdict, for a terminal."""

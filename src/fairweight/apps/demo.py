@@ -21,11 +21,11 @@ ROWS = ("Uniform, clean labels", "Uniform", "Exemplars only", TUNED, "Uniform wi
 EPOCHS, MANY = 40, 80  # the 150 exemplars alone have fewer steps to an epoch; more epochs than 80 add nothing
 
 
-def text_of(found: Mapping[str, Any]) -> str:
+def text_of(record: Mapping[str, Any]) -> str:
     """The rows and how well low scores find wrong labels, for a terminal."""
-    auc, more = found["auc_wrong_labels"], _points(found["beside_fine_tuned"])
+    auc, more = record["auc_wrong_labels"], _points(record["beside_fine_tuned"])
     lines = [(f"in %, mean ± standard error, {auc['n']} seeds", *NUMBERS.values())]
-    lines += [(name, *(_points(row[number]) for number in NUMBERS)) for name, row in found["rows"].items()]
+    lines += [(name, *(_points(row[number]) for number in NUMBERS)) for name, row in record["rows"].items()]
     return (
         f"{columns(lines)}\n\nThe 150 exemplars used plainly: FORML is {more} points more accurate than fine-tuning "
         f"on them.\nA low score finds a wrong label: AUC {mean_text(auc, 3)}."
@@ -69,20 +69,20 @@ def demo(
     for number, (name, seed) in enumerate(wanted, start=1):
         spec = spec_for(name, seed)
         with one_thread():
-            done = run(spec, folder / spec.folder_name, device=device)
-        results[name].append(done)
-        verb = "found" if done.reused else "trained"
-        tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * done.metrics['accuracy']:.1f} %")
+            result = run(spec, folder / spec.folder_name, device=device)
+        results[name].append(result)
+        verb = "found" if result.reused else "trained"
+        tell(f"[{number:2d}/{total}] {verb} {name}, seed {seed}: accuracy {100 * result.metrics['accuracy']:.1f} %")
     accuracies, means = {}, {}
-    for name, found in results.items():
-        accuracies[name] = [one.metrics["accuracy"] for one in found]
-        means[name] = {key: Mean.of([one.metrics[key] for one in found]).to_dict() for key in NUMBERS}
+    for name, runs_of_name in results.items():
+        accuracies[name] = [run.metrics["accuracy"] for run in runs_of_name]
+        means[name] = {key: Mean.of([run.metrics[key] for run in runs_of_name]).to_dict() for key in NUMBERS}
     beside = [ours - theirs for ours, theirs in zip(accuracies[OURS], accuracies[TUNED], strict=True)]
     return {
         "rows": means,
         "beside_fine_tuned": Mean.of(beside).to_dict(),
-        "auc_wrong_labels": Mean.of([one.metrics["scores"]["auc_wrong_labels"] for one in results[OURS]]).to_dict(),
-        "folders": {name: [str(one.folder.path) for one in found] for name, found in results.items()},
+        "auc_wrong_labels": Mean.of([run.metrics["scores"]["auc_wrong_labels"] for run in results[OURS]]).to_dict(),
+        "folders": {name: [str(run.folder.path) for run in runs_of_name] for name, runs_of_name in results.items()},
         "picture": str(draw_scores(results[OURS][0].folder, folder / "scores.png")),
     }
 

@@ -1,4 +1,4 @@
-"""What a user wants, and the rule that chooses among models by predictions on rows they were not trained on.
+"""What is to be trained, by which goal, and the rule that chooses among models by predictions on rows new to them.
 
 The smallest gap within the budget of accuracy; plain training is left only where a paired bootstrap says that the gap
 is smaller, and never for a predictor that is close to constant; docs/choices says why.
@@ -42,7 +42,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Wish:
+class Goal:
     """What the user means by fair, and what it may cost. bound, budget: in points."""
 
     criterion: Criterion
@@ -72,8 +72,8 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the user said; everything else is chosen by the data."""
+class TrainRequest:
+    """What the user asks for; everything else is chosen by the data."""
 
     source: str
     label: str | None = None
@@ -105,9 +105,9 @@ class Wanted:
         """Ways of weighing to try, plain training first."""
         return tuple(FAMILIES) if self.candidates is None else ("plain", *self.candidates)
 
-    def said(self, *names: str) -> dict[str, Any]:
+    def given(self, *names: str) -> dict[str, Any]:
         """Those of these fields that were given."""
-        usual = Wanted(self.source)
+        usual = TrainRequest(self.source)
         return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(usual, name)}
 
 
@@ -235,43 +235,43 @@ def known_values(values: Mapping[str, float]) -> dict[str, Any]:
     return {key: None if math.isnan(value) else float(value) for key, value in values.items()}
 
 
-def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, wish: Wish, seed: int = 0) -> Judgement:
+def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, goal: Goal, seed: int = 0) -> Judgement:
     """Set a model's predictions beside plain training's."""
-    before, after = (Score.of(rows, found, wish.criterion) for found in (plain, other))
-    within = 100 * (before.accuracy - after.accuracy) <= wish.allowed + 1e-9
-    change = gap_change(rows, plain, other, wish.criterion, seed=seed, level=SURE)
-    return Judgement(after, change, near_constant(after, before, wish.margin(before, rows.classes)), within)
+    before, after = (Score.of(rows, found, goal.criterion) for found in (plain, other))
+    within = 100 * (before.accuracy - after.accuracy) <= goal.allowed + 1e-9
+    change = gap_change(rows, plain, other, goal.criterion, seed=seed, level=SURE)
+    return Judgement(after, change, near_constant(after, before, goal.margin(before, rows.classes)), within)
 
 
-def why_plain(plain: Score, wish: Wish) -> str:
+def why_plain(plain: Score, goal: Goal) -> str:
     """Why plain training was kept, as the beginning of a sentence."""
-    if wish.bound is not None and 100 * plain.gap <= wish.bound:
-        return f"Plain training keeps the bound of {wish.bound:g} points on the rows that models were judged on"
+    if goal.bound is not None and 100 * plain.gap <= goal.bound:
+        return f"Plain training keeps the bound of {goal.bound:g} points on the rows that models were judged on"
     return NOTHING
 
 
-def choose(plain: Score, found: Sequence[Judgement], wish: Wish, *, sure: bool = True) -> int | None:
+def choose(plain: Score, found: Sequence[Judgement], goal: Goal, *, sure: bool = True) -> int | None:
     """Place of the model to take; None for plain training.
 
     With a bound: the most accurate that keeps it, and plain training where that does; if none does, the smallest gap.
     sure: whether chance must not explain the smaller gap.
     """
     allowed = [k for k, one in enumerate(found) if (one.allowed if sure else one.sound)]
-    if wish.bound is not None:
-        if 100 * plain.gap <= wish.bound:
+    if goal.bound is not None:
+        if 100 * plain.gap <= goal.bound:
             return None
-        if keep := [k for k in allowed if 100 * found[k].score.gap <= wish.bound]:
+        if keep := [k for k in allowed if 100 * found[k].score.gap <= goal.bound]:
             return max(keep, key=lambda k: (found[k].score.accuracy, -found[k].score.gap))
     return min(allowed, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=None)
 
 
 def judged_together(
-    rows: Rows, plain: Ints | Floats, others: Sequence[Ints | Floats], wish: Wish, seed: int, *, sure: bool = True
+    rows: Rows, plain: Ints | Floats, others: Sequence[Ints | Floats], goal: Goal, seed: int, *, sure: bool = True
 ) -> tuple[list[Judgement], int | None, str]:
     """Judge models beside plain training: all judgements, the place of the one to take, and why plain training stays.
 
     The place is None for plain training; sure: as for choose.
     """
-    before = Score.of(rows, plain, wish.criterion)
-    found = [judged(rows, plain, one, wish, seed) for one in others]
-    return found, choose(before, found, wish, sure=sure), why_plain(before, wish)
+    before = Score.of(rows, plain, goal.criterion)
+    found = [judged(rows, plain, one, goal, seed) for one in others]
+    return found, choose(before, found, goal, sure=sure), why_plain(before, goal)

@@ -119,9 +119,9 @@ def _read(
         return preprocessing.read(source, file_column, text, max_megapixels)
     except UnreadableImage as error:
         # Some options of training are none here.
-        said = error.sentence.marked.replace(DROP, "take it away")
-        said = said.replace(f"set {option('image.size')} to bring all to", "resize them to")
-        raise UnreadableImage(said) from error
+        message = error.sentence.marked.replace(DROP, "take it away")
+        message = message.replace(f"set {option('image.size')} to bring all to", "resize them to")
+        raise UnreadableImage(message) from error
 
 
 def _kept(new: New, names: Sequence[str], classes: Sequence[str]) -> dict[str, list[Any]]:

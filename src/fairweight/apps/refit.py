@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairweight import catalog
-from fairweight.apps.judge import Wish
-from fairweight.apps.train import Prepared, wish_for
+from fairweight.apps.judge import Goal
+from fairweight.apps.train import Prepared, goal_for
 from fairweight.data import Dataset, Exemplar
 from fairweight.data.source import SETS
 from fairweight.errors import BadInput, MissingData, option
@@ -95,16 +95,16 @@ def prepare_refit(
     # By its own path: the folder that the relative one starts from may not be there yet.
     weights = learned_weights(dataset, spec.with_(weights={**rule, "file": str(learned.resolve())}), folder.beside)
     built = build(spec, dataset, device, weights=weights)
-    return Prepared(dataset, spec, built, _wish(about, metrics, dataset)), where
+    return Prepared(dataset, spec, built, _goal(about, metrics, dataset)), where
 
 
-def _wish(about: Mapping[str, Any], metrics: Mapping[str, Any], dataset: Dataset) -> Wish:
+def _goal(about: Mapping[str, Any], metrics: Mapping[str, Any], dataset: Dataset) -> Goal:
     """What the run was judged by."""
     judge = Spec.from_dict(about["asked"]).judge if isinstance(about.get("asked"), Mapping) else {}
     limits = [judge.get(name) for name in ("bound", "budget")]
     bound, budget = (limit if isinstance(limit, int | float) else None for limit in limits)
     name = judge.get("criterion") or metrics.get("criterion")
-    return wish_for(dataset, None if name is None else str(name), bound, budget, each=bool(judge.get("each")))
+    return goal_for(dataset, None if name is None else str(name), bound, budget, each=bool(judge.get("each")))
 
 
 def _why_none(first: Spec, source: str) -> str:

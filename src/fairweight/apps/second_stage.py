@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from fairweight.apps.judge import Floats, Ints, Mask, Rows, Wish
+from fairweight.apps.judge import Floats, Goal, Ints, Mask, Rows
 from fairweight.metrics.criterion import POSITIVE, confusion
 
 BIASES = (0.25, 0.5, 1.0)  # strengths of the biases that even out the classes' recalls
@@ -17,56 +18,61 @@ DEAR = 100.0  # what a point of accuracy beyond the budget counts, in points of 
 ROUNDS = 60  # of evening out recalls
 
 
-def stages(
-    chances: Floats, rows: Rows, wish: Wish, fold: Ints, used: Sequence[int], by_group: bool
-) -> Iterator[tuple[str, Floats, Floats]]:
-    """Second stages of a model: a name, chances of which each fold is moved by what the others say, the whole shift.
+class Stage(NamedTuple):
+    """A second stage of a model."""
 
-    A bias per class for several classes; thresholds for two, where by_group allows them.
-    """
+    name: str
+    chances: Floats  # [N, K] of which each fold is moved by what the others say
+    shift: Floats  # [G, K], or [1, K] for everybody: from all rows
+
+
+def stages(chances: Floats, rows: Rows, goal: Goal, fold: Ints, used: Sequence[int], by_group: bool) -> Iterator[Stage]:
+    """Second stages of a model: a bias per class for several; for two, thresholds where by_group allows them."""
     known = ~np.isnan(chances[:, 0]) & (rows.codes >= 0)
     parts: list[Mask] = [*(known & (fold != k) for k in used), known]
     ways: dict[str, list[Floats]] = {}
-    if rows.classes > 2 and (rows.by_label or wish.criterion.every_label):
-        ups = [even_recalls(chances[part], rows.at(part), wish) for part in parts]
-        ways = {f"bias-{strength:g}": [strength * up for up in ups] for strength in BIASES}
+    if rows.classes > 2 and (rows.by_label or goal.criterion.every_label):
+        biases = [even_recalls(chances[part], rows.at(part), goal) for part in parts]
+        ways = {f"bias-{strength:g}": [strength * up for up in biases] for strength in BIASES}
     if by_group and rows.classes == 2 and rows.groups is not None:
         size = int(rows.groups.max()) + 1
-        found_by = [thresholds(chances[part], rows.at(part), wish, size) for part in parts]
+        by_part = [thresholds(chances[part], rows.at(part), goal, size) for part in parts]
         # What closes the whole gap cannot be told from what overshoots: parts of the way are tried as well.
-        ways = {f"thresholds-{strength:g}": [strength * up for up in found_by] for strength in PARTS}
+        ways = {f"thresholds-{strength:g}": [strength * up for up in by_part] for strength in PARTS}
     for name, shifts in ways.items():
-        found = chances.copy()
+        moved_chances = chances.copy()
         for k, shift in zip(used, shifts[:-1], strict=True):
-            there = fold == k
-            found[there] = moved(chances[there], None if rows.groups is None else rows.groups[there], shift)
-        yield name, found, shifts[-1]
+            in_fold = fold == k
+            moved_chances[in_fold] = moved(
+                chances[in_fold], None if rows.groups is None else rows.groups[in_fold], shift
+            )
+        yield Stage(name, moved_chances, shifts[-1])
 
 
 def moved(chances: Floats, groups: Ints | None, shift: Floats) -> Floats:
     """Probabilities with these numbers added to their logits, by group [G, K] or alike for all [1, K]."""  # [N, K]
     table = np.concatenate([shift, shift.mean(axis=0, keepdims=True)])  # -1, not known, is the last
-    up = table[groups] if groups is not None and len(shift) > 1 else table[:1]
-    found = chances * np.exp(up)
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+    added = table[groups] if groups is not None and len(shift) > 1 else table[:1]
+    odds = chances * np.exp(added)
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def even_recalls(chances: Floats, rows: Rows, wish: Wish) -> Floats:
+def even_recalls(chances: Floats, rows: Rows, goal: Goal) -> Floats:
     """Number to add to each class's logit [1, K] so that the criterion's rates come close; the best of some rounds."""
     logits = np.log(np.clip(chances, 1e-9, 1.0))
     bias = np.zeros(rows.classes)
-    best, found = np.inf, bias
+    smallest, best = np.inf, bias
     for turn in range(ROUNDS):
         counts = confusion(rows.labels, (logits + bias).argmax(axis=1), rows.groups, classes=rows.classes)
-        gap = float(wish.criterion.gap_of(counts, by_label=rows.by_label))
-        if gap < best:
-            best, found = gap, bias
-        push = wish.criterion.pressure(counts, by_label=rows.by_label).mean(axis=0)  # [K]
-        bias = bias + 2.0 / (1 + turn / 10) * (push - push.mean())
-    return found[None]
+        gap = float(goal.criterion.gap_of(counts, by_label=rows.by_label))
+        if gap < smallest:
+            smallest, best = gap, bias
+        pressure = goal.criterion.pressure(counts, by_label=rows.by_label).mean(axis=0)  # [K]
+        bias = bias + 2.0 / (1 + turn / 10) * (pressure - pressure.mean())
+    return best[None]
 
 
-def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
+def thresholds(chances: Floats, rows: Rows, goal: Goal, groups: int) -> Floats:
     """Number to add to each class's logit by group [G, 2]: found group by group, from several starts.
 
     The counts of every group at every threshold are taken once, so that a trial costs a sum over groups.
@@ -75,26 +81,28 @@ def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
     cuts, counts = np.zeros((groups, GRID + 1)), np.zeros((groups, GRID + 1, 2, 2))
     every = np.arange(groups)
     for group in range(groups):
-        there = rows.codes == group
-        cuts[group, :GRID] = np.quantile(score[there], np.linspace(0.002, 0.998, GRID)) if there.any() else 0.0
+        members = rows.codes == group
+        cuts[group, :GRID] = np.quantile(score[members], np.linspace(0.002, 0.998, GRID)) if members.any() else 0.0
         for place, cut in enumerate(cuts[group]):  # the last is 0: the model's own decision
-            counts[group, place] = confusion(rows.labels[there], (score[there] > cut).astype(int), None, classes=2)[0]
+            counts[group, place] = confusion(rows.labels[members], (score[members] > cut).astype(int), None, classes=2)[
+                0
+            ]
 
     def accuracy(at: Floats) -> Floats:
         return np.asarray((at[..., 0, 0] + at[..., 1, 1]).sum(axis=-1) / len(score))
 
-    own = np.full(groups, GRID)
-    floor = accuracy(counts[every, own]) - wish.allowed / 100
+    as_is = np.full(groups, GRID)
+    least = accuracy(counts[every, as_is]) - goal.allowed / 100
 
     def cost(at: Floats) -> Floats:
         """The gap, what accuracy lacks, and a little for every error, so that ties go to the more accurate."""  # [T]
-        gap, right = np.nan_to_num(wish.criterion.gap_of(at), nan=1.0), accuracy(at)
-        return np.asarray(gap + DEAR * np.maximum(0.0, floor - right) + 0.1 * (1 - right))
+        gap, right = np.nan_to_num(goal.criterion.gap_of(at), nan=1.0), accuracy(at)
+        return np.asarray(gap + DEAR * np.maximum(0.0, least - right) + 0.1 * (1 - right))
 
     with np.errstate(invalid="ignore"):  # starts at which every group has about the same true positive rate
-        rate = np.nan_to_num(counts[:, :, 1, 1] / counts[:, :, 1].sum(axis=-1))  # [G, T]
-    best, found = np.inf, own
-    for start in (own, *(np.abs(rate - wanted).argmin(axis=1) for wanted in np.linspace(0.1, 0.95, 12))):
+        rates = np.nan_to_num(counts[:, :, 1, 1] / counts[:, :, 1].sum(axis=-1))  # [G, T]
+    lowest, best = np.inf, as_is
+    for start in (as_is, *(np.abs(rates - target).argmin(axis=1) for target in np.linspace(0.1, 0.95, 12))):
         at = start.copy()
         for _ in range(PASSES):
             before = at.copy()
@@ -104,6 +112,6 @@ def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
                 at[group] = int(np.argmin(cost(trial)))
             if (at == before).all():
                 break
-        if (here := float(cost(counts[every, at][None])[0])) < best:
-            best, found = here, at
-    return np.stack([np.zeros(groups), -cuts[every, found]], axis=1)
+        if (total := float(cost(counts[every, at][None])[0])) < lowest:
+            lowest, best = total, at
+    return np.stack([np.zeros(groups), -cuts[every, best]], axis=1)

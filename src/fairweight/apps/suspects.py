@@ -77,28 +77,28 @@ class Suspects:
         return None if self.chances is None else int(num_label_issues(self.table["code"].to_numpy(), self.chances))
 
     @cached_property
-    def _told(self) -> pd.DataFrame:
+    def _labels(self) -> pd.DataFrame:
         """The weights with the label as it was given and, where another is more probable, that one."""
         import pandas as pd
 
-        told = self.weights.assign(given=self.weights["label"])
+        frame = self.weights.assign(given=self.weights["label"])
         if self.noise is not None:  # empty where the label stands
-            said = pd.Series(self.label_names, dtype="object").take(self.noise.suggested).set_axis(told.index)
-            told["suggested"] = said.where(self.table["suspected"])
-        return told
+            suggested = pd.Series(self.label_names, dtype="object").take(self.noise.suggested).set_axis(frame.index)
+            frame["suggested"] = suggested.where(self.table["suspected"])
+        return frame
 
     @cached_property
     def found(self) -> Detection | None:
         """How well the ranking finds wrong labels, where the truth is known."""
-        return detection(self._told, self.table)
+        return detection(self._labels, self.table)
 
     @cached_property
     def ranked(self) -> pd.DataFrame:
         """Every label, the most suspect first."""
-        told = self._told
-        shown = [name for name in _SHOWN if name in told and (name == "suggested" or told[name].notna().any())]
+        frame = self._labels
+        shown = [name for name in _SHOWN if name in frame and (name == "suggested" or frame[name].notna().any())]
         shown = [name for name in shown if self.group_names or name != "group"]
-        table = self.table.join(told[["row", *shown]])
+        table = self.table.join(frame[["row", *shown]])
         if "group" in shown:
             table["cell"] = table["given"].astype(str) + ", " + table["group"].astype(object).fillna("?").astype(str)
         order = ["rank", "row", "suspicion", "posterior", "suspected", *shown, "cell"]
@@ -132,17 +132,17 @@ class Suspects:
         confident, counts = self.confident(), self.counts()
         beside = "" if confident is None else f" cleanlab's confident learning names {confident:,}."
         if not counts:
-            look = f"{self.suspected:,} of {len(self.ranked):,} labels look wrong or are hard: the model prefers"
-            return f"{look} another.{beside} How many are wrong cannot be said {self._reason()}."
-        whole, *parts = counts
+            opening = f"{self.suspected:,} of {len(self.ranked):,} labels look wrong or are hard: the model prefers"
+            return f"{opening} another.{beside} How many are wrong cannot be said {self._reason()}."
+        total, *parts = counts
         first = (
-            f"About {whole['wrong']:,.0f} of {whole['n']:,} labels are wrong, 95 % interval {whole['low']:,.0f} to "
-            f"{whole['high']:,.0f}{'' if whole['low'] > 0 else ': nothing shows that any is'}. {self.suspected:,} look "
+            f"About {total['wrong']:,.0f} of {total['n']:,} labels are wrong, 95 % interval {total['low']:,.0f} to "
+            f"{total['high']:,.0f}{'' if total['low'] > 0 else ': nothing shows that any is'}. {self.suspected:,} look "
             f"wrong: another label is more probable. {self.table['hard'].sum():,} more are hard: the inputs suggest "
             f"another label, but the given one is more probable.{beside}"
         )
-        said = "  {by} {name}: {wrong:,.0f} of {n:,} ({low:,.0f} to {high:,.0f})"
-        return "\n".join([first, *(said.format(**part) for part in parts[:20])])
+        line = "  {by} {name}: {wrong:,.0f} of {n:,} ({low:,.0f} to {high:,.0f})"
+        return "\n".join([first, *(line.format(**part) for part in parts[:20])])
 
     def _reason(self) -> str:
         if self.rule == LEARNED:
@@ -154,10 +154,10 @@ class Suspects:
         if self.found is None:
             return "The true labels are not known, so nothing says which of these are wrong: look at them."
         at = ", ".join(f"{100 * value:.1f} % of the first {k:,}" for k, value in self.found.precision.items())
-        said = f"{self.found.wrong:,} labels are known to be wrong: AUC {self.found.auc:.4f}; wrong are {at}."
+        text = f"{self.found.wrong:,} labels are known to be wrong: AUC {self.found.auc:.4f}; wrong are {at}."
         right = self.found.suggested_right
         end = "" if right is None else f"\nThe suggested label is the true one for {100 * right:.1f} % of them."
-        return said + end
+        return text + end
 
     def relabelled(self, how: str = SUGGESTED) -> pd.DataFrame:
         """Every row with its label mended: `suggested` puts the more probable label, `soft` the chance of each."""

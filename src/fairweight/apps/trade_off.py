@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairweight import catalog
-from fairweight.apps.judge import Wish
+from fairweight.apps.judge import Goal
 from fairweight.apps.pair import adopt, best_of
 from fairweight.apps.train import Prepared, Trained
 from fairweight.apps.verdict import verdict_between
@@ -40,7 +40,7 @@ def trade_off(
     every point and the chosen one as plain values.
     """
     dataset, folder = prepared.dataset, RunFolder(out)
-    wish = Wish(prepared.wish.criterion, budget=give_up)
+    goal = Goal(prepared.goal.criterion, budget=give_up)
     folder.make()
     folder.tidy(SWEEP, PICTURE)
     if not (folder.path / SWEEP).is_file():
@@ -49,25 +49,23 @@ def trade_off(
     for strength, spec in specs.items():
         title, where = (f"strength {strength:g}", f"strength_{strength:g}") if strength else (BASELINE, BASELINE)
         name = f"{spec.method}, {title}" if strength else title
-        runs[title] = run_into(spec, folder.path / where, dataset, device, lambda _, n=name: watching(n))  # type: ignore[misc]
-    said = {title: run.folder for title, run in runs.items()}
-    chosen, _, judged = best_of(said, wish, dataset, prepared.spec.seed, alone=True)
-    plain, won = runs[BASELINE], runs[chosen]
-    adopt(folder, won)
-    done = Result(won.spec, folder, won.metrics, won.reused)
-    trained, metrics = Trained(done), won.metrics
-    if won is not plain:
-        verdict = verdict_between(done, plain, dataset, wish)
-        trained, metrics = Trained(done, plain, verdict), {**won.metrics, **verdict.to_dict()}
-    folder.write(METRICS, metrics)
-    front = _front(runs, judged, wish)
+        runs[title] = run_into(spec, folder.path / where, dataset, device, lambda _, name=name: watching(name))  # type: ignore[misc]
+    folders = {title: run.folder for title, run in runs.items()}
+    chosen, _, judged = best_of(folders, goal, dataset, prepared.spec.seed, alone=True)
+    plain, winner = runs[BASELINE], runs[chosen]
+    adopt(folder, winner)
+    result = Result(winner.spec, folder, winner.metrics, winner.reused)
+    verdict = None if winner is plain else verdict_between(result, plain, dataset, goal)
+    trained = Trained(result) if verdict is None else Trained(result, plain, verdict)
+    folder.write(METRICS, winner.metrics | ({} if verdict is None else verdict.to_dict()))
+    front = _front(runs, judged, goal)
     state.write_atomically(folder.path / PICTURE, front_html(front).encode())
-    folders = {strength: run.folder.path for strength, run in zip(specs, runs.values(), strict=True)}
-    found = {"rule": front.sentence, "points": points(folders, judged, front.dots), "chosen": trained.to_dict()}
-    found |= {"picture": str(folder.path / PICTURE)}
-    folder.write(SWEEP, {"of": prepared.spec.fingerprint, **found})
+    folder_of = {strength: run.folder.path for strength, run in zip(specs, runs.values(), strict=True)}
+    values = {"rule": front.sentence, "points": points(folder_of, judged, front.dots), "chosen": trained.to_dict()}
+    values |= {"picture": str(folder.path / PICTURE)}
+    folder.write(SWEEP, {"of": prepared.spec.fingerprint, **values})
     folder.seal(SWEEP, PICTURE)
-    return trained, found
+    return trained, values
 
 
 def points(folders: Mapping[float, Path], judged: Mapping[str, Any], dots: Sequence[Dot]) -> list[dict[str, Any]]:
@@ -77,11 +75,11 @@ def points(folders: Mapping[float, Path], judged: Mapping[str, Any], dots: Seque
         {
             "strength": strength,
             "folder": str(path),
-            "validation": {"accuracy": one["accuracy"], "gap": one["gap"]},
-            "on_front": one["name"] in best,
-            "chosen": one["name"] == judged["chosen"],
+            "validation": {"accuracy": candidate["accuracy"], "gap": candidate["gap"]},
+            "on_front": candidate["name"] in best,
+            "chosen": candidate["name"] == judged["chosen"],
         }
-        for (strength, path), one in zip(folders.items(), judged["candidates"], strict=True)
+        for (strength, path), candidate in zip(folders.items(), judged["candidates"], strict=True)
     ]
 
 
@@ -128,22 +126,22 @@ def _has_objective(method: str) -> bool:
     return "objective" in inspect.signature(catalog.load("methods", method)).parameters
 
 
-def _front(runs: Mapping[str, Result], judged: Mapping[str, Any], wish: Wish) -> Front:
+def _front(runs: Mapping[str, Result], judged: Mapping[str, Any], goal: Goal) -> Front:
     """Every strength on validation, with the command that trains it."""
 
-    def more(one: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
-        spec, folder = runs[one["name"]].spec, runs[one["name"]].folder
+    def details(candidate: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
+        spec, folder = runs[candidate["name"]].spec, runs[candidate["name"]].folder
         flags = {"label": spec.label, "group": spec.group, "method": spec.method}
         flags |= {"objective": spec.method_options.get("objective")}
         words = [word for name, value in flags.items() if value is not None for word in (f"--{name}", str(value))]
         return {"folder": folder.path.name}, shlex.join(["fairweight", "train", spec.source, *words])
 
     rule = (
-        f"Chosen on validation: the smallest {wish.criterion.measure} among the points that give up at most "
-        f"{wish.allowed:g} point{'' if wish.allowed == 1 else 's'} of uniform's accuracy and are not close to "
+        f"Chosen on validation: the smallest {goal.criterion.measure} among the points that give up at most "
+        f"{goal.allowed:g} point{'' if goal.allowed == 1 else 's'} of uniform's accuracy and are not close to "
         f"constant, which is {judged['chosen']}. Test rows played no part in the choice."
     )
     spec, where = runs[BASELINE].spec, f"{judged['rows']:,} validation rows"
     facts = {"source": spec.source, "seed": str(spec.seed), "strengths": str(len(runs) - 1)}
-    title, dots = f"Trade-off: {Path(spec.source).name or spec.source}", judged_dots(judged, more)
-    return Front(title, dots, wish.criterion.measure, where, f"{SPREAD} One seed.", rule, facts)
+    title, dots = f"Trade-off: {Path(spec.source).name or spec.source}", judged_dots(judged, details)
+    return Front(title, dots, goal.criterion.measure, where, f"{SPREAD} One seed.", rule, facts)

@@ -11,8 +11,8 @@ from typing import Any
 
 from fairweight.apps.candidates import Tell
 from fairweight.apps.deliver import deliver
-from fairweight.apps.judge import Wanted as Wanted
-from fairweight.apps.judge import Wish
+from fairweight.apps.judge import Goal
+from fairweight.apps.judge import TrainRequest as TrainRequest
 from fairweight.apps.pair import trained_pair
 from fairweight.apps.verdict import Verdict, table_of, verdict_between
 from fairweight.data import Dataset
@@ -29,7 +29,7 @@ from fairweight.runs.run_search import search_for, search_of
 from fairweight.runs.spec import Spec
 from fairweight.runs.spec_data import dataset_for
 
-CHOOSING = ("candidates", "seconds", "groups_at_prediction", "seeds")  # heeded where candidates are compared, alone
+CHOOSING = ("candidates", "seconds", "groups_at_prediction", "seeds")  # options of the comparison of candidates
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Prepared:
     dataset: Dataset
     spec: Spec
     built: Built
-    wish: Wish
-    asked: Wanted | None = None  # of a table: the best of many is searched for
+    goal: Goal
+    request: TrainRequest | None = None  # where the best of many candidates is searched for
 
     def within(self, spent: float) -> Prepared:
         """The same with less time to search, where a time was given: so much of it is spent."""
-        if self.asked is None or self.asked.seconds is None:
+        if self.request is None or self.request.seconds is None:
             return self
-        return replace(self, asked=replace(self.asked, seconds=max(1.0, self.asked.seconds - spent)))
+        return replace(self, request=replace(self.request, seconds=max(1.0, self.request.seconds - spent)))
 
     @property
     def baseline(self) -> Spec:
@@ -68,65 +68,65 @@ class Trained:
         return table_of(self.result.folder) if self.verdict is None else self.verdict.after
 
     def to_dict(self) -> dict[str, Any]:
-        found = {**_told(self.result), "spec": self.result.spec.to_dict()}
+        values = {**_run_values(self.result), "spec": self.result.spec.to_dict()}
         if self.verdict is not None:
-            found |= self.verdict.to_dict()
+            values |= self.verdict.to_dict()
             if self.baseline is not None:
-                found |= {"baseline": _told(self.baseline), "differences": self.verdict.differences()}
-        return found
+                values |= {"baseline": _run_values(self.baseline), "differences": self.verdict.differences()}
+        return values
 
 
-def _told(run: Result) -> dict[str, Any]:
+def _run_values(run: Result) -> dict[str, Any]:
     return {"folder": str(run.folder.path), "reused": run.reused, "metrics": run.metrics}
 
 
 def prepare(
-    wanted: Wanted, *, device: str = "cpu", data_dir: str | Path | None = None, download: bool = False
+    request: TrainRequest, *, device: str = "cpu", data_dir: str | Path | None = None, download: bool = False
 ) -> Prepared:
     """Read the data, choose what was left open, and build it: what would be refused is refused here."""
-    training, learner, data = dict(wanted.training), wanted.learner, wanted.data
-    speaks = training.get("method_options") or training.get("search")  # of one method
-    method = FORML if wanted.method is None and speaks else wanted.method
+    training, learner, data = dict(request.training), request.learner, request.data
+    of_one_method = training.get("method_options") or training.get("search")
+    method = FORML if request.method is None and of_one_method else request.method
     if method is not None:
-        _refuse_unused(wanted, method)
-    if wanted.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
+        _refuse_unused(request, method)
+    if request.each and "below" not in data.get("groups", {}):  # judged one by one: a crossed cell may be small
         data = {**data, "groups": {**data.get("groups", {}), "below": "keep"}}
     named = FORML if method is None else method
-    first = Spec(wanted.source, wanted.label, wanted.group, data=data, method=named, seed=wanted.seed)
-    dataset = dataset_for(first, data_dir, download)
+    spec = Spec(request.source, request.label, request.group, data=data, method=named, seed=request.seed)
+    dataset = dataset_for(spec, data_dir, download)
     groups = dataset.train.groups
     if method is None and dataset.group_names and (groups is None or not bool((groups >= 0).any())):
         method = FORML  # groups are known of exemplars alone: candidates could not be judged on training rows
-    wish = wish_for(dataset, wanted.criterion, wanted.bound, wanted.budget, each=wanted.each)
+    goal = goal_for(dataset, request.criterion, request.bound, request.budget, each=request.each)
     if learner is not None and (learner == "mlp" or ":" in learner):
         training["network"] = {**training.get("network", {}), "name": learner}
     if (name := training.get("network", {}).get("name")) in (TREES, LINEAR):
         raise BadInput(f"{option('network.name', name)} is no network; give {option('learner', name)} instead.")
-    own = ":" in str(training.get("network", {}).get("name", ""))
-    asked = None
-    if method is None and dataset.kind == "table" and not own:
+    own_network = ":" in str(training.get("network", {}).get("name", ""))
+    search_request = None
+    if method is None and dataset.kind == "table" and not own_network:
         learner = learner or ("mlp" if training.get("network") else None)
-        asked = replace(wanted, learner=learner, training=training)
-        first = first.with_(method=BASELINE)
+        search_request = replace(request, learner=learner, training=training)
+        spec = spec.with_(method=BASELINE)
     else:
         if learner == TREES:
             training["network"] = {"name": TREES}
             training.setdefault("epochs", 100)
-        training = with_objective(first.method, training, wish, dataset)
+        training = with_objective(spec.method, training, goal, dataset)
     judge: dict[str, Any] = {}
     if method is None:
-        judge = wanted.said("bound", "budget", "learner", "each", *CHOOSING) | {"criterion": wish.criterion.name}
-    spec = with_defaults(first, dataset, training, device)
+        judge = request.given("bound", "budget", "learner", "each", *CHOOSING) | {"criterion": goal.criterion.name}
+    spec = with_defaults(spec, dataset, training, device)
     spec = spec.with_(search=search_of(spec.method, spec.method_options, training.get("search")), judge=judge)
     built = build(spec.with_(judge={}), dataset, device)
     if spec.search:
         search_for(spec, dataset)
-    return Prepared(dataset, spec, built, wish, asked)
+    return Prepared(dataset, spec, built, goal, search_request)
 
 
-def _refuse_unused(wanted: Wanted, method: str) -> None:
-    """Refuse what the choice among candidates alone heeds, where one method is trained."""
-    if unused := [*wanted.said(*CHOOSING), *(["learner"] if wanted.learner == LINEAR else [])]:
+def _refuse_unused(request: TrainRequest, method: str) -> None:
+    """Refuse options of the choice among candidates where one method is trained."""
+    if unused := [*request.given(*CHOOSING), *(["learner"] if request.learner == LINEAR else [])]:
         raise BadInput(
             f"{option(unused[0])} has a say only where candidates are compared, and {method} alone is trained: leave "
             f"it out, or give no {option('method')}, none of its options, no {option('trade_off')} and no "
@@ -134,20 +134,20 @@ def _refuse_unused(wanted: Wanted, method: str) -> None:
         )
 
 
-def wish_for(
+def goal_for(
     dataset: Dataset,
     name: str | None = None,
     bound: float | None = None,
     budget: float | None = None,
     each: bool = False,
-) -> Wish:
+) -> Goal:
     """What is meant by fair on this data, and what it may cost."""
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
     fair = default_criterion(classes, groups=groups) if name is None else criterion(name)
     if each:
         fair = fair.each(*_side_by_side(dataset))
     _check_comparable(fair.check(groups=groups), dataset)
-    return Wish(fair, bound, budget)
+    return Goal(fair, bound, budget)
 
 
 def _check_comparable(fair: Criterion, dataset: Dataset) -> None:
@@ -178,13 +178,13 @@ def _side_by_side(dataset: Dataset) -> tuple[tuple[str, ...], list[list[str]]]:
     return columns, values
 
 
-def with_objective(method: str, training: Mapping[str, Any], wish: Wish, dataset: Dataset) -> dict[str, Any]:
+def with_objective(method: str, training: Mapping[str, Any], goal: Goal, dataset: Dataset) -> dict[str, Any]:
     """FORML's objective for a criterion that is not the usual one, unless another was asked for."""
     classes, groups = len(dataset.label_names), bool(dataset.group_names)
-    usual = wish.criterion.name == default_criterion(classes, groups=groups).name
+    usual = goal.criterion.name == default_criterion(classes, groups=groups).name
     if usual or method != FORML or "objective" in training.get("method_options", {}):
         return dict(training)
-    objective = f"mean + {STRENGTH:g} * {wish.criterion.objective(classes, groups=groups)}"
+    objective = f"mean + {STRENGTH:g} * {goal.criterion.objective(classes, groups=groups)}"
     return {**training, "method_options": {"objective": objective, **training.get("method_options", {})}}
 
 
@@ -204,42 +204,42 @@ def train(
     """
     spec, dataset = prepared.spec, prepared.dataset
     if spec.judge:
-        return _judged(prepared, Path(out), device, watching, tell)
-    done = run_into(spec, out, dataset, device, watching, prepared.built)
+        return _train_best(prepared, Path(out), device, watching, tell)
+    result = run_into(spec, out, dataset, device, watching, prepared.built)
     if not baseline or spec.method == BASELINE:
-        return Trained(done)
+        return Trained(result)
     plain = run_into(prepared.baseline, Path(out) / BASELINE, dataset, device, watching)
-    verdict = verdict_between(done, plain, dataset, prepared.wish)
-    whole = {**done.metrics, **verdict.to_dict()}
-    if whole != done.metrics:  # a finished run that is found again stays as it is
-        done.folder.write(METRICS, whole)
-    return Trained(replace(done, metrics=done.folder.read(METRICS)), plain, verdict)
+    verdict = verdict_between(result, plain, dataset, prepared.goal)
+    metrics = {**result.metrics, **verdict.to_dict()}
+    if metrics != result.metrics:  # a finished run that is found again stays as it is
+        result.folder.write(METRICS, metrics)
+    return Trained(replace(result, metrics=result.folder.read(METRICS)), plain, verdict)
 
 
-def _judged(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
+def _train_best(prepared: Prepared, out: Path, device: str, watching: Watching, tell: Tell | None) -> Trained:
     """Take the finished run that is there, or search for the best of many."""
-    spec, dataset, wish, folder = prepared.spec, prepared.dataset, prepared.wish, RunFolder(out)
+    spec, dataset, goal, folder = prepared.spec, prepared.dataset, prepared.goal, RunFolder(out)
     plain: Result | None
     if folder.finished and folder.holds(spec, dataset):
         folder.verify_all()
-        done, beside = _found(folder), RunFolder(out / BASELINE)
-        plain = _found(beside) if beside.finished else None
-        verdict = verdict_between(done, plain or done, dataset, wish, done.metrics["judged"])
-        return Trained(done, plain, verdict)
+        result, plain_folder = _finished_run(folder), RunFolder(out / BASELINE)
+        plain = _finished_run(plain_folder) if plain_folder.finished else None
+        verdict = verdict_between(result, plain or result, dataset, goal, result.metrics["judged"])
+        return Trained(result, plain, verdict)
     existed = next((p for p in [out, *out.parents] if p.exists()), out)
     try:
-        if prepared.asked is None:
-            done, plain, judged = trained_pair(prepared, folder, device, watching)
+        if prepared.request is None:
+            result, plain, judged = trained_pair(prepared, folder, device, watching)
         else:
-            done, plain, judged = deliver(prepared, prepared.asked, out, device=device, tell=tell)
-        verdict = verdict_between(done, plain or done, dataset, wish, judged)
-        metrics = {**done.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
-        return Trained(ended(done.spec, folder, metrics), plain, verdict)
+            result, plain, judged = deliver(prepared, prepared.request, out, device=device, tell=tell)
+        verdict = verdict_between(result, plain or result, dataset, goal, judged)
+        metrics = {**result.metrics, **verdict.after.to_dict(), **verdict.to_dict(), "judged": judged}
+        return Trained(ended(result.spec, folder, metrics), plain, verdict)
     except (FairweightError, OSError):
-        if prepared.asked is not None and out.is_dir() and not folder.finished:  # a pair goes on from its runs
+        if prepared.request is not None and out.is_dir() and not folder.finished:  # a pair goes on from its runs
             remove(out, existed)
         raise
 
 
-def _found(folder: RunFolder) -> Result:
+def _finished_run(folder: RunFolder) -> Result:
     return Result(folder.read_spec(), folder, folder.read(METRICS), reused=True)

@@ -41,7 +41,7 @@ class Trainings:
     watching: Watching | None = None
 
     def over(self, methods: Mapping[str, Spec], ways: Ways, titles: Mapping[str, str], where: Path) -> Runs:
-        """Train by every method on every set that `ways` makes for a seed; the runs by method, set and seed."""
+        """Train by every method on every set that `ways` makes for a seed; give the runs by method, set and seed."""
         specs = {
             (method, arm, seed): spec.with_(seed=seed, **change)
             for seed in range(self.first_seed, self.first_seed + self.seeds)
@@ -49,31 +49,31 @@ class Trainings:
             for method, spec in methods.items()
             if method == PLAIN or "method" not in change  # another method takes the place of plain training
         }
-        named = {spec.fingerprint: f"{method}, {titles[arm]}, seed {k}" for (method, arm, k), spec in specs.items()}
-        told = None if self.watching is None else self.watching(named)
+        titled = {spec.fingerprint: f"{method}, {titles[arm]}, seed {k}" for (method, arm, k), spec in specs.items()}
+        watcher = None if self.watching is None else self.watching(titled)
         options: dict[str, Any] = {"jobs": self.jobs, "device": self.device, "data_dir": self.data_dir}
-        outcomes = run_all(specs.values(), where, watcher=told, **options)
-        found: Runs = {method: {} for method in methods}
+        outcomes = run_all(specs.values(), where, watcher=watcher, **options)
+        runs: Runs = {method: {} for method in methods}
         for (method, arm, seed), spec in specs.items():
             outcome = outcomes[spec.fingerprint]
             if outcome.error is not None:
                 raise RunsFailed(f"the run {outcome.folder} failed: {outcome.error}")
-            found[method].setdefault(arm, {})[str(seed)] = RunFolder(outcome.folder)
-        return found
+            runs[method].setdefault(arm, {})[str(seed)] = RunFolder(outcome.folder)
+        return runs
 
 
 def methods_of(spec: Spec) -> dict[str, Spec]:
     """Plain training, and the run's own method where it is another one that learns weights by itself."""
     rest: dict[str, Any] = {"search": {}, "weights": {}, "judge": {}, "data_seed": spec.drawing_seed}
-    found = {PLAIN: spec.with_(method=PLAIN, method_options={}, **rest)}
+    methods = {PLAIN: spec.with_(method=PLAIN, method_options={}, **rest)}
     if spec.method not in (PLAIN, "given") and not spec.search:
-        found[spec.method] = found[PLAIN].with_(method=spec.method, method_options=spec.method_options)
-    return found
+        methods[spec.method] = methods[PLAIN].with_(method=spec.method, method_options=spec.method_options)
+    return methods
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Numbers of every training, and what is other than on the set that the others stand beside."""
+    """Numbers of every training, and how each set differs from the one that all are compared with."""
 
     beside: str
     seeds: Mapping[str, Mapping[str, Seeds]]  # by method and set
@@ -102,20 +102,20 @@ class Compared:
 
     def is_fixed(self, method: str, arm: str) -> bool:
         """Whether training gives the same at every seed, as trees and linear models do: test rows alone are chance."""
-        both = [list(self.seeds[method][one].values()) for one in (arm, self.beside)]
-        return all(len(found) > 1 and all(one == found[0] for one in found) for found in both)
+        both = [list(self.seeds[method][name].values()) for name in (arm, self.beside)]
+        return all(len(runs) > 1 and all(run == runs[0] for run in runs) for runs in both)
 
     def moved(self, method: str, arm: str) -> list[str]:
-        """What is other, beyond chance in training and in test rows, in words."""
+        """What differs beyond chance in training and in test rows, in words."""
         words = {"tprd": (HELPS[0], HARMS[0]), "accuracy": (HARMS[1], HELPS[1])}  # lower, higher
-        found, said = {number: self.difference(method, arm, number) for number in words}, []
+        differences, moves = {number: self.difference(method, arm, number) for number in words}, []
         for number, (low, high) in self.rows[method][arm].items():
-            p, mean = 0.0 if self.is_fixed(method, arm) else found[number]["p"], found[number]["mean"]
+            p, mean = 0.0 if self.is_fixed(method, arm) else differences[number]["p"], differences[number]["mean"]
             if p is not None and p < SURE and (low > 0 if mean > 0 else high < 0):
-                said.append(words[number][mean > 0])
-        if HELPS[0] in said and self.difference(method, arm, "max_fnr")["mean"] > 0:
-            said[said.index(HELPS[0])] = LEVELS  # a model that finds nobody has no gap
-        return said
+                moves.append(words[number][mean > 0])
+        if HELPS[0] in moves and self.difference(method, arm, "max_fnr")["mean"] > 0:
+            moves[moves.index(HELPS[0])] = LEVELS  # a model that finds nobody has no gap
+        return moves
 
     def methods(self, arm: str, moves: Sequence[str]) -> list[str]:
         """By which methods a set does one of these."""
@@ -128,11 +128,11 @@ def _numbers(folder: RunFolder) -> dict[str, float]:
 
 def apart(runs: Mapping[str, RunFolder], beside: Mapping[str, RunFolder], part: slice = slice(None)) -> Limits:
     """Interval of the difference in % between runs of one seed, over resampled test rows; mean over seeds."""
-    found: dict[str, list[tuple[float, float]]] = {"tprd": [], "accuracy": []}
+    intervals: dict[str, list[tuple[float, float]]] = {"tprd": [], "accuracy": []}
     for seed, folder in runs.items():
         before, after = table_of(beside[seed], part), table_of(folder, part)
-        for number, limits in found.items():
+        for number, limits in intervals.items():
             change = compare(before, after, number)
             limits.append((100 * change.low, 100 * change.high))
     return {number: (fmean(low for low, _ in limits), fmean(high for _, high in limits))
-            for number, limits in found.items()}  # fmt: skip
+            for number, limits in intervals.items()}  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from fairweight.apps.judge import BUDGET, NOTHING, Rows, Wish, gap_change, known_values
+from fairweight.apps.judge import BUDGET, NOTHING, Goal, Rows, gap_change, known_values
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
@@ -247,7 +247,7 @@ class Verdict:
 
 
 def verdict_between(
-    done: Result, beside: Result, dataset: Dataset, wish: Wish, judged: Mapping[str, Any] | None = None
+    done: Result, beside: Result, dataset: Dataset, goal: Goal, judged: Mapping[str, Any] | None = None
 ) -> Verdict:
     """The verdict on a run beside plain training's; judged: what it was chosen by, as metrics.json holds it."""
     after, labels, groups = done.folder.read_logits("test")
@@ -257,11 +257,11 @@ def verdict_between(
         said = {"chosen": judged["chosen"], "plain": judged["reference"], "notes": tuple(judged.get("notes", ()))}
         said |= {"kept_plain": judged["chosen"] == judged["reference"], "why": judged.get("why", NOTHING)}
     said["kept_epoch"] = run.get("best_epoch") or run.get("epochs")
-    return verdict_on(dataset.preprocessing.meaning, wish, labels, groups, before, after, **said)
+    return verdict_on(dataset.preprocessing.meaning, goal, labels, groups, before, after, **said)
 
 
 def verdict_on(
-    meaning: Meaning, wish: Wish, labels: Tensor, groups: Tensor | None, before: Tensor, after: Tensor, **said: Any
+    meaning: Meaning, goal: Goal, labels: Tensor, groups: Tensor | None, before: Tensor, after: Tensor, **said: Any
 ) -> Verdict:
     """The verdict on logits beside plain training's, of the same samples; said: the other fields."""
     codes = None if groups is None or not meaning.group_names else groups.cpu().numpy()
@@ -272,7 +272,7 @@ def verdict_on(
         for when, one in (("before", before), ("after", after))
     }
     first, last = (by_group(meaning, labels, predicted(one), groups) for one in (before, after))
-    return Verdict(wish.criterion, first, last, budget=wish.allowed, bound=wish.bound, calibration=calibration, **said)
+    return Verdict(goal.criterion, first, last, budget=goal.allowed, bound=goal.bound, calibration=calibration, **said)
 
 
 def in_points(found: Estimate) -> str:

@@ -32,21 +32,21 @@ class Weights:
             why = "No weights beat plain training" if self.search.why == NOTHING else self.search.why
             return f"{why}, so every row counts 1: {self.path}"
         rows = len(self.search.fitted.weights)
-        said = f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}"
+        message = f"Weights of {self.search.chosen.title}, mean 1, for {rows:,} rows: {self.path}"
         if self.search.chosen.shift is not None:
-            said += "\nIts bias per class is no weight: `fairweight train` gives the model that has it."
-        return said
+            message += "\nIts bias per class is no weight: `fairweight train` gives the model that has it."
+        return message
 
 
 def weights(prepared: Prepared, out: str | Path, *, device: str = "cpu", tell: Tell | None = None) -> Weights:
     """Search as `train` does and write row, label, group and weight as parquet, or as CSV by the file's name."""
-    if prepared.asked is None:
+    if prepared.request is None:
         raise BadInput("weights are learned for tables here; train an image model, whose folder holds its weights.")
     check_table_file(Path(out), "weights.parquet")  # before minutes of training
     check_file(Path(out), *files_named(prepared.spec))
     check_place(Path(out).absolute().parent)
-    wish, seed = prepared.wish, prepared.spec.seed
-    found = search(prepared.dataset, prepared.asked, wish, seed=seed, device=device, tell=tell)
+    goal, seed = prepared.goal, prepared.spec.seed
+    found = search(prepared.dataset, prepared.request, goal, seed=seed, device=device, tell=tell)
     whole = found.dataset
     train = whole.train
     columns = {"row": whole.rows["train"], "label": train.labels}

@@ -110,7 +110,7 @@ def begin(prepared: Prepared, folder: Path, device: str, json: bool, *, fresh: b
 
     check_folder(folder, prepared.spec, prepared.dataset, sweep=sweep, fresh=fresh)
     spare_threads(prepared.built.parameters, device)
-    show_log(only_errors=prepared.asked is not None)  # of many trainings
+    show_log(only_errors=prepared.request is not None)  # of many trainings
     if not json:
         tell(opening(prepared, device, in_flags))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, SEARCH_FLAGS, TRAINING_FLAGS, options_said, takes
+from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, OUTPUT, SEARCH_FLAGS, TRAINING_FLAGS, options_given, takes
 from fairweight.cli._parse import numbers
 from fairweight.errors import BadInput
 
@@ -39,11 +39,11 @@ def train(
     fresh: opt.Fresh = False,
     no_baseline: opt.NoBaseline = False,
     json: opt.Json = False,
-    **said: Any,
+    **given: Any,
 ) -> None:
     """Train on a file, a folder or a named set: the best model, compared with plain training, and a weight per row."""
     started = time.monotonic()
-    data, training, search = (options_said(flags, said) for flags in (DATA_FLAGS, TRAINING_FLAGS, SEARCH_FLAGS))
+    data, training, search = (options_given(flags, given) for flags in (DATA_FLAGS, TRAINING_FLAGS, SEARCH_FLAGS))
     if not 0 <= give_up <= 100:
         raise BadInput(f"--give-up {give_up:g}: give points of accuracy from 0 to 100, such as --give-up 1.")
     for flag, other in (("--give-up", give_up != GIVE_UP), ("--strengths", strengths != STRENGTHS)):
@@ -62,13 +62,13 @@ def train(
     if method is None and (sweep is not None or no_baseline):
         method = "forml"  # a sweep is of one method, and without plain training there is nothing to judge by
     search["groups_at_prediction"] = groups_at_prediction
-    wanted = app.Wanted(source, label, group, method, seed, data, training, **search)
+    request = app.TrainRequest(source, label, group, method, seed, data, training, **search)
     opt.show_log()
     shown = opt.epochs_shown(json)
     with ExitStack() as stack:
         all_ranks = stack.enter_context(ranks.together(where))
-        prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-        if all_ranks is not None and prepared.asked is not None:
+        prepared = app.prepare(request, device=where, data_dir=data_dir, download=download)
+        if all_ranks is not None and prepared.request is not None:
             ranks.part(all_ranks, "one process compares candidates on a table; to train on all, name a --method.")
             all_ranks = None
         name = prepared.dataset.name.encode()[:100].decode(errors="ignore")  # a folder's name has 255 bytes

@@ -27,14 +27,14 @@ class _Checked:
                 object.__setattr__(self, name, text)
             choices = _choices(hints[name])
             values = value if isinstance(value, tuple) else (value,)
-            said = f"{option(self._place + name)} is {value!r}"
+            given = f"{option(self._place + name)} is {value!r}"
             if choices and any(one not in choices for one in values):
                 allowed = ", ".join(str(choice) for choice in choices if choice is not None)
-                raise BadInput(f"{said}; choose from: {allowed}.")
+                raise BadInput(f"{given}; choose from: {allowed}.")
             if name in self._least_1 and value is not None and not value >= 1:
-                raise BadInput(f"{said}; give at least 1.")
+                raise BadInput(f"{given}; give at least 1.")
             if name in self._above_0 and not value > 0:
-                raise BadInput(f"{said}; give a number above 0.")
+                raise BadInput(f"{given}; give a number above 0.")
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

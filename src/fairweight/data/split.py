@@ -52,8 +52,8 @@ def divide(
         own = name in parts and parts[name].origin == name
         if name in parts and isinstance(asked, float) and (asked > 0 or not own):
             why = f"the data has its own {name} rows" if own else f"column {split.column!r} says which rows are {name}"
-            said = option(f"split.{name}", f"{asked:g}")
-            raise BadInput(f"{why}, so {said} would draw none; leave one out.")
+            refused = option(f"split.{name}", f"{asked:g}")
+            raise BadInput(f"{why}, so {refused} would draw none; leave one out.")
         if name in parts or isinstance(share, str) or share == 0.0:
             continue
         train = parts["train"]
@@ -138,12 +138,12 @@ def _sizes(strata: Tensor, names: Sequence[str], exemplar: Exemplar, may_empty: 
     else:
         wanted = torch.full_like(counts, exemplar.size)
     for want, count, name in zip(wanted.tolist(), counts.tolist(), names, strict=True):
-        said, lower = f"the exemplar set needs {want} rows with {name}, and", f"lower {option('exemplar.size')}"
+        refused, lower = f"the exemplar set needs {want} rows with {name}, and", f"lower {option('exemplar.size')}"
         if want > count:
-            raise EmptyCell(f"{said} there are {count}; {lower}.")
+            raise EmptyCell(f"{refused} there are {count}; {lower}.")
         if want == count and not may_empty:
             how = f"{lower}, give more rows, or merge the group"
-            raise EmptyCell(f"{said} of the {count} there are none would stay in train; {how}.")
+            raise EmptyCell(f"{refused} of the {count} there are none would stay in train; {how}.")
     return dict(zip(values.tolist(), wanted.tolist(), strict=True))
 
 

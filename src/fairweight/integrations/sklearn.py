@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from fairweight.apps.deliver import Search, search
-from fairweight.apps.judge import Wanted, Wish
-from fairweight.apps.train import wish_for, with_objective
+from fairweight.apps.judge import Goal, TrainRequest
+from fairweight.apps.train import goal_for, with_objective
 from fairweight.constraints import check, whole
 from fairweight.data import Dataset
 from fairweight.data.rows import Rows
@@ -162,15 +162,15 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.groups_, self.notes_ = dataset.group_names, dataset.notes
         self._preprocessing: Any = dataset.preprocessing
         weights = None if sample_weight is None else sample_weights(sample_weight, X)
-        wish = wish_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
+        goal = goal_for(dataset, self.criterion, self.bound, self.budget, each=self.each)
         self.search_: Search | None = None
         self.history_: list[dict[str, Any]] = []
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
             if self.method is None and self._searches(dataset, weights):
-                self.search_ = self._searched(dataset, wish, int(seed), weights)
+                self.search_ = self._searched(dataset, goal, int(seed), weights)
                 self.chosen_, fitted = self.search_.chosen.title, self.search_.fitted
             else:
-                self.chosen_, fitted = self.method or FORML, self._trained(dataset, wish, int(seed), weights)
+                self.chosen_, fitted = self.method or FORML, self._trained(dataset, goal, int(seed), weights)
         self.module_, self.n_iter_, self.shift_ = fitted.model.eval(), fitted.epoch, fitted.shift
         trained = (dataset if self.search_ is None else self.search_.dataset).rows["train"]
         self._keep_weights(fitted.reweighter, fitted.dynamics, trained, given[0])
@@ -207,13 +207,13 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         fewest = torch.bincount(dataset.train.labels[counted], minlength=len(self.classes_)).min()
         return len(dataset.input_shape) == 1 and int(fewest) >= FOLDS and not alone  # each fold needs every class
 
-    def _searched(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None) -> Search:
+    def _searched(self, dataset: Dataset, goal: Goal, seed: int, weights: Tensor | None) -> Search:
         """What `fairweight train` would write."""
         asked = {key: value for key, value in self._asked().items() if key not in ("method_options", "early_stopping")}
         learner = self.learner or ("mlp" if "network" in asked else None)
         by_group = self.groups_at_prediction
-        wanted = Wanted("frame", learner=learner, groups_at_prediction=by_group, training=asked)
-        return search(dataset, wanted, wish, seed=seed, device=self._device(), weights=weights)
+        request = TrainRequest("frame", learner=learner, groups_at_prediction=by_group, training=asked)
+        return search(dataset, request, goal, seed=seed, device=self._device(), weights=weights)
 
     def _flipped(self) -> bool:
         """True if the first of two classes is the positive one, whose code is 1 in training."""
@@ -222,13 +222,13 @@ class FairweightClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def _device(self) -> str:
         return "cuda" if self.device == "auto" and torch.cuda.is_available() else self.device.replace("auto", "cpu")
 
-    def _trained(self, dataset: Dataset, wish: Wish, seed: int, weights: Tensor | None) -> Fitted:
+    def _trained(self, dataset: Dataset, goal: Goal, seed: int, weights: Tensor | None) -> Fitted:
         device, name, network = self._device(), self.method or FORML, None
         if self.method is not None and (self.groups_at_prediction or self.learner not in (None, "mlp")):
             raise BadInput(f"groups_at_prediction and learner choose among candidates; leave them or {name!r} out.")
         if self.module is not None:
             network = partial(made, self.module, math.prod(dataset.input_shape), len(self.classes_))
-        asked = with_objective(name, self._asked(), wish, dataset)
+        asked = with_objective(name, self._asked(), goal, dataset)
         spec = with_defaults(Spec("frame", method=name, seed=seed), dataset, asked, device)
         built = build(spec, dataset, device, network=network)
         own = None if weights is None else weights[dataset.rows["train"]]

@@ -38,20 +38,20 @@ class AccumulatedPass(ForwardPass):
             losses = torch.cat([part.losses for part in parts]).requires_grad_()
         else:
             losses = first.loss(logits.requires_grad_(), batch.labels)
-        kept = {f.name: getattr(first, f.name) for f in fields(ForwardPass)}
-        kept |= {"batch": batch, "logits": logits, "losses": losses}
-        return cls(**{**kept, "by_wrapper": False}, parts=parts)  # a wrapper would sum gradients for every part
+        values = {f.name: getattr(first, f.name) for f in fields(ForwardPass)}
+        values |= {"batch": batch, "logits": logits, "losses": losses}
+        return cls(**{**values, "by_wrapper": False}, parts=parts)  # a wrapper would sum gradients for every part
 
     def slopes(self, total: Tensor, moving: Parameters, *, create_graph: bool = False) -> Parameters:
-        found: Parameters = {}
+        total_slopes: Parameters = {}
         for part, weighted in self._weighted(total):
             for name, slope in part.slopes(weighted, moving).items():
-                found[name] = found[name] + slope if name in found else slope
-        return found
+                total_slopes[name] = total_slopes[name] + slope if name in total_slopes else slope
+        return total_slopes
 
     def each(self, find: Callable[[ForwardPass], Tensor], *, graph: bool = False) -> Tensor:
         graph = graph or isinstance(self.parts[0], LayerPass)
-        return torch.cat([find(_again(part) if graph else part) for part in self.parts])
+        return torch.cat([find(_run_again(part) if graph else part) for part in self.parts])
 
     def backward(self, total: Tensor) -> None:
         for part, weighted in self._weighted(total):
@@ -61,18 +61,18 @@ class AccumulatedPass(ForwardPass):
         """Each part with its graph, and the function of it that has the total's slope; one in memory at a time."""
         shares = torch.split(self._at_root(total), [len(part.batch) for part in self.parts])
         for part, share in zip(self.parts, shares, strict=True):
-            again = _again(part)
+            part_again = _run_again(part)
             with torch.enable_grad():
-                weighted = (again.root * share.to(again.root.dtype)).sum()
-            yield again, weighted
+                weighted = (part_again.root * share.to(part_again.root.dtype)).sum()
+            yield part_again, weighted
 
 
 def _without_graph(done: ForwardPass) -> ForwardPass:
-    kept: Any = {"seen": None, "graph": None, "record": None} if isinstance(done, LayerPass) else {}
-    return replace(done, logits=done.logits.detach(), losses=done.losses.detach(), **kept)
+    no_record: Any = {"seen": None, "graph": None, "record": None} if isinstance(done, LayerPass) else {}
+    return replace(done, logits=done.logits.detach(), losses=done.losses.detach(), **no_record)
 
 
-def _again(part: ForwardPass) -> ForwardPass:
+def _run_again(part: ForwardPass) -> ForwardPass:
     """The pass once more, with the same masks; it moves nothing."""
     with part.random.replayed():
         if isinstance(part, LayerPass):

@@ -25,19 +25,19 @@ def agreement(
     done: ForwardPass, exemplar: Batch, objective: ObjectiveFunction, rates: Rates, mode: Mode
 ) -> Tensor | None:
     """Cosine between the centred pulls of the two halves, at θ; None where a half would be empty."""  # []
-    everyone = done.exemplars(exemplar)
-    if len(everyone) < 2:
+    every = done.exemplars(exemplar)
+    if len(every) < 2:
         return None
     unchecked = copy.copy(done)
     unchecked.check = False
     here = {name: p.detach().requires_grad_(name in rates) for name, p in done.parameters.items()}
     by, pulls = {name: here[name] for name in rates}, []
-    for half in halves(everyone):
+    for half in halves(every):
         # members of a half may lie on several ranks, on some of them perhaps none
-        part, among = (exemplar.take(half), None) if everyone is exemplar else (exemplar, half)
+        part, among = (exemplar.take(half), None) if every is exemplar else (exemplar, half)
         point = exemplar_point(unchecked, here, part, objective, by=by, among=among)
-        s = pull(done, point.direction, mode, rates)
-        centred = (s - s.mean()).double()  # in float64: products of small pulls must not vanish
+        pulled = pull(done, point.direction, mode, rates)
+        centred = (pulled - pulled.mean()).double()  # in float64: products of small pulls must not vanish
         pulls.append(centred / centred.norm().clamp_min(1e-150))
     cosine: Tensor = (pulls[0] * pulls[1]).sum().to(done.losses.dtype)
     return cosine

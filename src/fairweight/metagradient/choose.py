@@ -30,7 +30,7 @@ APPROXIMATE = ("difference", "per-layer-frozen")
 _LEFT_OUT = "torch.compile is left out of these passes, so call compile() of the method to have them compiled"
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-3}  # of the two ways to take a tangent; other types: 0.05
 _log = logging.getLogger("fairweight")
-_said: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
+_logged: WeakKeyDictionary[nn.Module, Mode] = WeakKeyDictionary()  # what the log says of each model
 Tangent = Callable[[ForwardPass, Parameters], Tensor]
 
 
@@ -53,8 +53,8 @@ def choose(
     mode = _forward(trial, asked) if mode is None else mode
     if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) for m in model.modules()):
         mode = replace(mode, reason=f"{mode.reason}; {_LEFT_OUT}")
-    if _said.get(model) != mode:
-        _said[model] = mode
+    if _logged.get(model) != mode:
+        _logged[model] = mode
         # a gradient that is no longer exact is for everybody to see, once
         level = logging.WARNING if mode.name in APPROXIMATE and asked == "auto" else logging.INFO
         _log.log(level, "score gradient: %s; %s", mode, mode.reason)
@@ -62,31 +62,31 @@ def choose(
 
 
 def _per_layer(trial: _Trial, asked: str, layers: bool) -> Mode | None:
-    found: Mode | str = "the method needs more than each sample's pull"
+    result: Mode | str = "the method needs more than each sample's pull"
     if layers:
-        found = trial.layers(frozen=asked == "per-layer-frozen")
-    if isinstance(found, Mode) or asked == "auto":
-        return found if isinstance(found, Mode) else None
-    raise NotDifferentiable(f"The gradient per layer does not work here: {found}. Use gradient='auto' or 'forward'.")
+        result = trial.layers(frozen=asked == "per-layer-frozen")
+    if isinstance(result, Mode) or asked == "auto":
+        return result if isinstance(result, Mode) else None
+    raise NotDifferentiable(f"The gradient per layer does not work here: {result}. Use gradient='auto' or 'forward'.")
 
 
 def _forward(trial: _Trial, asked: str) -> Mode:
-    first = trial.refusal(forward_tangent)
-    if first is None:
+    fused = trial.refusal(forward_tangent)
+    if fused is None:
         if asked == "auto" and trial.small() and not trial.refusal(double_backward.tangent):
             return Mode("double-backward", reason="the model is so small that the number of operations decides")
         return Mode("forward", reason="every operator of the model has a forward-mode derivative")
-    second = trial.refusal(forward_tangent, plain=True)
-    if second is None:
-        return Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({first})")
+    plain = trial.refusal(forward_tangent, plain=True)
+    if plain is None:
+        return Mode("forward", plain_kernels=True, reason=f"the fused kernel has no forward-mode derivative ({fused})")
     if asked == "forward":
         raise NotDifferentiable(
-            f"Forward mode does not work on this model ({second}); use gradient='auto' or 'difference'."
+            f"Forward mode does not work on this model ({plain}); use gradient='auto' or 'difference'."
         )
     try:
-        return _double_backward(trial, reason=second)
+        return _double_backward(trial, reason=plain)
     except (NotDifferentiable, torch.OutOfMemoryError):
-        return Mode("difference", reason=f"approximate, because an operator has no forward-mode derivative ({second})")
+        return Mode("difference", reason=f"approximate, because an operator has no forward-mode derivative ({plain})")
 
 
 def _double_backward(trial: _Trial, reason: str = "asked for") -> Mode:
@@ -122,10 +122,10 @@ class _Trial:
         mode = "per-layer-frozen" if frozen else "per-layer"
         if self.model is not unwrap(self.model) and not self.compiled:
             return "a data-parallel wrapper gathers gradients in a backward pass, and there is none"
-        own = trainable(unwrap(self.model))
-        if (name := hooked(own)) is not None:
+        parameters = trainable(unwrap(self.model))
+        if (name := hooked(parameters)) is not None:
             return f"{name} has a hook, which only a backward pass calls"
-        if (name := next((n for n, p in own.items() if p.is_complex()), None)) is not None:
+        if (name := next((n for n, p in parameters.items() if p.is_complex()), None)) is not None:
             return f"{name} is complex"
         try:
             try:
@@ -136,8 +136,8 @@ class _Trial:
                 found, plain = tried(self.model, self.batch, self.loss, plain_kernels=True, frozen=frozen), True
             if not found.rest:
                 exact = "samples do not see each other, and every layer was seen"
-                held = "asked for; batch statistics are held constant in the pull, an approximation"
-                return Mode(mode, plain, held if frozen else exact)
+                approximate = "asked for; batch statistics are held constant in the pull, an approximation"
+                return Mode(mode, plain, approximate if frozen else exact)
             for plain in () if frozen else (False, True):
                 if self.refusal(forward_tangent, plain=plain) is None:
                     tried(self.model, self.batch, self.loss, plain_kernels=plain)
@@ -175,20 +175,20 @@ class _Trial:
         moving = in_scope(done.parameters, self.scope)
         along = {name: torch.empty_like(p, requires_grad=False).normal_(generator=random) for name, p in moving.items()}
         if tangent_of is double_backward.tangent:
-            moved = tangent_of(done, along)  # [B, K]
+            tangent = tangent_of(done, along)  # [B, K]
         else:
             # Only double backward needs the graph. Beside a tangent pass it would make this trial the peak of the whole
             # training's memory; another forward pass costs less.
             done = replace(done, logits=done.logits.detach(), losses=done.losses.detach())
-            moved = tangent_of(done, along)
+            tangent = tangent_of(done, along)
             done = virtual_forward(self.model, self.batch, self.loss, plain_kernels=plain)
-        u = moved if bool((moved != 0).any()) else torch.ones_like(moved)
+        cotangent = tangent if bool((tangent != 0).any()) else torch.ones_like(tangent)
         with kernels(plain):
-            slopes = slopes_in_use(done.logits, moving, u.to(done.logits.dtype), keep=False)
-        back = sum(float(double_backward.inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
-        ahead = float((u * moved).sum(dtype=torch.float64))
+            slopes = slopes_in_use(done.logits, moving, cotangent.to(done.logits.dtype), keep=False)
+        by_backward = sum(float(double_backward.inner(_wide(s), _wide(along[name]))) for name, s in slopes.items())
+        by_tangent = float((cotangent * tangent).sum(dtype=torch.float64))
         tolerance = _TOLERANCE.get(done.logits.dtype, 0.05)
-        if abs(back - ahead) > tolerance * max(abs(back), abs(ahead)):
+        if abs(by_backward - by_tangent) > tolerance * max(abs(by_backward), abs(by_tangent)):
             raise NotImplementedError(UNSEEN)
 
 

@@ -28,9 +28,9 @@ def norm(values: Parameters) -> Tensor:
 # 18 % at 1/3, by 1 % at 0.45, where smooth ones stay below 0.01 %).
 NEARNESS = 0.45
 # Under autocast: how much further to go, of which the best is taken, and how like float32's the pull must be then.
-FURTHER, ALIKE = (30.0, 100.0, 300.0), 0.999
+FACTORS, MIN_COSINE = (30.0, 100.0, 300.0), 0.999
 SMALL = 200_000  # parameters, up to which float32 takes no longer
-_further: WeakKeyDictionary[nn.Module, tuple[int, float]] = WeakKeyDictionary()  # calls, and what to use; 0: float32
+_factors: WeakKeyDictionary[nn.Module, tuple[int, float]] = WeakKeyDictionary()  # calls, and what to use; 0: float32
 
 
 def step_length(here: Parameters, along: Parameters) -> Tensor:
@@ -44,41 +44,43 @@ def step_length(here: Parameters, along: Parameters) -> Tensor:
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """Central difference of the logits along the direction, under autocast in its precision where that will do."""
     here = {name: in_full(p.detach()) for name, p in done.parameters.items()}
-    along = {name: in_full(d) for name, d in direction.items()}
-    step = step_length(here, along)
+    moving = {name: in_full(d) for name, d in direction.items()}
+    step = step_length(here, moving)
     small = sum(p.numel() for p in here.values()) <= SMALL
     if small or not torch.is_autocast_enabled(done.device.type):
-        return _central(done, here, along, step)
-    calls, further = _further.get(done.model, (0, 0.0))
+        return _difference(done, here, moving, step)
+    calls, factor = _factors.get(done.model, (0, 0.0))
     if done.device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
         if calls & (calls - 1) == 0:  # at the first, second, fourth, eighth, …
-            further = _tried(done, here, along, step)
-        _further[done.model] = calls + 1, further
-    return _central(done, here, along, step * further, cast=True) if further else _central(done, here, along, step)
+            factor = _best_factor(done, here, moving, step)
+        _factors[done.model] = calls + 1, factor
+    if factor:
+        return _difference(done, here, moving, step * factor, cast=True)
+    return _difference(done, here, moving, step)
 
 
-def _tried(done: ForwardPass, here: Parameters, along: Parameters, step: Tensor) -> float:
+def _best_factor(done: ForwardPass, here: Parameters, moving: Parameters, step: Tensor) -> float:
     """How much further to go in autocast's precision for the pull that float32 gives; 0: no distance gives it."""
 
     def centred(moved: Tensor) -> Tensor:
         pulled = pull_by_tangent(done, moved)
         return (pulled - pulled.mean()).double()
 
-    true = centred(_central(done, here, along, step))
-    near = {far: centred(_central(done, here, along, step * far, cast=True)) for far in FURTHER}
-    like = {far: float(F.cosine_similarity(found, true, dim=0)) for far, found in near.items()}
-    best = max(like, key=lambda far: like[far])
-    return best if like[best] >= ALIKE else 0.0
+    exact = centred(_difference(done, here, moving, step))
+    pulls = {factor: centred(_difference(done, here, moving, step * factor, cast=True)) for factor in FACTORS}
+    cosines = {factor: float(F.cosine_similarity(pulled, exact, dim=0)) for factor, pulled in pulls.items()}
+    best = max(cosines, key=lambda factor: cosines[factor])
+    return best if cosines[best] >= MIN_COSINE else 0.0
 
 
-def _central(done: ForwardPass, here: Parameters, along: Parameters, step: Tensor, *, cast: bool = False) -> Tensor:
+def _difference(done: ForwardPass, here: Parameters, moving: Parameters, step: Tensor, *, cast: bool = False) -> Tensor:
     """Of the passes on both sides; cast: under the autocast that is on, with the last products in float32."""
     sides = []
     columns = 1 if done.logits.ndim == 1 else done.logits.shape[1]
     around = _FullHead(columns) if cast else torch.autocast(done.device.type, enabled=False)
     with torch.no_grad(), around, _no_fast_path():
         for sign in (1.0, -1.0):
-            there = {name: p + sign * step * along[name] if name in along else p for name, p in here.items()}
+            there = {name: p + sign * step * moving[name] if name in moving else p for name, p in here.items()}
             with torch.autocast(done.device.type, cache_enabled=False) if cast else nullcontext():
                 sides.append(done.run(there, done.batch, torch.Tensor.detach, full=not cast))
     return (in_full(sides[0]) - in_full(sides[1])) / (2 * step)

@@ -26,42 +26,42 @@ _NAMES = ("labels", "groups", "rows", "shares")
 
 
 @dataclass(frozen=True)
-class Everyone:
+class AllRanks:
     """The batches of all ranks side by side: labels, groups, rows and shares; inputs stay where they are."""
 
     ranks: Ranks
     batch: Batch
     exemplar: Batch | None
-    several: bool = False  # whether any rank has more than one micro-batch
+    in_parts: bool = False  # whether any rank has more than one micro-batch
 
     @classmethod
     def of(
         cls, ranks: Ranks, batch: Batch, exemplar: Batch | None, optimizer: torch.optim.Optimizer, steps: int,
-        several: bool,
-    ) -> Everyone:  # fmt: skip
+        in_parts: bool,
+    ) -> AllRanks:  # fmt: skip
         """Gather what the batches say of their samples; refuse ranks that do not do the same."""
         columns: list[Tensor | None] = [getattr(b, name, None) for b in (batch, exemplar) for name in _NAMES]
-        given = [int(column is not None) for column in columns]
-        alike = {
+        present = [int(column is not None) for column in columns]
+        must_agree = {
             "their learning rates": [g["lr"] for g in optimizer.param_groups if not isinstance(g["lr"], Tensor)],
             "how many steps their method has taken": steps,
             "the types of what they give": [getattr(column, "dtype", None) for column in columns],
         }
-        marks = [crc32(repr(value).encode()) for value in alike.values()]
-        mine = [*given, *marks]
-        most = ranks.largest([*mine, *(-m for m in mine), int(several)])
-        differ = [most[k] != -most[len(mine) + k] for k in range(len(mine))]
+        marks = [crc32(repr(value).encode()) for value in must_agree.values()]
+        own = [*present, *marks]
+        largest = ranks.largest([*own, *(-m for m in own), int(in_parts)])
+        differ = [largest[k] != -largest[len(own) + k] for k in range(len(own))]
         for k, name in enumerate(_NAMES * 2):
             what = "an exemplar batch" if k == 4 else f"{'the exemplar ' if k > 4 else ''}Batch({name}=...)"
             if differ[k]:
                 raise BadInput(f"Some ranks gave {what} and others did not; give it on every rank or on none.")
-        for name, differs in zip(alike, differ[len(given) :], strict=True):
+        for name, differs in zip(must_agree, differ[len(present) :], strict=True):
             if differs:
                 raise BadInput(f"Ranks differ in {name}; do the same on every rank.")
-        found = ranks.gather([column for column in columns if column is not None])
-        joined = iter([torch.cat(parts) for parts in zip(*found, strict=True)])
-        whole = [next(joined) if g else None for g in given]
-        return cls(ranks, _batch(*whole[:4]), None if exemplar is None else _batch(*whole[4:]), bool(most[-1]))
+        gathered = ranks.gather([column for column in columns if column is not None])
+        joined = iter([torch.cat(parts) for parts in zip(*gathered, strict=True)])
+        whole = [next(joined) if g else None for g in present]
+        return cls(ranks, _batch(*whole[:4]), None if exemplar is None else _batch(*whole[4:]), bool(largest[-1]))
 
     def filled(self, batches: Sequence[Batch], exemplar: Batch | None) -> Sequence[Batch]:
         """The batches; where a rank has no sample, its exemplars are run in their place, and left out."""
@@ -88,27 +88,27 @@ class GlobalPass(ForwardPass):
     """Its batch and losses are everybody's, its logits too once they are asked for; the rank's own are live."""
 
     own: ForwardPass
-    everyone: Everyone
+    all_ranks: AllRanks
     wrapper: nn.Module | None  # DistributedDataParallel, where it sums the gradients of the real step
-    right: Tensor  # [B] whether each prediction equals its label
+    all_correct: Tensor  # [B] whether each prediction equals its label
     _logits: Tensor = field(init=False)  # the rank's own until everybody's are asked for
 
     whole: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, own: ForwardPass, everyone: Everyone, model: nn.Module) -> GlobalPass:
+    def of(cls, own: ForwardPass, all_ranks: AllRanks, model: nn.Module) -> GlobalPass:
         """The pass of all ranks, from this rank's own."""
-        losses, right = everyone.live(own.losses, own.correct)
+        losses, correct = all_ranks.live(own.losses, own.correct)
         wrapper = data_parallel(model) if own.by_wrapper else None
-        kept = {f.name: getattr(own, f.name) for f in fields(ForwardPass)}
-        kept |= {"batch": everyone.batch, "losses": losses, "solution": None}
-        return cls(**kept, own=own, everyone=everyone, wrapper=wrapper, right=right)
+        fields_of_own = {f.name: getattr(own, f.name) for f in fields(ForwardPass)}
+        fields_of_own |= {"batch": all_ranks.batch, "losses": losses, "solution": None}
+        return cls(**fields_of_own, own=own, all_ranks=all_ranks, wrapper=wrapper, all_correct=correct)
 
     @property  # type: ignore[misc]
     def logits(self) -> Tensor:
         """Everybody's, [B, K]: K numbers a sample, which few methods need, so that asking gathers them."""
         if self._logits is self.own.logits:
-            (self._logits,) = self.everyone.live(self.own.logits)
+            (self._logits,) = self.all_ranks.live(self.own.logits)
         return self._logits
 
     @logits.setter
@@ -121,12 +121,12 @@ class GlobalPass(ForwardPass):
 
     @property
     def correct(self) -> Tensor:
-        return self.right
+        return self.all_correct
 
     @property
     def ranks(self) -> Ranks:
         """The processes that take part."""
-        return self.everyone.ranks
+        return self.all_ranks.ranks
 
     @property
     def keeps_graph(self) -> bool:  # type: ignore[override]
@@ -143,11 +143,11 @@ class GlobalPass(ForwardPass):
         return torch.cat([theirs[0] for theirs in self.ranks.gather([self.own.each(find, graph=graph)])])
 
     def exemplars(self, exemplar: Batch) -> Batch:
-        assert self.everyone.exemplar is not None
-        return self.everyone.exemplar
+        assert self.all_ranks.exemplar is not None
+        return self.all_ranks.exemplar
 
     def exemplar_losses(self, losses: Tensor) -> Tensor:
-        return self.everyone.live(losses)[0]
+        return self.all_ranks.live(losses)[0]
 
     def summed(self, direction: Parameters) -> Parameters:
         return self.ranks.sum(direction)
@@ -158,17 +158,17 @@ class GlobalPass(ForwardPass):
             self.ranks.agree()  # what comes is the wrapper's own exchange, in which nobody can say that he failed
             self.own.backward(total * self.ranks.size)  # the wrapper takes the mean over ranks
             return
-        held = {name: p.grad for name, p in self.parameters.items()}
+        before = {name: p.grad for name, p in self.parameters.items()}
         for p in self.parameters.values():
             p.grad = None
         try:
             self.own.backward(total)
-            found = {name: p.grad for name, p in self.parameters.items()}
+            slopes = {name: p.grad for name, p in self.parameters.items()}
         finally:
             for name, p in self.parameters.items():
-                p.grad = held[name]
-        used = torch.tensor([slope is not None for slope in found.values()], dtype=torch.float64)
-        filled = {name: torch.zeros_like(p) if (slope := found[name]) is None else dense(slope)
+                p.grad = before[name]
+        used = torch.tensor([slope is not None for slope in slopes.values()], dtype=torch.float64)
+        filled = {name: torch.zeros_like(p) if (slope := slopes[name]) is None else dense(slope)
                   for name, p in self.parameters.items()}  # fmt: skip
         summed = self.ranks.sum({**filled, _USED: used})
         counts = summed.pop(_USED).tolist()

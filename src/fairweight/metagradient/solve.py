@@ -38,21 +38,21 @@ def solve(
     """
     moving = {name: p for name, p in done.parameters.items() if name in rates}
     twice = mode.name == "double-backward" and not at_rest and done.whole  # the look-ahead is differentiated itself
-    w, there = scores.detach().requires_grad_(twice), done.parameters
+    w, ahead = scores.detach().requires_grad_(twice), done.parameters
     if not at_rest:
         with torch.enable_grad():
             total = own_total(form, w, done)
             total = form.weights(w) if total is None else total
         slope = done.slopes(total, moving, create_graph=twice)  # ∇Σ p_i l_i
         with torch.set_grad_enabled(twice):
-            there = displaced(there, slope, rates)  # θ̃
+            ahead = displaced(ahead, slope, rates)  # θ̃
     if twice:
-        point = exemplar_point(done, there, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True)
+        point = exemplar_point(done, ahead, exemplar, objective, by={"scores": w}, frozen=running_statistics, keep=True)
         gradient, pulled = point.direction["scores"] + form.penalty_gradient(scores), None
     else:
-        there = {name: p.detach() for name, p in there.items()}
-        by = {name: there[name].requires_grad_() for name in moving}
-        point = exemplar_point(done, there, exemplar, objective, by=by, frozen=running_statistics)  # v
+        ahead = {name: p.detach() for name, p in ahead.items()}
+        by = {name: ahead[name].requires_grad_() for name in moving}
+        point = exemplar_point(done, ahead, exemplar, objective, by=by, frozen=running_statistics)  # v
         if form.sees_logits:
             moved = tangent(done, {name: v * rates[name] for name, v in point.direction.items()}, mode)
             pulled = pull_by_tangent(done, moved)
@@ -66,34 +66,34 @@ def solve(
 
 def displaced(parameters: Parameters, slope: Parameters, rates: Rates) -> Parameters:
     """The parameters after the virtual step: θ − rate · slope."""
-    there = dict(parameters)
+    ahead = dict(parameters)
     for name, along in slope.items():
         p, rate = parameters[name], rates[name]
-        there[name] = p - rate * along if isinstance(rate, Tensor) else torch.sub(p, along, alpha=rate)  # in one go
-    return there
+        ahead[name] = p - rate * along if isinstance(rate, Tensor) else torch.sub(p, along, alpha=rate)  # in one go
+    return ahead
 
 
 def pull(done: ForwardPass, direction: Parameters, mode: Mode, rates: Rates | None = None) -> Tensor:
     """Directional derivative of each sample's train loss at θ; rates: along the direction times these."""  # [B]
     if rates is not None:
-        common = list({rates[name] for name in direction})
-        if len(common) == 1 and not isinstance(common[0], Tensor) and (found := done.pull(direction)) is not None:
-            return common[0] * found  # linear: [B] products instead of one for each entry of the parameters
+        used = list({rates[name] for name in direction})
+        if len(used) == 1 and not isinstance(used[0], Tensor) and (pulled := done.pull(direction)) is not None:
+            return used[0] * pulled  # linear: [B] products instead of one for each entry of the parameters
         direction = {name: v * rates[name] for name, v in direction.items()}
 
     def find(part: ForwardPass) -> Tensor:
-        found = part.pull(direction)
-        return pull_by_tangent(part, tangent(part, direction, mode)) if found is None else found
+        pulled = part.pull(direction)
+        return pull_by_tangent(part, tangent(part, direction, mode)) if pulled is None else pulled
 
     return done.each(find, graph=mode.name == "double-backward")
 
 
 def tangent(done: ForwardPass, direction: Parameters, mode: Mode) -> Tensor:
     """How the logits of the train batch move along the direction."""  # [B, K]
-    others = {"difference": difference.tangent, "double-backward": double_backward.tangent}
-    find = others.get(mode.name, forward_tangent)
+    other_ways = {"difference": difference.tangent, "double-backward": double_backward.tangent}
+    way = other_ways.get(mode.name, forward_tangent)
     return done.each(
-        lambda part: find(part, direction) if len(part.batch) else part.logits.detach(),
+        lambda part: way(part, direction) if len(part.batch) else part.logits.detach(),
         graph=mode.name == "double-backward",
     )
 
@@ -115,13 +115,13 @@ def exemplar_point(
     frozen: batch norm uses its running statistics. keep: the graph behind the parameters is needed again. among: the
     objective is that of the exemplars at these positions, all of which are run.
     """
-    everyone = done.exemplars(exemplar)
+    every = done.exemplars(exemplar)
 
     def backward(logits: Tensor) -> ExemplarPoint:
         if done.check:
             passes.check_labels(logits, exemplar.labels, "exemplar")
         losses = done.exemplar_losses(passes.per_sample(done.loss, logits, exemplar.labels))
-        counted = (losses, everyone) if among is None else (losses[among], everyone.take(among))
+        counted = (losses, every) if among is None else (losses[among], every.take(among))
         value = evaluate(objective, *counted)
         if value.requires_grad:
             direction = done.gradients(value, by, keep=keep)

@@ -101,8 +101,8 @@ def agreed_mode(ranks: Ranks | None, found: Mode | None) -> Mode:
     if ranks is None:
         assert found is not None
         return found
-    mine = None if found is None else [found.name, found.plain_kernels, found.reason]
-    modes = [Mode(*fields) for fields in ranks.texts(mine) if fields is not None]
+    own = None if found is None else [found.name, found.plain_kernels, found.reason]
+    modes = [Mode(*fields) for fields in ranks.texts(own) if fields is not None]
     if len({(m.name, m.plain_kernels) for m in modes}) == 1:
         return modes[0]
     widest = max(modes, key=lambda m: (_LEAST.index(m.name), m.plain_kernels))

@@ -21,14 +21,14 @@ _NOT_YET = ("running", "heard", "mode")  # None before the first step
 
 def copied(owner: object, names: Sequence[str]) -> dict[str, Any]:
     """These attributes, by name without a leading underscore; tensors are cloned."""
-    held = {name.lstrip("_"): getattr(owner, name) for name in names}
-    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in held.items()}
+    values = {name.lstrip("_"): getattr(owner, name) for name in names}
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in values.items()}
 
 
 def put_back(owner: object, names: Sequence[str], state: Mapping[str, Any], device: torch.device) -> None:
     """Set these attributes to what `copied` gave; nothing changes where one is missing."""
-    held = {name: state[name.lstrip("_")] for name in names}
-    for name, value in held.items():
+    values = {name: state[name.lstrip("_")] for name in names}
+    for name, value in values.items():
         setattr(owner, name, value.clone().to(device) if isinstance(value, Tensor) else value)
 
 
@@ -37,51 +37,51 @@ def device_of(model: nn.Module) -> torch.device:
     return next(iter(trainable(unwrap(model)).values())).device
 
 
-def check_saved(state: Any, mine: dict[str, Any], num_samples: int) -> None:
+def check_saved(state: Any, current: dict[str, Any], num_samples: int) -> None:
     """Refuse a saved state that is not of this FORML; mine: its state now."""
     saved = state if isinstance(state, dict) else {}
-    own = saved.get("own")
-    count = own.numel() if isinstance(own, Tensor) else 0
+    scores = saved.get("own")
+    count = scores.numel() if isinstance(scores, Tensor) else 0
     if count != num_samples:
         raise ScoresMismatch(
             f"The saved scores are of {count} samples and this FORML is for {num_samples}: resume with the training "
             "set of that run, or start a new one."
         )
     ties, step = (saved[key] if isinstance(saved.get(key), dict) else {} for key in ("ties", "score_step"))
-    for key, here, theirs in (
-        ("form", mine["form"], saved.get("form")),
-        ("scope", mine["scope"], saved.get("scope")),
-        ("score_step", sorted(mine["score_step"]), sorted(map(str, step))),
-        ("tie", mine.get("ties", {}).get("tie"), ties.get("tie")),
+    for key, ours, theirs in (
+        ("form", current["form"], saved.get("form")),
+        ("scope", current["scope"], saved.get("scope")),
+        ("score_step", sorted(current["score_step"]), sorted(map(str, step))),
+        ("tie", current.get("ties", {}).get("tie"), ties.get("tie")),
     ):
-        if not isinstance(theirs, str | list | tuple | None) or here != theirs:
+        if not isinstance(theirs, str | list | tuple | None) or ours != theirs:
             raise ScoresMismatch(f"The saved scores were learned with another {key}; give the same as that run.")
-    found = _problem(saved, mine)
-    if not found and "ties" in mine and bool((ties["index"] >= len(ties["scores"])).any()):
-        found = "ties.index numbers scores that are not there"
-    if found:
-        raise ScoresMismatch(f"The saved state is not as FORML writes it: {found}; take another checkpoint.")
+    problem = _problem(saved, current)
+    if not problem and "ties" in current and bool((ties["index"] >= len(ties["scores"])).any()):
+        problem = "ties.index numbers scores that are not there"
+    if problem:
+        raise ScoresMismatch(f"The saved state is not as FORML writes it: {problem}; take another checkpoint.")
 
 
-def _problem(saved: Any, mine: Any, where: str = "") -> str | None:
+def _problem(saved: Any, current: Any, where: str = "") -> str | None:
     """What in the saved state is not as FORML writes it, such as "visits is no number from 0"; None where all fits."""
     key = where.rpartition(".")[2]
     if saved is None and key in _NOT_YET:
         return None
-    if isinstance(mine, dict):
+    if isinstance(current, dict):
         if not isinstance(saved, dict):
             return f"{where} holds no names with values"
-        if absent := [name for name in mine if name not in saved]:
+        if absent := [name for name in current if name not in saved]:
             return f"{where}.{absent[0]} is not there".lstrip(".")
-        inner = (_problem(saved[name], value, f"{where}.{name}".lstrip(".")) for name, value in mine.items())
+        inner = (_problem(saved[name], value, f"{where}.{name}".lstrip(".")) for name, value in current.items())
         return next(filter(None, inner), None)
     if key == "mode":
         known = isinstance(saved, list | tuple) and len(saved) == 3 and saved[0] in MODES
         return None if known else f"{where} is no way to take gradients"
     if key in _NUMBERS:
         return None if _NUMBERS[key].allows(saved) else f"{where} is no number from 0"
-    if isinstance(mine, Tensor) or key in _NOT_YET:
-        shape = mine.shape if isinstance(mine, Tensor) else (2,)
+    if isinstance(current, Tensor) or key in _NOT_YET:
+        shape = current.shape if isinstance(current, Tensor) else (2,)
         if not isinstance(saved, Tensor) or saved.shape != shape or saved.is_complex():
             return f"{where} is no list of {math.prod(shape)} numbers"
         if key == "index" and saved.is_floating_point():

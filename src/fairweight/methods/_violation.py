@@ -29,13 +29,13 @@ def violation(
 
     A rate without samples is no violation. [K, 1] stands for every group.
     """
-    found = torch.zeros(shape, dtype=torch.float64)
+    table = torch.zeros(shape, dtype=torch.float64)
     known = (labels < shape[0]).cpu()  # a set measured on may hold labels and groups that training does not
     labels, predictions = labels.cpu()[known], predictions.cpu()[known]
     if constraint == "rate":
         for label, rate in (target or {}).items():
-            found[label] = rate - (predictions == label).double().mean()
-        return found
+            table[label] = rate - (predictions == label).double().mean()
+        return table
     if shape[1] == 1 and constraint == "equal-recall":
         return _class_recall(labels, predictions, shape[0])[:, None]
     if groups is None:
@@ -43,21 +43,21 @@ def violation(
     groups = groups.cpu()[known]
     groups = torch.where(groups < shape[1] - 1, groups, -1)
     if constraint == "equal-recall":
-        return _group_recall(labels, groups, predictions, found)
-    said, true = predictions == positive, labels == positive
+        return _group_recall(labels, groups, predictions, table)
+    predicted, true = predictions == positive, labels == positive
     for group in range(shape[1] - 1):
         member = groups == group
-        up = _gap(said, torch.ones_like(true) if constraint == "demographic-parity" else true, member)
-        found[:, group + 1] = -_gap(said, ~true, member) if constraint == "equal-odds" else -up
-        found[positive, group + 1] = up
-    return found
+        up = _gap(predicted, torch.ones_like(true) if constraint == "demographic-parity" else true, member)
+        table[:, group + 1] = -_gap(predicted, ~true, member) if constraint == "equal-odds" else -up
+        table[positive, group + 1] = up
+    return table
 
 
-def _gap(said: Tensor, base: Tensor, member: Tensor) -> Tensor:
+def _gap(predicted: Tensor, base: Tensor, member: Tensor) -> Tensor:
     """The rate among all of base minus that among its members of the group; 0 where there is none."""  # []
     if not bool((base & member).any()):
         return torch.zeros((), dtype=torch.float64)
-    return said[base].double().mean() - said[base & member].double().mean()
+    return predicted[base].double().mean() - predicted[base & member].double().mean()
 
 
 def _class_recall(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
@@ -67,17 +67,17 @@ def _class_recall(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
     return (recall.nanmean() - recall).nan_to_num(0.0)
 
 
-def _group_recall(labels: Tensor, groups: Tensor, predictions: Tensor, found: Tensor) -> Tensor:
+def _group_recall(labels: Tensor, groups: Tensor, predictions: Tensor, table: Tensor) -> Tensor:
     """Each class's recall minus its recall in each group.
 
     A class that lives in one group alone has nothing to be compared with there: it is compared with the mean recall
     over classes, or class as attribute would never move.
     """  # [K, G + 1]
-    pivot = _class_recall(labels, predictions, len(found))
-    for label in range(len(found)):
+    pivot = _class_recall(labels, predictions, len(table))
+    for label in range(len(table)):
         own = labels == label
         homes = torch.unique(groups[own & (groups >= 0)]).tolist()
         for group in homes:
             alone = len(homes) == 1
-            found[label, group + 1] = pivot[label] if alone else _gap(predictions == labels, own, groups == group)
-    return found
+            table[label, group + 1] = pivot[label] if alone else _gap(predictions == labels, own, groups == group)
+    return table

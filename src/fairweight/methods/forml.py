@@ -89,8 +89,8 @@ class FORML(ExemplarMethod):
         self.form, self.own = weight_form(form), own
         self._scope = None if scope is None else Scope(model, scope)
         self.agreement_every, self.every = agreement_every, every
-        first = next(iter(trainable(unwrap(model)).values()))
-        device, dtype = first.device, torch.promote_types(first.dtype.to_real(), torch.float32)
+        parameter = next(iter(trainable(unwrap(model)).values()))
+        device, dtype = parameter.device, torch.promote_types(parameter.dtype.to_real(), torch.float32)
         self._shard = Shard(num_samples, find_ranks(process_group, model) if scores == "sharded" else None)
         self._own = torch.full((len(self._shard),), self.form.start, dtype=dtype, device=device)  # [N], or its part
         self._visits = torch.zeros((), device=device)  # [] how often each sample has been seen, on average
@@ -120,8 +120,8 @@ class FORML(ExemplarMethod):
     @property
     def scores(self) -> Tensor:
         """Every sample's score: its own plus the one it shares."""  # [N]
-        found = self._own.clone() if self._ties is None else self.form.limit(self._own + self._ties.per_sample())
-        return self._shard.whole(found).to(found.device)
+        scores = self._own.clone() if self._ties is None else self.form.limit(self._own + self._ties.per_sample())
+        return self._shard.whole(scores).to(scores.device)
 
     def weights(self) -> Tensor:
         """Every sample's weight over the whole training set, mean 1."""  # [N]
@@ -137,10 +137,10 @@ class FORML(ExemplarMethod):
     def phase(self) -> str:
         if self.steps % self.every:
             return "weigh"
-        return "move, with a look at agreement" if self._looks else "move"
+        return "move, with a look at agreement" if self._agreement_due else "move"
 
     @property
-    def _looks(self) -> bool:
+    def _agreement_due(self) -> bool:
         return self.agreement_every > 0 and self.steps % self.agreement_every == 0
 
     def check_values(self, batch: Batch, exemplar: Batch | None) -> None:
@@ -156,8 +156,8 @@ class FORML(ExemplarMethod):
             return forward(self.model, batch, self.loss, check=check)
         mode = self.settled(batch)
         alone = self.ranks is None and self._accumulation is None and mode.name != "per-layer-frozen"
-        looks = self._looks and mode.name != "forward"
-        if self._traced is not None and alone and exemplar is not None and not looks:
+        needs_graph = self._agreement_due and mode.name != "forward"
+        if self._traced is not None and alone and exemplar is not None and not needs_graph:
             done = self._traced.forward(  # one graph for one batch of one process
                 self.model, batch, exemplar, self.loss, self.objective, self._batch_scores(batch),
                 self._rates(optimizer), mode, at_rest=self.at_rest, check=check,
@@ -175,45 +175,45 @@ class FORML(ExemplarMethod):
         assert exemplar is not None
         assert self.mode is not None
         rates = self._rates(optimizer, done.parameters)
-        found = done.solution or solve(
+        solution = done.solution or solve(
             done, exemplar, before, self.objective, rates, self.mode, self.form, at_rest=self.at_rest,
             running_statistics=self.look_ahead.statistics == "running",
         )  # fmt: skip
         if done.loss_scale is not None:  # too large a one leaves nothing to move by
-            fine = torch.isfinite(found.gradient).all()
-            found = replace(found, gradient=torch.where(fine, found.gradient, 0.0))
-        self._move(batch, found.gradient, before, current_lr(optimizer))
+            fine = torch.isfinite(solution.gradient).all()
+            solution = replace(solution, gradient=torch.where(fine, solution.gradient, 0.0))
+        self._move(batch, solution.gradient, before, current_lr(optimizer))
         after = self._batch_scores(batch)
+        measure = partial(self._measure_agreement, done, exemplar, rates, self.mode)
         return Weighing(
-            self.form.weights(after), own_total(self.form, after, done), found.objective, found.exemplar_losses,
-            found.pull, found.gradient,
-            look=partial(self._look, done, exemplar, rates, self.mode) if self._looks else None,
+            self.form.weights(after), own_total(self.form, after, done), solution.objective, solution.exemplar_losses,
+            solution.pull, solution.gradient, measure_agreement=measure if self._agreement_due else None,
             mode=(done.ran_as or str(self.mode)) + ("" if self.scope is None else f", scope {self.scope}"),
         )  # fmt: skip
 
-    def _look(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor | None:
-        """Compare the halves of the exemplar batch; what they say counts from the next step."""  # []
-        agreed = agreement(done, exemplar, self.objective, rates, mode)
-        if agreed is not None:
-            self.score_step.hear(agreed)
+    def _measure_agreement(self, done: ForwardPass, exemplar: Batch, rates: Rates, mode: Mode) -> Tensor | None:
+        """Compare the halves of the exemplar batch and tell the score steps; it counts from the next step."""  # []
+        cosine = agreement(done, exemplar, self.objective, rates, mode)
+        if cosine is not None:
+            self.score_step.hear(cosine)
             if self._ties is not None:
-                self._ties.step.hear(agreed)
-        return agreed
+                self._ties.step.hear(cosine)
+        return cosine
 
     def _rates(self, optimizer: torch.optim.Optimizer, parameters: Parameters | None = None) -> Rates:
-        own = trainable(unwrap(self.model)) if parameters is None else parameters
-        own = own if self._scope is None else self._scope.within(own)
+        moving = trainable(unwrap(self.model)) if parameters is None else parameters
+        moving = moving if self._scope is None else self._scope.within(moving)
         groups = [(id(g), len(g["params"]), g["lr"], g.get("maximize")) for g in optimizer.param_groups]
-        key = self.look_ahead, {name: id(p) for name, p in own.items()}, groups
+        key = self.look_ahead, {name: id(p) for name, p in moving.items()}, groups
         fixed = not any(isinstance(lr, Tensor) for _, _, lr, _ in groups)
         if not fixed or self._known_rates is None or self._known_rates[0] != key:
-            self._known_rates = (key if fixed else None), self.look_ahead.rates(own, optimizer)
+            self._known_rates = (key if fixed else None), self.look_ahead.rates(moving, optimizer)
         return self._known_rates[1]
 
     def _batch_scores(self, batch: Batch) -> Tensor:
         rows = self.rows(batch)
-        own = self._own[rows] if self._shard.ranks is None else self._shard.read(self._own, rows)
-        return own if self._ties is None else self.form.limit(own + self._ties.scores[self._ties.of(batch)])
+        scores = self._own[rows] if self._shard.ranks is None else self._shard.read(self._own, rows)
+        return scores if self._ties is None else self.form.limit(scores + self._ties.scores[self._ties.of(batch)])
 
     def _move(self, batch: Batch, gradient: Tensor, before: Tensor, lr: float) -> None:
         rows = self.rows(batch)

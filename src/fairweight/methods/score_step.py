@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairweight.constraints import FLAG, above, between, constrained
 
-LOOKS = 0.9  # of what was heard of agreement before, per look
+AGREEMENT_MEMORY = 0.9  # of earlier agreements, at each new one
 
 
 class ScoreStep:
@@ -19,7 +19,7 @@ class ScoreStep:
 
     @property
     def heeds(self) -> bool:
-        """Whether it wants to hear how far exemplars agree."""
+        """Whether it needs to `hear` how far exemplars agree."""
         return False
 
     def move(self, gradient: Tensor, weights: Tensor, lr: float, visits: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class AdaptiveStep(ScoreStep):
     ) -> None:  # fmt: skip
         self.rate, self.fall, self.rise, self.slowing, self.memory, self.heed = rate, fall, rise, slowing, memory, heed
         self._running: Tensor | None = None  # [2]: decayed sums of the mean square and of 1
-        self._heard: Tensor | None = None  # [2]: decayed sums of the agreements and of 1
+        self._agreements: Tensor | None = None  # [2]: decayed sums of the agreements and of 1
         self._top_lr = 0.0
 
     def _options(self) -> dict[str, float]:
@@ -94,13 +94,13 @@ class AdaptiveStep(ScoreStep):
 
     def hear(self, agreement: Tensor) -> None:
         if self.heeds:
-            self._heard = _mean_with(self._heard, agreement, LOOKS)
+            self._agreements = _mean_with(self._agreements, agreement, AGREEMENT_MEMORY)
 
     def reliability(self, device: torch.device) -> Tensor:
-        """Of the pull, from 0 to 1; 0 before anything was heard."""  # []
-        if self._heard is None:  # in place later: a captured graph replays the same memory
-            self._heard = torch.zeros(2, dtype=torch.float64, device=device)
-        total, count = self._heard.to(device)
+        """How reliable the pull is, from 0 to 1; 0 before the first agreement."""  # []
+        if self._agreements is None:  # in place later: a captured graph replays the same memory
+            self._agreements = torch.zeros(2, dtype=torch.float64, device=device)
+        total, count = self._agreements.to(device)
         r = torch.where(count > 0, total / count.clamp_min(torch.finfo(count.dtype).tiny), 0.0).clamp(0, 1)
         return 2 * r / (1 + r)
 
@@ -125,13 +125,13 @@ class AdaptiveStep(ScoreStep):
         return AdaptiveStep(**self._options())
 
     def state_dict(self) -> dict[str, Any]:
-        heard = {"heard": None if self._heard is None else self._heard.clone()} if self.heeds else {}
-        return {"running": None if self._running is None else self._running.clone(), "top_lr": self._top_lr, **heard}
+        sums = {"running": self._running, **({"heard": self._agreements} if self.heeds else {})}
+        return {name: None if t is None else t.clone() for name, t in sums.items()} | {"top_lr": self._top_lr}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._running = None if state["running"] is None else state["running"].clone()
+        sums = (state["running"], state.get("heard"))
+        self._running, self._agreements = (None if t is None else t.clone() for t in sums)
         self._top_lr = float(state["top_lr"])
-        self._heard = None if state.get("heard") is None else state["heard"].clone()
 
 
 def _mean_with(sums: Tensor | None, value: Tensor, memory: float) -> Tensor:

@@ -55,7 +55,7 @@ def coded_samples(
     if groups is None:
         if positive is not None or group_names is not None:
             raise BadInput("positive and group_names speak of groups; give groups, or leave them out.")
-        return [CodedSamples(truth, said, None, axis, axis, ("label",), 0, None) for said in models]
+        return [CodedSamples(truth, predicted, None, axis, axis, ("label",), 0, None) for predicted in models]
     axis, target = _positive(axis, positive, declared=label_names is not None)
     columns = _attribute_columns(groups)
     codes, group_axis = _crossed([
@@ -67,7 +67,8 @@ def coded_samples(
         raise MissingGroups("the group of every sample is missing; give groups, or groups=None to compare the labels.")
     truth, codes, absent = truth[known], codes[known], int((~known).sum())
     return [
-        CodedSamples(truth, said[known], codes, axis, group_axis, tuple(columns), absent, target) for said in models
+        CodedSamples(truth, predicted[known], codes, axis, group_axis, tuple(columns), absent, target)
+        for predicted in models
     ]
 
 
@@ -160,7 +161,7 @@ def position(axis: Axis, wanted: Hashable, what: str) -> int:
 def _label_columns(labels: object, predictions: Sequence[object], names: Names | None) -> tuple[list[Ints], Axis]:
     """Codes of the labels, then of each model's predictions, into one axis."""
     columns = []
-    for what, given in (("labels", labels), *(("predictions", said) for said in predictions)):
+    for what, given in (("labels", labels), *(("predictions", predicted) for predicted in predictions)):
         array = _vector(given, what)
         if len(array) == 0:
             raise BadInput(f"{what} is empty; give at least one sample.")
@@ -173,9 +174,9 @@ def _label_columns(labels: object, predictions: Sequence[object], names: Names |
             raise BadInput(f"{what} holds {bad[0]}, which is no class; drop those samples, or number classes from 0.")
         columns.append((codes, values))
     truth, known = columns[0]
-    for said, claimed in columns[1:]:
-        if len(truth) != len(said):
-            raise BadInput(f"{len(truth)} labels but {len(said)} predictions; give one of each per sample.")
+    for predicted, claimed in columns[1:]:
+        if len(truth) != len(predicted):
+            raise BadInput(f"{len(truth)} labels but {len(predicted)} predictions; give one of each per sample.")
         if isinstance(known[0], str) != isinstance(claimed[0], str):
             raise BadInput(
                 f"labels such as {known[0]!r} and predictions such as {claimed[0]!r} are not of one type; "

@@ -25,17 +25,17 @@ def calibration_by_group(
     puts all samples together.
     """
     if chances.shape[1] == 2:
-        said, true = chances[:, positive], (labels == positive).astype(float)
+        p, true = chances[:, positive], (labels == positive).astype(float)
     else:
-        said, true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
+        p, true = chances.max(axis=1), (chances.argmax(axis=1) == labels).astype(float)
     parts = {"all": np.ones(len(labels), dtype=bool)}
     if groups is not None:
         parts = {name: groups == code for code, name in enumerate(names) if (groups == code).any()}
-    return {name: _one(said[there], true[there]) for name, there in parts.items()}
+    return {name: _one(p[there], true[there]) for name, there in parts.items()}
 
 
-def _one(said: npt.NDArray[Any], true: npt.NDArray[Any]) -> dict[str, float | int]:
-    edges = np.unique(np.quantile(said, np.linspace(0, 1, BINS + 1)[1:-1]))
-    place = np.searchsorted(edges, said, side="right")  # equal probabilities share a bin
-    apart = np.abs(np.bincount(place, said - true)).sum() / len(said)
-    return {"n": len(said), "predicted": float(said.mean()), "observed": float(true.mean()), "error": float(apart)}
+def _one(p: npt.NDArray[Any], true: npt.NDArray[Any]) -> dict[str, float | int]:
+    edges = np.unique(np.quantile(p, np.linspace(0, 1, BINS + 1)[1:-1]))
+    place = np.searchsorted(edges, p, side="right")  # equal probabilities share a bin
+    apart = np.abs(np.bincount(place, p - true)).sum() / len(p)
+    return {"n": len(p), "predicted": float(p.mean()), "observed": float(true.mean()), "error": float(apart)}

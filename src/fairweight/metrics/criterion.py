@@ -126,7 +126,7 @@ class Criterion:
         """The fewest samples that a rate of a group is measured on; groups without any take no part."""
         counts = _confusion_of(table)
         every = [counts] if table.by_label or not self.views else [_merged(counts, codes) for _, codes in self.views]
-        sizes = [self._counts(one, table.by_label).proportion(rate)[1] for one in every for rate in self.rates]
+        sizes = [self._counts(samples, table.by_label).proportion(rate)[1] for samples in every for rate in self.rates]
         return min((int(size) for each in sizes for size in np.unique(each) if size > 0), default=0)
 
     def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False) -> Floats:
@@ -137,8 +137,8 @@ class Criterion:
         counts = np.asarray(counts, dtype=np.float64)  # [..., G, K, K]: label, then prediction
         counts = counts.sum(axis=-3, keepdims=True) if by_label else counts
         classes = counts.shape[-1]
-        one = classes == 2 and not self.every_label and not by_label
-        targets = np.array([POSITIVE]) if one else np.arange(classes)
+        positive_alone = classes == 2 and not self.every_label and not by_label
+        targets = np.array([POSITIVE]) if positive_alone else np.arange(classes)
         right = np.diagonal(counts, axis1=-2, axis2=-1)  # [..., G, K]
         return Counts(counts.sum(axis=-1), right, counts.sum(axis=-2), targets, by_label)
 
@@ -215,7 +215,7 @@ _ALL = (
         "equal-odds", every_label=True,
     ),
 )  # fmt: skip
-CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
+CRITERIA: Mapping[str, Criterion] = {criterion.name: criterion for criterion in _ALL}
 
 
 def criterion(name: str) -> Criterion:
@@ -250,8 +250,8 @@ def _merged(counts: Ints, codes: Sequence[int]) -> Ints:
 
 def _confusion_of(table: GroupTable) -> Ints:
     samples = table.samples
-    labels, said = samples.labels, samples.predictions
+    labels, predictions = samples.labels, samples.predictions
     classes = len(samples.label_axis)
     if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
-        labels, said = 1 - labels, 1 - said  # the positive one's code is another here
-    return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis))
+        labels, predictions = 1 - labels, 1 - predictions  # the positive one's code is another here
+    return confusion(labels, predictions, samples.groups, classes=classes, group_count=len(samples.group_axis))

@@ -40,25 +40,25 @@ POSSIBLE = LEFT >= 1 - MOST
 class Binned(NamedTuple):
     """One group: its opinions in bins, and the curve that belongs to each pair of rates."""
 
-    said: Floats  # [B] mean opinion
+    opinion: Floats  # [B] mean opinion
     rows: Floats  # [2, B] how many are given as 0 and as 1
     scale: Floats  # [R, R]
     bias: Floats  # [R, R]
 
-    def positive(self, said: Floats) -> Floats:
+    def positive(self, opinion: Floats) -> Floats:
         """P(true 1) by every pair of rates."""  # [N, R, R]
-        return _curve(self.scale * said[:, None, None] + self.bias)
+        return _curve(self.scale * opinion[:, None, None] + self.bias)
 
 
 def flip_grid(
-    said: Floats, labels: Ints, groups: Ints, trusted: Floats, true: Ints, at: Ints, draws: int = SAMPLES
+    opinion: Floats, labels: Ints, groups: Ints, trusted: Floats, true: Ints, at: Ints, draws: int = SAMPLES
 ) -> LabelNoise:
     """Rates, and the chance that each label is wrong: log odds of label 1 for rows [N] and for trusted rows [M]."""
-    said, trusted = said.clip(-WIDEST, WIDEST), trusted.clip(-WIDEST, WIDEST)
+    opinion, trusted = opinion.clip(-WIDEST, WIDEST), trusted.clip(-WIDEST, WIDEST)
     count = int(max(groups.max(), at.max())) + 1
-    parts = {g: _binned(said[groups == g], labels[groups == g]) for g in np.unique(groups).tolist()}
+    parts = {g: _binned(opinion[groups == g], labels[groups == g]) for g in np.unique(groups).tolist()}
     known, given = counts_by_cell(true, at, (count, 2)), counts_by_cell(labels, groups, (count, 2))
-    share = {g: np.einsum("b,bij->ij", part.rows.sum(axis=0), part.positive(part.said)) / part.rows.sum()
+    share = {g: np.einsum("b,bij->ij", part.rows.sum(axis=0), part.positive(part.opinion)) / part.rows.sum()
              for g, part in parts.items()}  # fmt: skip
     fits = {
         g: BELIEF * _train_fit(part) + _trusted_fit(part, trusted[at == g], true[at == g], share[g])
@@ -69,15 +69,15 @@ def flip_grid(
         for g, pi in share.items():
             fits[g] = fits[g] + known[g, 1] * np.log(pi) + known[g, 0] * np.log(1 - pi)
         weights = _weights(fits)
-    wrong, positive = np.zeros(len(said)), np.zeros(len(said))
+    wrong, positive = np.zeros(len(opinion)), np.zeros(len(opinion))
     rates, shares = np.tile(np.eye(2), (count, 1, 1)), np.full((count, 2), 0.5)
     for g, part in parts.items():
         rows, mean = np.flatnonzero(groups == g), weights[g].mean
-        u, v, one = (float((mean * value).sum()) for value in (U, V, share[g]))
-        rates[g], shares[g] = [[1 - u, u], [v, 1 - v]], [1 - one, one]
+        u, v, positives = (float((mean * value).sum()) for value in (U, V, share[g]))
+        rates[g], shares[g] = [[1 - u, u], [v, 1 - v]], [1 - positives, positives]
         likely = mean > 1e-3 * mean.max()  # the others would take time and change next to nothing
         for i, j in np.argwhere(likely):
-            q = _curve(part.scale[i, j] * said[rows] + part.bias[i, j])
+            q = _curve(part.scale[i, j] * opinion[rows] + part.bias[i, j])
             zero_wrong, one_wrong = _wrong(q, U[i, j], V[i, j])
             positive[rows] += mean[i, j] * q
             wrong[rows] += mean[i, j] * np.where(labels[rows] == 1, one_wrong, zero_wrong)
@@ -117,18 +117,18 @@ def _wrong(q: Floats, u: Floats, v: Floats) -> tuple[Floats, Floats]:
 
 def _expected(part: Binned) -> Floats:
     """Mean and spread of the wrong labels among those given as 0 and as 1, by every pair of rates."""  # [2, 2, R R]
-    chances = np.stack(_wrong(part.positive(part.said), U, V)).reshape(2, len(part.said), -1)
+    chances = np.stack(_wrong(part.positive(part.opinion), U, V)).reshape(2, len(part.opinion), -1)
     mean, variance = (np.einsum("yb,ybr->yr", part.rows, value) for value in (chances, chances * (1 - chances)))
     return np.stack([mean, np.sqrt(variance)])
 
 
-def _binned(said: Floats, labels: Ints, rounds: int = 30) -> Binned:
+def _binned(opinion: Floats, labels: Ints, rounds: int = 30) -> Binned:
     """Bins of one group's opinions, and its curve under every pair of rates, by Newton's method from a near start."""
-    edges = np.union1d(np.quantile(said, np.linspace(0, 1, BINS + 1)[1:-1]), np.linspace(-4, 4, BINS))
-    place = np.searchsorted(edges, said, side="right")
+    edges = np.union1d(np.quantile(opinion, np.linspace(0, 1, BINS + 1)[1:-1]), np.linspace(-4, 4, BINS))
+    place = np.searchsorted(edges, opinion, side="right")
     rows = np.stack([np.bincount(place[labels == y], minlength=len(edges) + 1) for y in (0, 1)]).astype(np.float64)
     there = rows.sum(axis=0) > 0
-    middle = np.bincount(place, said, len(edges) + 1)[there] / rows.sum(axis=0)[there]
+    middle = np.bincount(place, opinion, len(edges) + 1)[there] / rows.sum(axis=0)[there]
     rows = rows[:, there]
     n, ones, x = (value[:, None, None] for value in (rows.sum(axis=0), rows[1], middle))
     start = np.maximum(LEFT, 0.2) ** -0.5  # an opinion on given labels is flatter than one on true labels
@@ -153,14 +153,14 @@ def _binned(said: Floats, labels: Ints, rounds: int = 30) -> Binned:
 
 
 def _train_fit(part: Binned) -> Floats:  # [R, R]
-    chance = U + LEFT * part.positive(part.said)
+    chance = U + LEFT * part.positive(part.opinion)
     fit = np.einsum("b,bij->ij", part.rows[1], np.log(chance)) + np.einsum("b,bij->ij", part.rows[0], np.log1p(-chance))
     return np.asarray(fit - fit[0, 0])
 
 
-def _trusted_fit(part: Binned, said: Floats, true: Ints, share: Floats) -> Floats:
+def _trusted_fit(part: Binned, opinion: Floats, true: Ints, share: Floats) -> Floats:
     """Log-likelihood of a group's trusted labels, where how many there are of each says nothing."""  # [R, R]
-    values, place = np.unique(said.round(2), return_inverse=True)
+    values, place = np.unique(opinion.round(2), return_inverse=True)
     zeros, ones = (np.bincount(place[true == y], minlength=len(values)).astype(np.float64) for y in (0, 1))
     q = part.positive(values)
     for_one, for_zero = q * (ones.sum() + 0.5) / share, (1 - q) * (zeros.sum() + 0.5) / (1 - share)
@@ -174,11 +174,12 @@ def _at_random(known: Floats, share: dict[int, Floats], weights: dict[int, Weigh
 
     odds = 0.0
     for g, each in weights.items():
-        zero, one = known[g]
+        negatives, positives = known[g]
         likely = share[g].clip(0.02, 0.98)
         firm = np.maximum(likely * (1 - likely) / OFF**2 - 1, 2.0)
-        drawn = betaln(one + likely * firm, zero + (1 - likely) * firm) - betaln(likely * firm, (1 - likely) * firm)
-        odds += _total(np.log(np.maximum(each.mean, 1e-300)) + drawn) - float(betaln(one + 1, zero + 1))
+        before = betaln(likely * firm, (1 - likely) * firm)
+        drawn = betaln(positives + likely * firm, negatives + (1 - likely) * firm) - before
+        odds += _total(np.log(np.maximum(each.mean, 1e-300)) + drawn) - float(betaln(positives + 1, negatives + 1))
     return odds
 
 
@@ -195,13 +196,13 @@ def _weights(fits: dict[int, Floats]) -> dict[int, Weights]:
     free = np.where(POSSIBLE, np.log(prior)[:, None] + np.log(prior), -np.inf)
     whole = np.sum(list(fits.values()), axis=0)
     common = [alike + whole, free + whole]
-    totals = [_total(one) for one in common]
+    totals = [_total(log) for log in common]
     if len(fits) > 1:
         totals += [sum(_total(way + fit) for fit in fits.values()) for way in (alike, free)]
     chances = np.exp(np.array(totals) - _total(np.array(totals)))
     found = {}
     for g, fit in fits.items():
-        each = [np.exp(one - _total(one)) for one in (*common, alike + fit, free + fit)[: len(chances)]]
+        each = [np.exp(log - _total(log)) for log in (*common, alike + fit, free + fit)[: len(chances)]]
         mean = np.einsum("w,wij->ij", chances, np.stack(each))
         found[g] = Weights(mean, tuple(zip(chances.tolist(), each, strict=True)))
     return found

@@ -84,7 +84,7 @@ def drawn_labels(chances: Floats, random: np.random.Generator) -> Ints:
 
 
 def calibrate(
-    said: Floats, at: Ints, logits: Floats, labels: Ints, groups: Ints, num_groups: int, rounds: int = 25
+    opinion: Floats, at: Ints, logits: Floats, labels: Ints, groups: Ints, num_groups: int, rounds: int = 25
 ) -> Floats:
     """Evidence of logits [N, K] in groups: scale · logit + bias of label and group, fitted to trusted rows [M, K].
 
@@ -113,7 +113,7 @@ def calibrate(
         value = value - step / max(1.0, float(np.abs(step).max()) / 2.0)  # a far start takes short steps
         if float(np.abs(step).max()) < 1e-8:
             break
-    scores = max(float(value[0]), 0.0) * said + value[1:].reshape(num_groups, k)[at]
+    scores = max(float(value[0]), 0.0) * opinion + value[1:].reshape(num_groups, k)[at]
     return np.asarray(scores - scores.max(axis=1, keepdims=True))
 
 

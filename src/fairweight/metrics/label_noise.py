@@ -32,20 +32,20 @@ def label_noise(
     trusted_groups: Any = None,
 ) -> LabelNoise:  # fmt: skip
     """Estimate flip rates on rows [N, K] beside trusted ones [M, K]; groups are numbers from 0, None for one group."""
-    said, y, g = _checked(logits, labels, groups)
+    opinion, y, g = _checked(logits, labels, groups)
     trusted, ty, tg = _checked(trusted_logits, trusted_labels, trusted_groups)
-    k = said.shape[1]
+    k = opinion.shape[1]
     if trusted.shape[1] != k or len(ty) < k:
         raise BadInput(f"{len(ty)} trusted rows for {k} labels; give some of each, with the same labels.")
     if k == 2:
-        odds, beside = said[:, 1] - said[:, 0], trusted[:, 1] - trusted[:, 0]
+        odds, beside = opinion[:, 1] - opinion[:, 0], trusted[:, 1] - trusted[:, 0]
         return flip_grid(odds, y, g, beside, ty, tg)
     shape = (int(max(g.max(), tg.max())) + 1, k)  # groups, labels
     draws = DRAWS if shape[0] * k <= flip.MANY_CELLS else 8
     given = flip.counts_by_cell(y, g, shape)
     usual = np.log(flip.shares_of(given))  # what a model says of an input that tells nothing
-    said, trusted = said - usual[g], trusted - usual[tg]
-    clear = flip.calibrate(said, g, trusted, ty, tg, shape[0])
+    opinion, trusted = opinion - usual[g], trusted - usual[tg]
+    clear = flip.calibrate(opinion, g, trusted, ty, tg, shape[0])
     random = np.random.default_rng(0)
     part = random.permutation(len(y))[:ROWS_AT_A_DRAW]
     known = flip.counts_by_cell(ty, tg, shape)
@@ -57,10 +57,10 @@ def label_noise(
     trusted_again = StratifiedDraw(np.zeros_like(ty) if at_random else tg * k + ty)
     tried: list[tuple[Floats, Ints, Ints, flip.Flips]] = []  # of each draw: as given, and with no label wrong
     for _ in range(draws):
-        again = trusted_again.order[trusted_again.drawn(random)]
+        drawn = trusted_again.order[trusted_again.drawn(random)]
         rows = random.integers(0, len(y), min(len(y), ROWS_AT_A_DRAW))
-        near = flip.calibrate(said[rows], g[rows], trusted[again], ty[again], tg[again], shape[0], rounds=8)
-        held = flip.anchor_of(given, flip.counts_by_cell(ty[again], tg[again], shape), random=at_random)
+        near = flip.calibrate(opinion[rows], g[rows], trusted[drawn], ty[drawn], tg[drawn], shape[0], rounds=8)
+        held = flip.anchor_of(given, flip.counts_by_cell(ty[drawn], tg[drawn], shape), random=at_random)
         for labelled in (y[rows], flip.drawn_labels(flip.softmax(plain[rows]), random)):
             found = flip.flip_rates(near, labelled, g[rows], held, start=flips, rounds=20)
             tried.append((np.exp(near), labelled, g[rows], found))

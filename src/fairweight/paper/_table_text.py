@@ -31,8 +31,8 @@ def seeds_text(n: int) -> str:
 def difference_text(entry: Mapping[str, Any]) -> str:
     """A difference with its error and p-values: "-1.53 ± 0.42 (p 0.01)"."""
     tests = {**TESTS, "p": "p"}
-    told = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
-    return _signed(entry) + (f" ({', '.join(told)})" if told else "")
+    shown = [f"{words} {entry[key]:.2g}" for key, words in tests.items() if entry.get(key) is not None]
+    return _signed(entry) + (f" ({', '.join(shown)})" if shown else "")
 
 
 def marked(entry: Mapping[str, Any]) -> str:
@@ -64,15 +64,15 @@ def means_table(record: Record) -> Shown:
     """Each row's means; where rows differ in what they train on, with that."""
     rows, numbers = record["rows"], record["numbers"]
     places = {row["key"]: _place(row, rows) for row in rows}
-    told = len(set(places.values())) > 1
-    titles = ["row", "n", *(["trains on"] if told else [])]
+    shown = len(set(places.values())) > 1
+    titles = ["row", "n", *(["trains on"] if shown else [])]
     titles += [number["title"] + (f", {number['unit']}" if number["unit"] else "") for number in numbers]
     spread = ["tpr_std"] if any("tprd" in row["means"] and "tpr_std" in row["beside"] for row in rows) else []
     cells = []
     for row in rows:
         entries = [row["means"][number["key"]] for number in numbers]
         line = [row["title"], str(max((entry["n"] for entry in entries), default=0))]
-        line += [places[row["key"]]] if told else []
+        line += [places[row["key"]]] if shown else []
         cells.append([*line, *map(mean_text, entries), *(mean_text(row["beside"].get(key, {})) for key in spread)])
     return [*titles, *(BESIDE[key][0] for key in spread)], cells
 

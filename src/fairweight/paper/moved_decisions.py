@@ -24,9 +24,9 @@ def same_rate(folder: RunFolder, like: RunFolder) -> GroupTable:
     if not torch.equal(labels, labels_there):
         raise BadInput(f"{folder.path} and {like.path} were tested on different samples; compare like with like.")
     wanted = int((predicted(other) == 1).sum())
-    said = torch.zeros_like(labels)
-    said[torch.argsort(positive_margin(found), descending=True, stable=True)[:wanted]] = 1
-    return group_table(labels, said, groups, missing="ignore", label_names=("0", "1"))
+    predictions = torch.zeros_like(labels)
+    predictions[torch.argsort(positive_margin(found), descending=True, stable=True)[:wanted]] = 1
+    return group_table(labels, predictions, groups, missing="ignore", label_names=("0", "1"))
 
 
 def positive_margin(logits: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
     order = [row.key for row in plan.every]
     for now in plan.every:  # what a row is called and compared with is said by the table, not by old records
         if now.key in rows:
-            rows[now.key] |= now.told
+            rows[now.key] |= now.described
 
     def unique(key: str) -> list[str]:
         return list(dict.fromkeys(value for record in every for value in record[key]))

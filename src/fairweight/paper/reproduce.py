@@ -81,7 +81,7 @@ def _entry(what: Planned, row: Row, pool: Path, failures: Mapping[str, str]) -> 
         elif error is not None:
             failed[str(seed)] = error
     spec = None if row.spec is None else row.spec.to_dict()
-    return {**row.told, "spec": spec, "seeds": found, "failed": failed}
+    return {**row.described, "spec": spec, "seeds": found, "failed": failed}
 
 
 def _numbers(what: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:

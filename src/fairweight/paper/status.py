@@ -34,16 +34,16 @@ class Standing:
 def standings(tables: Sequence[Record]) -> list[Standing]:
     """Every table, from records that were grouped and sorted: the usual options first."""
     found = [_standing(name, [r for r in tables if r["table"] == name]) for name in table_names()]
-    first = {one.why: one.table for one in reversed(found)}
-    return [one if first[one.why] == one.table else replace(one, why=f"Same as {first[one.why]}.") for one in found]
+    first = {s.why: s.table for s in reversed(found)}
+    return [s if first[s.why] == s.table else replace(s, why=f"Same as {first[s.why]}.") for s in found]
 
 
 def status_text(found: Sequence[Standing]) -> str:
     """For a terminal, one screen."""
     lines = [*textwrap.wrap(RULE, WIDTH), ""]
-    for one in found:
-        head = f"{one.table:17s}{one.state:16s}"
-        lines += textwrap.wrap(one.why, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    for standing in found:
+        head = f"{standing.table:17s}{standing.state:16s}"
+        lines += textwrap.wrap(standing.why, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
     return "\n".join(lines)
 
 
@@ -57,8 +57,8 @@ def _standing(name: str, records: Sequence[Record]) -> Standing:
         return Standing(name, "ours", f"{table.why_not_run} {seeds}.", section)
     if best is None or _seeds(best) < LEAST:
         run = [f"{section_name(r).removeprefix(f'{name}, ')} ({seeds_text(_seeds(r))})" for r in records]
-        told = f" Run so far: {'; '.join(run)}." if run else ""
-        return Standing(name, "not run", f"{table.why_not_run}{told}", section)
+        so_far = f" Run so far: {'; '.join(run)}." if run else ""
+        return Standing(name, "not run", f"{table.why_not_run}{so_far}", section)
     problems = _problems(name, best)
     reasons = [*problems, table.explained] if problems else ["All rows are as printed."]
     why = " ".join([f"{seeds_text(_seeds(best))}.", *filter(None, reasons)])

@@ -47,8 +47,8 @@ def with_statistics(record: Mapping[str, Any]) -> dict[str, Any]:
                 entry |= {"verdict": "none at this size", "why": "the printed runs are of the full size"}
             elif ours.n:
                 entry |= judge(ours, beside, better=number["better"], margin=number["margin"])
-    told = {"test": TEST} if record["printed"] else {}
-    return {**record, **told, "paired_test": BETWEEN, "rows": rows, **_gap_closed(rows, printed)}
+    test = {"test": TEST} if record["printed"] else {}
+    return {**record, **test, "paired_test": BETWEEN, "rows": rows, **_gap_closed(rows, printed)}
 
 
 def judge(

@@ -27,8 +27,8 @@ def findings(audit: Audit) -> list[Finding]:
     for maker in (*makers, _label_skew, _about_training, _of_the_data):
         for kind, level, numbers, names in maker(audit):
             values = {"word": audit.group_word, "interval": span(numbers.get("low"), numbers.get("high"))}
-            said, action = sentence_and_action("findings", names.get("wording", kind), values | numbers | names)
-            found.append(Finding(kind, level, said, numbers, names.get("action", action)))
+            sentence, action = sentence_and_action("findings", names.get("wording", kind), values | numbers | names)
+            found.append(Finding(kind, level, sentence, numbers, names.get("action", action)))
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))  # stable: makers in order
 
 
@@ -36,8 +36,8 @@ def _verdict(audit: Audit) -> Found:
     metrics = audit.metrics
     if "verdict" not in metrics or not metrics.get("sentence"):
         return
-    said = metrics["sentence"], metrics.get("all_rates_move_together"), *(metrics.get("notes") or ())
-    sentence = " ".join(filter(None, said))
+    sentences = metrics["sentence"], metrics.get("all_rates_move_together"), *(metrics.get("notes") or ())
+    sentence = " ".join(filter(None, sentences))
     numbers = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
     gaps = {name: (metrics.get(name) or {}).get("value") for name in ("gap_before", "gap_after")}
     levels: dict[Any, Level] = {"worse": "act", "helps": "good", "outside": "look"}
@@ -111,9 +111,9 @@ def _wide_intervals(audit: Audit) -> Found:
         width, group = max(wide, key=lambda pair: pair[0])
         rest = len(wide) - 1
         names = {"called": _called(audit, group["group"]), "interval": span(group["tpr_low"], group["tpr_high"])}
-        told = f" {rest} more {'is' if rest == 1 else 'are'} wider than {100 * WIDE:.0f} points." if rest else ""
+        words = f" {rest} more {'is' if rest == 1 else 'are'} wider than {100 * WIDE:.0f} points." if rest else ""
         numbers = {"width": width, "n": _trials(group), "groups": len(wide)}
-        yield "wide interval", "look", numbers, {**names, "others": told}
+        yield "wide interval", "look", numbers, {**names, "others": words}
 
 
 def _label_skew(audit: Audit) -> Found:

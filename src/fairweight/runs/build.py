@@ -237,8 +237,8 @@ def _part(key: str, value: Mapping[str, Any]) -> Any:
     if key == "objective":
         kind = catalog.load("objectives", str(value.get("name")))
         among = str(rest.pop("among", "all"))
-        made = kind(**_checked(kind, rest, key))
-        return made if among == "all" else Among(made, among)
+        objective = kind(**_checked(kind, rest, key))
+        return objective if among == "all" else Among(objective, among)
     if key == "look_ahead":
         return LookAhead(**_checked(LookAhead, value, key))
     kinds: dict[str, type[ScoreStep]] = {"plain": PlainStep, "adaptive": AdaptiveStep}

@@ -52,17 +52,17 @@ def cross_fitted(
 
     ways: each fold, and how the rows outside it are weighed. epoch: None chooses the one with the lowest mean loss.
     """
-    found = np.full((len(train), len(learner.dataset.label_names)), np.nan)
+    chances = np.full((len(train), len(learner.dataset.label_names)), np.nan)
     parts = []  # of each fold its rows, their chances and losses by epoch, and the last epoch
     for fold, way in ways:
-        there = folds.of == fold
-        inside, outside = (train.take(torch.from_numpy(np.nonzero(mask)[0])) for mask in (there, ~there))
-        parts.append((there, *learner.held_out(outside, inside, way, epoch)))
+        inside_fold = folds.of == fold
+        inside, outside = (train.take(torch.from_numpy(np.nonzero(mask)[0])) for mask in (inside_fold, ~inside_fold))
+        parts.append((inside_fold, *learner.held_out(outside, inside, way, epoch)))
     losses = np.sum([loss for _, _, loss, _ in parts], axis=0)  # [E]
     best = int(np.argmin(losses))
-    for there, chances, _, _ in parts:
-        found[there] = chances[best]
-    return found, best + 1 if len(losses) > 1 else max(1, int(np.median([last for *_, last in parts])))
+    for inside_fold, chances_by_epoch, _, _ in parts:
+        chances[inside_fold] = chances_by_epoch[best]
+    return chances, best + 1 if len(losses) > 1 else max(1, int(np.median([last for *_, last in parts])))
 
 
 def all_rows(dataset: Dataset) -> Dataset:
@@ -102,12 +102,12 @@ def without_weightless(whole: Dataset, weights: Tensor) -> Dataset:
     """The data without training rows that count nothing; weights: by row of the source."""
     assert isinstance(whole.train, Batch)
     rows = whole.rows["train"]
-    there = weights[rows] > 0
-    train = replace(whole.train.take(there), rows=None)
+    counted = weights[rows] > 0
+    train = replace(whole.train.take(counted), rows=None)
     return replace(
         whole,
         train=train,
         exemplar=train if whole.exemplar is whole.train else whole.exemplar,
-        rows={**whole.rows, "train": rows[there]},
-        true_labels=None if whole.true_labels is None else whole.true_labels[there],
+        rows={**whole.rows, "train": rows[counted]},
+        true_labels=None if whole.true_labels is None else whole.true_labels[counted],
     )

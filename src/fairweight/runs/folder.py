@@ -41,10 +41,10 @@ class RunFolder(sealed.SealedFolder):
         """True if the run that stands here, finished or not, is the Spec's, and of the same data if given."""
         if not self.started:
             return False
-        found = self.read(RUN)
-        if found.get("fingerprint") != spec.fingerprint:
+        values = self.read(RUN)
+        if values.get("fingerprint") != spec.fingerprint:
             return False
-        return dataset is None or found.get("data", {}).get("fingerprint") == dataset.fingerprint
+        return dataset is None or values.get("data", {}).get("fingerprint") == dataset.fingerprint
 
     def read_spec(self) -> Spec:
         return Spec.from_dict(self.read(RUN)["spec"])
@@ -52,8 +52,8 @@ class RunFolder(sealed.SealedFolder):
     def write_run(self, spec: Spec, dataset: Dataset, about: Mapping[str, Any]) -> None:
         """Write what determines the run, the data that was found, and where it is trained."""
         data = {**dataset.spec, "fingerprint": dataset.fingerprint, "notes": list(dataset.notes)}
-        told = {"spec": spec.to_dict(), "fingerprint": spec.fingerprint, "data": data, **about}
-        self.write(RUN, {**told, "manifest": MANIFEST_VERSION})
+        values = {"spec": spec.to_dict(), "fingerprint": spec.fingerprint, "data": data, **about}
+        self.write(RUN, {**values, "manifest": MANIFEST_VERSION})
 
     def write_model(self, model: nn.Module) -> None:
         from safetensors.torch import save
@@ -92,12 +92,12 @@ class RunFolder(sealed.SealedFolder):
         if part not in parts:
             raise MissingData(f"the run in {self.path} has no {part} set; it has {', '.join(sorted(parts))}.")
         kept = parts[part] if isinstance(parts[part], dict) else {}
-        found, labels, groups = (kept.get(key) for key in ("logits", "labels", "groups"))
-        if not isinstance(found, Tensor) or found.ndim not in (1, 2) or not _whole(labels, len(found)):
+        outputs, labels, groups = (kept.get(key) for key in ("logits", "labels", "groups"))
+        if not isinstance(outputs, Tensor) or outputs.ndim not in (1, 2) or not _whole(labels, len(outputs)):
             raise self._strange(LOGITS, part)
-        if groups is not None and not _whole(groups, len(found)):
+        if groups is not None and not _whole(groups, len(outputs)):
             raise self._strange(LOGITS, f"{part}.groups")
-        return found, labels, groups
+        return outputs, labels, groups
 
     def _strange(self, name: str, what: str) -> BadInput:
         return BadInput(f"{self.path / name} is not as a run writes it: {what}; {AGAIN}.")
@@ -155,19 +155,19 @@ class RunFolder(sealed.SealedFolder):
             frame = pd.read_parquet(path, page_checksum_verification=True)
         except (OSError, ValueError, TypeError, KeyError, NotImplementedError) as error:  # pyarrow's are ValueErrors
             raise BadInput(f"{path} cannot be read ({first_line(error)}); {AGAIN}.") from error
-        if found := _problem(frame, name):
-            raise self._strange(name, found)
+        if problem := _problem(frame, name):
+            raise self._strange(name, problem)
         return frame
 
     def read_paths(self, name: str = "scores") -> tuple[Tensor, Tensor] | None:
         """Read rows [P] and their scores (or weights) after each epoch [epochs, P], where the method moves any."""
         kept = self._read_tree(sealed.PATHS) if (self.path / sealed.PATHS).exists() else {}
-        rows, found = kept.get("rows"), kept.get(name)
-        if found is None:
+        rows, paths = kept.get("rows"), kept.get(name)
+        if paths is None:
             return None
-        if not _whole(rows) or not isinstance(found, Tensor) or found.ndim != 2 or found.shape[1] != len(rows):
+        if not _whole(rows) or not isinstance(paths, Tensor) or paths.ndim != 2 or paths.shape[1] != len(rows):
             raise self._strange(sealed.PATHS, name)
-        return rows, found.float()
+        return rows, paths.float()
 
 
 def _whole(values: Any, length: int | None = None) -> TypeGuard[Tensor]:

@@ -19,7 +19,7 @@ from fairweight.metrics.label_noise import LabelNoise, label_noise
 from fairweight.types import Batch
 
 Array = np.ndarray[Any, Any]
-Said = tuple[Tensor, Tensor, Tensor | None]  # logits [N, K], labels [N], groups [N]
+Outputs = tuple[Tensor, Tensor, Tensor | None]  # logits [N, K], labels [N], groups [N]
 PARTS = ("train, held out", "exemplar, held out")  # names beside the finished model's logits
 DRAWN = "Exemplar set:"  # how the data says that exemplars were drawn, and not given
 FOLDS = 3
@@ -49,33 +49,33 @@ def held_out_parts(dataset: Dataset, data: Mapping[str, Any]) -> dict[str, tuple
         return {}
     inputs = np.concatenate([torch.as_tensor(part.inputs).flatten(1).numpy() for part in (train, exemplar)])
     labels = np.concatenate([part.labels.numpy() for part in (train, exemplar)])
-    said = torch.from_numpy(np.log(held_out_chances(inputs, labels, len(dataset.label_names))))
-    return {PARTS[0]: (train, said[: len(train)]), PARTS[1]: (exemplar, said[len(train) :])}
+    log_chances = torch.from_numpy(np.log(held_out_chances(inputs, labels, len(dataset.label_names))))
+    return {PARTS[0]: (train, log_chances[: len(train)]), PARTS[1]: (exemplar, log_chances[len(train) :])}
 
 
 def noise_of(dataset: Dataset) -> LabelNoise | None:
     """How many labels of train are wrong, by held-out opinions; None where there are no trusted exemplars beside it."""
-    found = held_out_parts(dataset, {**dataset.spec, "notes": dataset.notes})
-    if not found:
+    parts = held_out_parts(dataset, {**dataset.spec, "notes": dataset.notes})
+    if not parts:
         return None
-    train, trusted = ((said, part.labels, part.groups) for part, said in (found[name] for name in PARTS))
+    train, trusted = ((outputs, part.labels, part.groups) for part, outputs in (parts[name] for name in PARTS))
     opinion = opinion_of(train, trusted)
     return None if opinion is None else label_noise(**opinion)
 
 
-def opinion_of(train: Said, trusted: Said, grouped: bool = True) -> dict[str, Any] | None:
+def opinion_of(train: Outputs, trusted: Outputs, grouped: bool = True) -> dict[str, Any] | None:
     """Arguments of label_noise by what was said of train and of trusted rows; None where too few are trusted."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     known = [groups for _, _, groups in (train, trusted) if groups is not None]
     last = max((int(groups.max()) for groups in known), default=-1) + 1
-    for name, (said, labels, groups) in {"": train, "trusted_": trusted}.items():
-        logits = said.reshape(len(said), -1).double().cpu().numpy()
+    for name, (outputs, labels, groups) in {"": train, "trusted_": trusted}.items():
+        logits = outputs.reshape(len(outputs), -1).double().cpu().numpy()
         if logits.shape[1] == 1:  # that of the positive label
             logits = np.concatenate([0 * logits, logits], axis=1)
-        found |= {f"{name}logits": logits, f"{name}labels": labels.cpu().numpy()}
+        arguments |= {f"{name}logits": logits, f"{name}labels": labels.cpu().numpy()}
         if grouped and len(known) == 2 and groups is not None:
-            found[f"{name}groups"] = groups.where(groups >= 0, last).cpu().numpy()  # not known: a group of its own
-    return found if len(found["trusted_labels"]) >= found["logits"].shape[1] else None
+            arguments[f"{name}groups"] = groups.where(groups >= 0, last).cpu().numpy()  # not known: a group of its own
+    return arguments if len(arguments["trusted_labels"]) >= arguments["logits"].shape[1] else None
 
 
 def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) -> Array:
@@ -96,17 +96,17 @@ def held_out_chances(inputs: Array, labels: Array, classes: int, seed: int = 0) 
             TREES if n <= MANY else FEWER, min_samples_leaf=min(LEAF, max(1, n // 50)),
             max_samples=min(n, FITTED), oob_score=True, random_state=seed,
         ).fit(x, y)  # fmt: skip
-        found = np.nan_to_num(forest.oob_decision_function_, nan=1 / len(forest.classes_))
-        total[:, forest.classes_] = np.log(np.maximum(found, 0.003))
+        by_forest = np.nan_to_num(forest.oob_decision_function_, nan=1 / len(forest.classes_))
+        total[:, forest.classes_] = np.log(np.maximum(by_forest, 0.003))
         fold = random.permutation(n) % FOLDS
         for part in range(FOLDS if x.shape[1] <= WIDEST else 0):
-            rest, there = random.permutation(np.flatnonzero(fold != part))[:FITTED], fold == part
-            if len(np.unique(y[rest])) < 2:  # all rows of a rare label are in this part: the forest speaks alone
-                total[there] *= 2
+            outside, inside = random.permutation(np.flatnonzero(fold != part))[:FITTED], fold == part
+            if len(np.unique(y[outside])) < 2:  # all rows of a rare label are in this part: the forest speaks alone
+                total[inside] *= 2
                 continue
-            fitted = LogisticRegression(C=0.1, max_iter=200).fit(x[rest], y[rest])
-            said = np.full((there.sum(), classes), 1e-6)
-            said[:, fitted.classes_] = np.maximum(fitted.predict_proba(x[there]), 1e-6)
-            total[there] += np.log(said)
+            fitted = LogisticRegression(C=0.1, max_iter=200).fit(x[outside], y[outside])
+            by_regression = np.full((inside.sum(), classes), 1e-6)
+            by_regression[:, fitted.classes_] = np.maximum(fitted.predict_proba(x[inside]), 1e-6)
+            total[inside] += np.log(by_regression)
     chances: Array = softmax(total if x.shape[1] > WIDEST else total / 2, axis=1)
     return chances

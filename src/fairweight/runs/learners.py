@@ -57,8 +57,8 @@ class Fitted:
     @property
     def weights(self) -> Tensor:
         """Weight of each training row, mean 1."""  # [N]
-        found = self.reweighter.weights()
-        return torch.ones(self.reweighter.num_samples) if found is None else found.detach().cpu()
+        weights = self.reweighter.weights()
+        return torch.ones(self.reweighter.num_samples) if weights is None else weights.detach().cpu()
 
 
 def usable(learner: str, dataset: Dataset) -> bool:
@@ -72,16 +72,16 @@ def usable(learner: str, dataset: Dataset) -> bool:
 def cell_weights(cells: Floats, labels: Tensor, groups: Tensor | None) -> Tensor:
     """Each row's entry of a table by group and label, mean 1; a group that is not known has the label's mean."""  # [N]
     table = torch.from_numpy(np.concatenate([cells, cells.mean(axis=0, keepdims=True)]))  # [G + 1, K]
-    found = table[torch.zeros_like(labels) if groups is None else groups, labels]  # -1 is the last row
-    return found / found.mean()
+    weights = table[torch.zeros_like(labels) if groups is None else groups, labels]  # -1 is the last row
+    return weights / weights.mean()
 
 
 @dataclass(frozen=True)
 class Learner:
     """Trains one kind of model on the rows of a data set.
 
-    asked: fields of a Spec that the user has set; they are a network's. own: the user's weight of each training row of
-    the data; it multiplies what a way gives to the row.
+    asked: fields of a Spec that the user has set; they are a network's. row_weights: the user's weight of each training
+    row of the data; it multiplies what a way gives to the row.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Learner:
     seed: int = 0
     device: str = "cpu"
     asked: Mapping[str, Any] = field(default_factory=dict)
-    own: Tensor | None = None  # [N]
+    row_weights: Tensor | None = None  # [N]
 
     def held_out(self, train: Batch, test: Batch, way: Way, epoch: int | None) -> tuple[Floats, Floats, int]:
         """Probabilities on other rows [E, M, K] and their losses [E] after each epoch that may be kept, and the last.
@@ -100,12 +100,12 @@ class Learner:
         if isinstance(fitted.model, TreeEnsemble):
             assert isinstance(test.inputs, Tensor)
             with torch.no_grad():
-                said = fitted.model.staged(test.inputs) if epoch is None else fitted.model(test.inputs)[None]
-            chances: Floats = said.softmax(dim=-1).numpy()
+                outputs = fitted.model.staged(test.inputs) if epoch is None else fitted.model(test.inputs)[None]
+            chances: Floats = outputs.softmax(dim=-1).numpy()
         else:
             chances = probabilities(logits(fitted.model, replace(test, rows=None)).cpu().double()).numpy()[None]
-        own = chances[:, np.arange(len(test)), test.labels.numpy()]
-        return chances, -np.log(np.maximum(own, 1e-12)).sum(axis=1), fitted.epoch
+        of_label = chances[:, np.arange(len(test)), test.labels.numpy()]
+        return chances, -np.log(np.maximum(of_label, 1e-12)).sum(axis=1), fitted.epoch
 
     def whole(self, way: Way, epoch: int) -> Fitted:
         """Train on all rows, for as many epochs as were found best."""
@@ -121,23 +121,23 @@ class Learner:
             method = method_from(way.method, way.options, nn.Linear(1, 1), len(train))
             method.begin(replace(train, rows=None), None)
             weights = method.weights()
-        own = self._own(train)
-        both = weights if own is None else own * (1.0 if weights is None else weights)
+        row_weights = self._row_weights(train)
+        product = weights if row_weights is None else row_weights * (1.0 if weights is None else weights)
         given = Given(nn.Linear(1, 1), len(train), weights=torch.ones(len(train)) if weights is None else weights)
         given.begin(replace(train, rows=None), None)
         if self.name == "linear":
-            line: nn.Module = fit_linear(train, both)
+            line: nn.Module = fit_linear(train, product)
             return Fitted(line, {"name": LINEAR}, given, Dynamics(len(train)), epoch or 1)
         epoch = ITERATIONS if epoch is None else epoch
-        model, _ = fit_trees(train, both, self.dataset, epoch, self.seed)
+        model, _ = fit_trees(train, product, self.dataset, epoch, self.seed)
         return Fitted(model, network_of(model), given, Dynamics(len(train)), epoch)
 
-    def _own(self, train: Batch) -> Tensor | None:
+    def _row_weights(self, train: Batch) -> Tensor | None:
         """The user's weights of these rows, mean 1."""  # [M]
-        if self.own is None:
+        if self.row_weights is None:
             return None
-        found = self.own if train.rows is None else self.own[train.rows]
-        return found / found.mean().clamp(min=1e-12)
+        weights = self.row_weights if train.rows is None else self.row_weights[train.rows]
+        return weights / weights.mean().clamp(min=1e-12)
 
     def spec(self, way: Way) -> Spec:
         """The Spec of a network's training with this way of weighing."""
@@ -146,7 +146,7 @@ class Learner:
         return with_defaults(first, self.dataset, {**asked, "method_options": dict(way.options)}, self.device)
 
     def _network(self, train: Batch, way: Way, epoch: int | None) -> Fitted:
-        mine, train = self._own(train), replace(train, rows=None)
+        row_weights, train = self._row_weights(train), replace(train, rows=None)
         validation = None
         if epoch is None:
             strata = Cells.of(train.labels, train.groups).index + 1
@@ -155,9 +155,10 @@ class Learner:
             kept[drawn] = False
             validation = replace(train.take(drawn), rows=None)
             train = replace(train.take(kept), rows=None)
-            mine = None if mine is None else mine[kept]
-        own = self.dataset.exemplar  # given on their own; else the training rows: clean data needs none held out
-        exemplar = own if isinstance(own, Batch) and own is not self.dataset.train else train
+            row_weights = None if row_weights is None else row_weights[kept]
+        exemplar = self.dataset.exemplar
+        if not isinstance(exemplar, Batch) or exemplar is self.dataset.train:  # none given: clean data needs none apart
+            exemplar = train
         dataset = replace(self.dataset, train=train, validation=validation, exemplar=exemplar)
         fixed = None if way.cells is None else cell_weights(way.cells, train.labels, train.groups)
         spec = self.spec(way if fixed is None else Way("given"))
@@ -165,8 +166,8 @@ class Learner:
         spec = spec.with_(epochs=epoch or spec.epochs, early_stopping=early)
         with torch.random.fork_rng(devices=[]):
             built = build(spec, dataset, self.device, weights=fixed)
-            built.reweighter.sample_weight = None if mine is None else mine.to(self.device)
+            built.reweighter.sample_weight = None if row_weights is None else row_weights.to(self.device)
             with one_thread(built.parameters):
                 record, dynamics = train_built(built, spec, dataset)
-        found = epoch or record.best_epoch or record.epochs
-        return Fitted(built.model.eval(), spec.network, built.reweighter, dynamics, found)
+        kept_epoch = epoch or record.best_epoch or record.epochs
+        return Fitted(built.model.eval(), spec.network, built.reweighter, dynamics, kept_epoch)

@@ -32,12 +32,12 @@ class Manifest:
     @classmethod
     def of(cls, folder: Path, names: Iterable[str]) -> Manifest:
         """The files of these names that are there."""
-        found = {}
+        files = {}
         for name in sorted(set(names)):
             if (folder / name).is_file():
                 with (folder / name).open("rb") as file:
-                    found[name] = _entry(file)
-        return cls(found)
+                    files[name] = _entry(file)
+        return cls(files)
 
     def with_(self, folder: Path, names: Iterable[str]) -> Manifest:
         """Read the files of these names again; leave out those that do not exist."""
@@ -65,15 +65,15 @@ class Manifest:
             return None
         try:
             values = read_json(path)
-            found = problem(values, FORM)
+            problem_found = problem(values, FORM)
         except (OSError, ValueError, RecursionError) as error:
-            found = str(error)
-        if found is None and not all(_NAME.fullmatch(name) for name in values["files"]):
-            found = "it names what is no file of a run"
-        if found is None and values["sha256"] != _sum(values["files"]):
-            found = "it is not what was written"
-        if found is not None:
-            raise Damaged(f"{path} cannot be relied on ({found}); {AGAIN}.")
+            problem_found = str(error)
+        if problem_found is None and not all(_NAME.fullmatch(name) for name in values["files"]):
+            problem_found = "it names what is no file of a run"
+        if problem_found is None and values["sha256"] != _sum(values["files"]):
+            problem_found = "it is not what was written"
+        if problem_found is not None:
+            raise Damaged(f"{path} cannot be relied on ({problem_found}); {AGAIN}.")
         return cls(values["files"])
 
     def write(self, folder: Path) -> None:
@@ -90,11 +90,11 @@ class Manifest:
         entry = self.files.get(path.name)
         if entry is None:
             return "the manifest does not know it"
-        if found := odd(path):
-            return found
+        if reason := odd(path):
+            return reason
         with path.open("rb") as file:
-            there = _entry(file)
-        as_written = there in ({key: one[key] for key in there} for one in (entry, entry.get("becomes", entry)))
+            now = _entry(file)
+        as_written = now in ({key: one[key] for key in now} for one in (entry, entry.get("becomes", entry)))
         return None if as_written else "it is not as it was written"
 
 
@@ -111,8 +111,8 @@ def odd(path: Path) -> str | None:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file of a run; a ValueError says why it must not be read, or cannot."""
-    if found := odd(path):
-        raise ValueError(found)
+    if reason := odd(path):
+        raise ValueError(reason)
     if path.stat().st_size > _MOST:
         raise ValueError("it is far too large")
     return json.loads(path.read_bytes())

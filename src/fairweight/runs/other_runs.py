@@ -56,13 +56,13 @@ _KEYS = {
 
 def prerequisites(spec: Spec) -> tuple[Spec, ...]:
     """Runs that must be finished before this one can choose its rows, take their weights, or begin from them."""
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for rule in (*spec.rows.values(), spec.weights, spec.start):
         while rule:
-            several = [Spec.from_dict(values) for values in rule.get("runs", ())]
-            found |= {other.fingerprint: other for other in several}
+            named = [Spec.from_dict(values) for values in rule.get("runs", ())]
+            specs |= {other.fingerprint: other for other in named}
             rule = rule.get("like")
-    return tuple(found.values())
+    return tuple(specs.values())
 
 
 def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
@@ -73,18 +73,19 @@ def chosen(dataset: Dataset, spec: Spec, beside: Path | None) -> Dataset:
         _check(part, rule)
     if "labels" in spec.rows:
         dataset = _relabelled(dataset, spec.rows["labels"], beside)
-    new, train, rows = dataset, dataset.train, dataset.rows["train"]
+    changed, train, rows = dataset, dataset.train, dataset.rows["train"]
     if "exemplar" in spec.rows:
         index = _exemplars(dataset, spec.rows["exemplar"], beside)
         note = f"Exemplar set: {len(index):,} rows of train, where they stay, chosen by other runs."
-        new = _noted(new, note, exemplar=_taken(train, index), rows={**new.rows, "exemplar": rows[index]})
+        changed = _noted(changed, note, exemplar=_taken(train, index), rows={**changed.rows, "exemplar": rows[index]})
     if "train" in spec.rows:
         index = torch.nonzero(~_dropped(dataset, spec.rows["train"], beside)).flatten()
         note = f"Train: {len(index):,} of {len(train):,} rows stay, chosen by other runs or at random."
         true = None if dataset.true_labels is None else dataset.true_labels[index]
-        places, files = {**new.rows, "train": rows[index]}, [dataset.files[k] for k in index.tolist() if dataset.files]
-        new = _noted(new, note, train=_taken(train, index), rows=places, true_labels=true, files=tuple(files))
-    return new
+        places = {**changed.rows, "train": rows[index]}
+        files = [dataset.files[k] for k in index.tolist() if dataset.files]
+        changed = _noted(changed, note, train=_taken(train, index), rows=places, true_labels=true, files=tuple(files))
+    return changed
 
 
 def _noted(dataset: Dataset, note: str, **changes: Any) -> Dataset:
@@ -246,8 +247,8 @@ def learned_weights(dataset: Dataset, spec: Spec, beside: Path) -> Tensor:
         raise BadInput("weights are those of 'runs', or of a 'file' with its 'sha256'; give one of the two.")
     total = torch.zeros(len(dataset.train), dtype=torch.float64)
     for name, frame in frames.items():
-        found = checked(frame, name).set_index("row").reindex(dataset.rows["train"].numpy())
-        weights = torch.tensor(found["weight"].to_numpy(dtype="float64"))  # [N] NaN: not of that run's rows
+        table = checked(frame, name).set_index("row").reindex(dataset.rows["train"].numpy())
+        weights = torch.tensor(table["weight"].to_numpy(dtype="float64"))  # [N] NaN: not of that run's rows
         if not bool(weights.isfinite().any()):
             raise BadInput(f"{name} has no weight for any of these rows; name a run of the same data, with weights.")
         total += filled_by_cell(weights, dataset.train.labels, dataset.train.groups)

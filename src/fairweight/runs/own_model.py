@@ -40,17 +40,17 @@ def named_object(words: str) -> Any:
     if not colon or not module or not name:
         raise BadInput(f"{words!r} names no model; write MODULE:MODEL, such as my_package.models:Net or net.py:Net.")
     try:
-        found = _imported(module)
+        imported = _imported(module)
     except (Exception, SystemExit) as error:  # a module may do anything while it is imported
         way_out = "run from its folder, or give the path of its file"
-        raise BadInput(f"{module} cannot be imported ({_said(error)}); {way_out}.") from error
+        raise BadInput(f"{module} cannot be imported ({_error_text(error)}); {way_out}.") from error
     try:
-        return attrgetter(name)(found)
+        return attrgetter(name)(imported)
     except AttributeError:
         raise BadInput(f"{module} has no {name!r}; name a class, a function or a model in it.") from None
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     first = first_line(error)
     return first if isinstance(error, ImportError | OSError | SyntaxError) else f"{type(error).__name__}: {first}"
 
@@ -63,28 +63,28 @@ def _imported(module: str) -> Any:
     spec = importlib.util.spec_from_file_location(Path(module).stem, module)
     if spec is None or spec.loader is None or not Path(module).is_file():
         raise ImportError(f"there is no file {module}")
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    imported = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(imported)
+    return imported
 
 
 def model_from(words: str) -> nn.Module:
     """Make the model by the named class or function; a model itself is copied, so that each training has its own."""
-    found = named_object(words)
-    if isinstance(found, nn.Module):
-        return copy.deepcopy(found)
-    if inspect.isbuiltin(found):  # such as sys.exit
+    named = named_object(words)
+    if isinstance(named, nn.Module):
+        return copy.deepcopy(named)
+    if inspect.isbuiltin(named):  # such as sys.exit
         raise BadInput(f"{words} is a part of Python that makes no model; name a model, or what makes one.")
     try:
-        made = found()
+        model = named()
     except TypeError as error:
         raise BadInput(f"{words} cannot be made without arguments ({error}); name a function that makes it.") from error
     except (Exception, SystemExit) as error:
-        raise BadInput(f"{words} cannot be made ({_said(error)}); mend it, or name another.") from error
-    if not isinstance(made, nn.Module):
-        kind = type(made).__name__
+        raise BadInput(f"{words} cannot be made ({_error_text(error)}); mend it, or name another.") from error
+    if not isinstance(model, nn.Module):
+        kind = type(model).__name__
         raise BadInput(f"{words} gives a {kind}, not a torch.nn.Module; name a model, or what makes one.")
-    return made
+    return model
 
 
 def with_trusted_network(folder: RunFolder, network: str | None, trust_code: bool = False) -> Spec:
@@ -93,9 +93,9 @@ def with_trusted_network(folder: RunFolder, network: str | None, trust_code: boo
     A run folder may come from anywhere: what it names as MODULE:MODEL would be imported, and so run.
     """
     spec = folder.read_spec()
-    own, *others = _named(spec)  # others: of the runs that it builds on
-    replaced = network is not None and ":" in network and ":" in own
-    for named in others if replaced else (*others, own):
+    network_of_run, *others = _named(spec)  # others: of the runs that it builds on
+    replaced = network is not None and ":" in network and ":" in network_of_run
+    for named in others if replaced else (*others, network_of_run):
         if ":" in named and named != network and not trust_code:
             raise UntrustedCode(
                 f"the run in {folder.path} names a model of its own, {named}: importing {named.rpartition(':')[0]} "
@@ -104,8 +104,8 @@ def with_trusted_network(folder: RunFolder, network: str | None, trust_code: boo
             )
     if replaced:
         return spec.with_(network={**spec.network, "name": network})
-    if network is not None and network != own:
-        named, way_out = own or "of its data", f"leave {option('network')} out, or repeat it"
+    if network is not None and network != network_of_run:
+        named, way_out = network_of_run or "of its data", f"leave {option('network')} out, or repeat it"
         raise BadInput(f"the run in {folder.path} has the network {named}; {way_out}.")
     return spec
 
@@ -118,8 +118,8 @@ def _named(spec: Spec) -> list[str]:
 def check_outputs(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
     """Refuse a model that does not take inputs of the shape or does not score so many classes."""
     refused = f"{name} does not take inputs of shape {shape}"
-    found = _logits(model, torch.zeros(2, *shape), 2, refused, "write it for that shape")
-    width = 2 if found.ndim == 1 or found.shape[1] == 1 else found.shape[1]
+    outputs = _logits(model, torch.zeros(2, *shape), 2, refused, "write it for that shape")
+    width = 2 if outputs.ndim == 1 or outputs.shape[1] == 1 else outputs.shape[1]
     if width != classes:
         raise BadInput(f"{name} scores {width} classes and the label has {classes}; give it {classes} outputs.")
 

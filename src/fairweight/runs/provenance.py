@@ -19,11 +19,11 @@ PACKAGES = ("fairweight", "torch", "numpy", "scikit-learn", "pandas", "pyarrow")
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are installed."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def commit() -> str | None:
@@ -77,7 +77,7 @@ def of_runs(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def all_versions(several: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Versions of each package that were used, in their order: "2.11.0, 2.13.0"."""
-    found: dict[str, list[str]] = {}
+    by_package: dict[str, list[str]] = {}
     for name, version in (pair for one in several for pair in one.items()):
-        found.setdefault(name, []).extend(version.split(", "))
-    return {name: ", ".join(dict.fromkeys(used)) for name, used in found.items()}
+        by_package.setdefault(name, []).extend(version.split(", "))
+    return {name: ", ".join(dict.fromkeys(used)) for name, used in by_package.items()}

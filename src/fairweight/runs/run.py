@@ -108,7 +108,7 @@ def _train_into(
         if spec.start:
             begin_from(built.model, spec, folder.beside)
     if spec.network.get("name") in (TREES, LINEAR):
-        built, record, dynamics = fitted(built, spec, dataset)
+        built, record, dynamics = fit_by_library(built, spec, dataset)
         if isinstance(built.model, TreeEnsemble):
             spec = spec.with_(network=network_of(built.model))
             folder.write(RUN, {**folder.read(RUN), "spec": spec.to_dict()})
@@ -148,18 +148,18 @@ def write_results(
     if trained is None and len(dataset.train) * len(dataset.label_names) <= TRAIN_LOGITS:
         parts["train"] = dataset.train  # what wrong labels are found by
     trained = dataset if trained is None else trained
-    there = {name: placed(part, device) for name, part in parts.items() if part is not None}
-    found = {name: (part, shifted(logits(model, part), part.groups, shift)) for name, part in there.items()}
-    test, said = found["test"]
-    table = by_group(dataset.preprocessing.meaning, test.labels, predicted(said), test.groups)
+    placed_parts = {name: placed(part, device) for name, part in parts.items() if part is not None}
+    outputs = {name: (part, shifted(logits(model, part), part.groups, shift)) for name, part in placed_parts.items()}
+    test, test_outputs = outputs["test"]
+    table = by_group(dataset.preprocessing.meaning, test.labels, predicted(test_outputs), test.groups)
     folder.write_model(model)
-    folder.write_logits({**found, **held_out_parts(trained, folder.read(RUN).get("data", {}))})
+    folder.write_logits({**outputs, **held_out_parts(trained, folder.read(RUN).get("data", {}))})
     at_end = final_predictions(model, placed(trained.train, device), shift)
     if not bool(dynamics.visits.any()):
         loss = -at_end["probability"].double().clamp_min(1e-7).log()
         at_end |= {"ema_loss": loss} if held_out is None else held_out
     folder.write_weights(trained, reweighter, dynamics, at_end)
-    folder.write_predictions(dataset, predictions_by(said, test.labels))
+    folder.write_predictions(dataset, predictions_by(test_outputs, test.labels))
     scores = {} if reweighter.scores is None else {"scores": score_numbers(reweighter.scores, trained)}
     return {**table.to_dict(), "run": record.to_dict(), **scores}
 
@@ -177,13 +177,13 @@ def by_group(meaning: Meaning, labels: Tensor, predictions: Tensor, groups: Tens
     )
 
 
-def fitted(built: Built, spec: Spec, dataset: Dataset) -> tuple[Built, RunRecord, Dynamics]:
+def fit_by_library(built: Built, spec: Spec, dataset: Dataset) -> tuple[Built, RunRecord, Dynamics]:
     """Fit a linear model, or trees, as many as the Spec has epochs, with the weights that the method knows."""
     start, train = time.monotonic(), dataset.train
     assert isinstance(train, Batch)
     built.reweighter.begin(train, dataset.exemplar)
-    found = built.reweighter.weights()
-    weights, model = None if found is None else found.detach().cpu(), built.model
+    kept_weights = built.reweighter.weights()
+    weights, model = None if kept_weights is None else kept_weights.detach().cpu(), built.model
     if spec.network["name"] == LINEAR:
         model = fit_linear(train, weights)
     else:
@@ -265,26 +265,27 @@ def score_numbers(scores: Tensor, dataset: Dataset) -> dict[str, float]:
 
 def final_predictions(model: nn.Module, samples: Samples, shift: ByGroup | None = None) -> dict[str, Tensor]:
     """Predicted label, probability of the sample's own label, and best other label of every sample, in eval mode."""
-    found = []
+    by_chunk = []
     for start in range(0, len(samples), _AT_ONCE):
-        where = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
-        batch = samples.take(where)
-        found.append(predictions_by(shifted(logits(model, batch), batch.groups, shift), batch.labels))
-    return {name: torch.cat([one[name] for one in found]) for name in found[0]}
+        index = torch.arange(start, min(start + _AT_ONCE, len(samples)), device=samples.labels.device)
+        batch = samples.take(index)
+        by_chunk.append(predictions_by(shifted(logits(model, batch), batch.groups, shift), batch.labels))
+    return {name: torch.cat([chunk[name] for chunk in by_chunk]) for name in by_chunk[0]}
 
 
-def predictions_by(found: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def predictions_by(outputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """The same of samples by their logits [N, K]."""
-    chances = probabilities(found)
+    chances = probabilities(outputs)
     own = labels.to(chances.device)[:, None]  # [N, 1]
     others = chances.scatter(1, own, -1.0).argmax(dim=1)
-    said = {"predicted": chances.argmax(dim=1), "probability": chances.gather(1, own).squeeze(1), "suggested": others}
-    return {name: values.cpu() for name, values in said.items()}
+    of_label = chances.gather(1, own).squeeze(1)
+    columns = {"predicted": chances.argmax(dim=1), "probability": of_label, "suggested": others}
+    return {name: values.cpu() for name, values in columns.items()}
 
 
-def probabilities(found: Tensor) -> Tensor:
+def probabilities(outputs: Tensor) -> Tensor:
     """Probability of each class; one logit is that of the positive one."""  # [N, K]
-    flat = found.reshape(len(found), -1)
+    flat = outputs.reshape(len(outputs), -1)
     if flat.shape[1] == 1:
         flat = torch.cat([torch.zeros_like(flat), flat], dim=1)
     return flat.softmax(dim=1)

@@ -58,30 +58,30 @@ def search_into(
     def place(candidate: Candidate) -> Path:
         return folder.path / CANDIDATES / f"{candidate.number:03d}"
 
-    def trained(candidate: Candidate, watching: Sequence[Observer] = ()) -> Result:
+    def train_candidate(candidate: Candidate, watching: Sequence[Observer] = ()) -> Result:
         options = {**search.holds, **spec.method_options, **candidate.options}
         short = {} if candidate.full else dict(spec.search.get("short", {}))
-        one = spec.with_(search={}, method_options=options, **short)
-        return run(one, place(candidate), device=device, observers=watching, dataset=dataset)
+        candidate_spec = spec.with_(search={}, method_options=options, **short)
+        return run(candidate_spec, place(candidate), device=device, observers=watching, dataset=dataset)
 
-    def result(candidate: Candidate) -> dict[str, Any]:
-        return _told(trained(candidate, observers), dataset, search.wanted(candidate), metric)
+    def result_of(candidate: Candidate) -> dict[str, Any]:
+        return _training_result(train_candidate(candidate, observers), dataset, search.wanted(candidate), metric)
 
-    def after(finished: Finished, done: int, total: int) -> None:
-        for other in search.finished:
-            if other is not search.outcome:
-                shutil.rmtree(place(other.candidate), ignore_errors=True)
+    def on_training(finished: Finished, done: int, total: int) -> None:
+        for earlier in search.finished:
+            if earlier is not search.outcome:
+                shutil.rmtree(place(earlier.candidate), ignore_errors=True)
         _log.info("%s: training %d of %d is done", spec.method, done, total)
         if report is not None:
             report(done, total)
 
     folder.write_run(spec, dataset, {})
-    outcome = drive(search, result, folder.path / SEARCH, report=after)
+    outcome = drive(search, result_of, folder.path / SEARCH, report=on_training)
     # A kill between the last save and the clearing away may have left the outcome's folder unfinished: run looks.
-    best = trained(outcome.candidate)
+    best = train_candidate(outcome.candidate)
     folder.copy(best.folder, [name for name in SEALED if name not in (METRICS, RUN, SEARCH)])
     folder.write(RUN, {**best.folder.read(RUN), "spec": spec.to_dict(), "fingerprint": spec.fingerprint})
-    seconds = sum(float(f.result["seconds"]) for f in search.finished)
+    seconds = sum(float(earlier.result["seconds"]) for earlier in search.finished)
     about = {"trainings": len(search.finished), "chosen": best.folder.path.name}
     folder.write(METRICS, {**best.metrics, "run": {**best.metrics["run"], "seconds": seconds}, "search": about})
 
@@ -131,24 +131,24 @@ def _takes(method: str, option: str) -> bool:
     return option in inspect.signature(catalog.load("methods", method)).parameters
 
 
-def _told(done: Result, dataset: Dataset, wanted: Sequence[str], metric: str) -> dict[str, Any]:
+def _training_result(run: Result, dataset: Dataset, wanted: Sequence[str], metric: str) -> dict[str, Any]:
     """What the search asks of a training: loss on the exemplar set, LB's violation, the rows that it got wrong."""
-    found, labels, groups = done.folder.read_logits("exemplar")
-    told: dict[str, Any] = {"seconds": done.metrics["run"]["seconds"]}
+    outputs, labels, groups = run.folder.read_logits("exemplar")
+    values: dict[str, Any] = {"seconds": run.metrics["run"]["seconds"]}
     if "loss" in wanted:
-        loss = group_table(labels, predicted(found), groups, missing="ignore").value(metric)
-        told["loss"] = None if math.isnan(loss) else loss
+        loss = group_table(labels, predicted(outputs), groups, missing="ignore").value(metric)
+        values["loss"] = None if math.isnan(loss) else loss
     if "errors" in wanted:
-        wrong = _train_predictions(done.folder) != dataset.train.labels.cpu()
-        told["errors"] = torch.nonzero(wrong).flatten().tolist()
+        wrong = _train_predictions(run.folder) != dataset.train.labels.cpu()
+        values["errors"] = torch.nonzero(wrong).flatten().tolist()
     if "violation" in wanted:
-        method = method_from(done.spec.method, done.spec.method_options, nn.Linear(1, 1), len(dataset.train))
+        method = method_from(run.spec.method, run.spec.method_options, nn.Linear(1, 1), len(dataset.train))
         assert isinstance(method, LabelBias)  # the one method with multipliers
         method.begin(dataset.train, dataset.exemplar)
         on_train = method.measured_on == "train"
-        said = _train_predictions(done.folder) if on_train else predicted(found)
-        told["violation"] = method.violation(dataset.train if on_train else dataset.exemplar, said).tolist()
-    return told
+        predictions = _train_predictions(run.folder) if on_train else predicted(outputs)
+        values["violation"] = method.violation(dataset.train if on_train else dataset.exemplar, predictions).tolist()
+    return values
 
 
 def _train_predictions(folder: RunFolder) -> Tensor:

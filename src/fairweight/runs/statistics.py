@@ -68,8 +68,8 @@ def numbers_in(metrics: Mapping[str, Any]) -> dict[str, float]:
         numbers.pop("equalised_odds_gap", None)  # of classes against the others: nobody asks for it
     elif metrics["positive"] is not None:
         total = sum(group["n"] for group in groups)
-        said = sum(group["n"] * group["selection_rate"] for group in groups if group["n"])
-        numbers["positive_rate"] = 100 * said / total if total else 0.0
+        positives = sum(group["n"] * group["selection_rate"] for group in groups if group["n"])
+        numbers["positive_rate"] = 100 * positives / total if total else 0.0
     return numbers
 
 
@@ -118,19 +118,19 @@ def paired(row: Mapping[str, float], other: Mapping[str, float]) -> dict[str, fl
     """
     from scipy import stats
 
-    apart = [row[seed] - other[seed] for seed in sorted(row.keys() & other.keys(), key=int)]
-    mean, p = Mean.of(apart), None
+    differences = [row[seed] - other[seed] for seed in sorted(row.keys() & other.keys(), key=int)]
+    mean, p = Mean.of(differences), None
     if mean.n > 1 and mean.alike:
         p = 1.0 if mean.value == 0 else None
     elif mean.n > 1:
-        p = float(stats.ttest_1samp(apart, 0.0).pvalue)
-    found = {**mean.to_dict(), "p": p}
+        p = float(stats.ttest_1samp(differences, 0.0).pvalue)
+    values = {**mean.to_dict(), "p": p}
     if mean.n >= WILCOXON_FROM:
-        found["wilcoxon"] = signed_rank_p(apart) if any(apart) else 1.0
-    return found
+        values["wilcoxon"] = signed_rank_p(differences) if any(differences) else 1.0
+    return values
 
 
-def signed_rank_p(apart: Sequence[float]) -> float:
+def signed_rank_p(differences: Sequence[float]) -> float:
     """Two-sided p-value of Wilcoxon's signed-rank test: of all signs for few seeds, by scipy's choice for more.
 
     scipy gives the same where seeds tie, half a second for each test.
@@ -138,14 +138,14 @@ def signed_rank_p(apart: Sequence[float]) -> float:
     import numpy as np
     from scipy import stats
 
-    if len(apart) > ALL_SIGNS:
-        return float(stats.wilcoxon(apart).pvalue)
-    moved = np.array([value for value in apart if value])
+    if len(differences) > ALL_SIGNS:
+        return float(stats.wilcoxon(differences).pvalue)
+    moved = np.array([value for value in differences if value])
     ranks, sums = stats.rankdata(np.abs(moved)), np.zeros(1)
     for rank in ranks:
         sums = np.concatenate([sums, sums + rank])  # of the positive ones, under all signs
-    there = ranks[moved > 0].sum()
-    return min(1.0, 2 * float(min((sums <= there).mean(), (sums >= there).mean())))
+    observed = ranks[moved > 0].sum()
+    return min(1.0, 2 * float(min((sums <= observed).mean(), (sums >= observed).mean())))
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -172,10 +172,10 @@ def with_means(rows: Sequence[Mapping[str, Any]], numbers: Sequence[Mapping[str,
     Computed anew whenever seeds are added.
     """
     by_key = {row["key"]: row for row in rows}
-    keys = [number["key"] for number in numbers]
+    keys = [change["key"] for change in numbers]
     known = {key for row in rows for seed in row["seeds"].values() for key in seed}
     compared = [*keys, *(key for key in ENDPOINTS if key in known and key not in keys and "tprd" in keys)]
-    made = [
+    rows_with_means = [
         {
             **row,
             "means": {key: mean_of(row, key).to_dict() for key in keys},
@@ -189,7 +189,7 @@ def with_means(rows: Sequence[Mapping[str, Any]], numbers: Sequence[Mapping[str,
         for row in rows
     ]
     for key in ENDPOINTS:
-        every = [found[key] for row in made for found in row["compared"].values() if key in found]
-        for entry, p in zip(every, holm([entry["p"] for entry in every]), strict=True):
+        differences = [change[key] for row in rows_with_means for change in row["compared"].values() if key in change]
+        for entry, p in zip(differences, holm([entry["p"] for entry in differences]), strict=True):
             entry["p_holm"] = p
-    return made
+    return rows_with_means

@@ -125,8 +125,8 @@ def _scikit_learn(x: Floats, y: Ints, weights: Floats | None, classes: int, iter
     names = {"leaf": "is_leaf", "feature": "feature_idx", "threshold": "num_threshold", "left": "left",
              "right": "right", "value": "value", "depth": "depth"}  # fmt: skip
     trees = []
-    for k, one in ((k, one) for step in boosted._predictors for k, one in enumerate(step)):
-        nodes = {key: one.nodes[name] for key, name in names.items()}
+    for k, tree in ((k, tree) for step in boosted._predictors for k, tree in enumerate(step)):
+        nodes = {key: tree.nodes[name] for key, name in names.items()}
         # from the number of a bin to where it ends
         parts = zip(nodes["feature"], nodes["threshold"], nodes["leaf"], strict=True)
         nodes["threshold"] = np.array([0.0 if leaf else edges[column][int(bin_)] for column, bin_, leaf in parts])
@@ -162,7 +162,7 @@ def _lightgbm(x: Floats, y: Ints, weights: Floats | None, classes: int, iteratio
     boosted = lightgbm.train(options, lightgbm.Dataset(x, y, weight=weights), num_boost_round=iterations)
     model = boosted.dump_model()
     per = model["num_tree_per_iteration"]
-    trees = [(k % per, _nodes(one["tree_structure"])) for k, one in enumerate(model["tree_info"])]
+    trees = [(k % per, _nodes(tree["tree_structure"])) for k, tree in enumerate(model["tree_info"])]
     return boosted, np.zeros(per), trees  # where it starts from is part of its first leaves
 
 

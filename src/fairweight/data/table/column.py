@@ -133,8 +133,8 @@ def fit_columns(
     if constant:
         notes.append(f"Left out because they are constant or empty in train: {listing(constant)}.")
     if ids:
-        said = f"Left out because they look like ids or free text: {listing(ids)}"
-        notes.append(Sentence(f"{said} (name those that are not in {option('table.keep')})."))
+        reason = f"Left out because they look like ids or free text: {listing(ids)}"
+        notes.append(Sentence(f"{reason} (name those that are not in {option('table.keep')})."))
     if filled := [column.name for column in fitted if column.missing]:
         notes.append(f"Missing values filled and marked by an input of their own: {listing(filled)}.")
     if not fitted and ids:

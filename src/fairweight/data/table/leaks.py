@@ -84,8 +84,8 @@ def _text_contains_answer(codes: Any, texts: Sequence[str], truth: Any, names: S
     few = np.unique(np.linspace(0, len(truth) - 1, 200).astype(int))  # enough to rule nearly all columns out
     for rows, least in ((few, 0.9), (np.arange(len(truth)), ALMOST)):
         used, place = np.unique(codes[rows], return_inverse=True)
-        said = [(-1, -1, -1) if code < 0 else _names_in_text(texts[code].strip().lower(), plain) for code in used]
-        if (np.array(said)[place] == truth[rows, None]).mean(axis=0).max() < least:
+        spans = [(-1, -1, -1) if code < 0 else _names_in_text(texts[code].strip().lower(), plain) for code in used]
+        if (np.array(spans)[place] == truth[rows, None]).mean(axis=0).max() < least:
             return False
     return True
 

@@ -115,17 +115,17 @@ def reader(form: str) -> Callable[[str], float]:
 def in_words(form: str) -> str:
     """Say in words how numbers of this form are read."""
     mark, way = _mark_and_way(form)
-    said = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
-    said += ["brackets as a minus sign"] if "()" in form else []
+    parts = ["percentages, 12.5% as 12.5"] if mark == "%" else [f"amounts, without {mark}"] if mark else []
+    parts += ["brackets as a minus sign"] if "()" in form else []
     if way == ",.":
-        said += ["the comma as a decimal point"]
+        parts += ["the comma as a decimal point"]
     elif way == "lakh":
-        said += ["commas as marks of thousands and lakhs"]
+        parts += ["commas as marks of thousands and lakhs"]
     elif way != ".,":
-        said += [f"{way[0]!r} as the decimal point, {_THOUSANDS[way[1]]} as marks of thousands"]
+        parts += [f"{way[0]!r} as the decimal point, {_THOUSANDS[way[1]]} as marks of thousands"]
     elif "thousands" in form:
-        said += ["commas as marks of thousands"]
-    return ", ".join(said)
+        parts += ["commas as marks of thousands"]
+    return ", ".join(parts)
 
 
 def _mark_and_way(form: str) -> tuple[str, str]:

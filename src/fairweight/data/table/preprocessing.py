@@ -128,8 +128,8 @@ def table_samples(
     for origin in dict.fromkeys(part.origin for part in parts.values()):
         here = {name: part for name, part in parts.items() if part.origin == origin}
         # What there is to say of train was said when it was fitted.
-        said = {f"{name} rows": part.rows.numpy() for name, part in here.items() if name != "train"}
-        inputs = plan.transform(rows[origin].frame, notes, said)
+        rows_of_part = {f"{name} rows": part.rows.numpy() for name, part in here.items() if name != "train"}
+        inputs = plan.transform(rows[origin].frame, notes, rows_of_part)
         samples |= {
             name: Batch(inputs[part.rows], part.labels, part.groups, shares=part.shares) for name, part in here.items()
         }

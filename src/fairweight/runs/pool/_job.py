@@ -120,12 +120,12 @@ def perform(spec: Spec, settings: Settings, tell: Tell, memory: dict[str, Datase
             spec, place, device=settings.device, observers=[observer], dataset=dataset, report=observer.on_training
         ).reused
         (place / ERROR).unlink(missing_ok=True)
-    except FairweightError as found:
-        error, cause = found.sentence, type(found).__name__
-    except Exception as found:  # of any kind: the others go on, and the trace is kept
+    except FairweightError as error_found:
+        error, cause = error_found.sentence, type(error_found).__name__
+    except Exception as error_found:  # of any kind: the others go on, and the trace is kept
         write_atomically(place / ERROR, traceback.format_exc().encode(errors="replace"))
-        cause = type(found).__name__
-        error = Sentence(f"{cause}: {first_line(found)} (see {place / ERROR})")
+        cause = type(error_found).__name__
+        error = Sentence(f"{cause}: {first_line(error_found)} (see {place / ERROR})")
     return Outcome(spec, place, reused, error, cause, time.monotonic() - started)
 
 
