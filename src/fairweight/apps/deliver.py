@@ -15,19 +15,21 @@ from fairweight.apps.candidates import Candidate, Candidates, Tell, reference, t
 from fairweight.apps.judge import (
     NOTHING,
     SURE,
+    Floats,
     Ints,
     Judgement,
     Rows,
     Score,
     Wanted,
     Wish,
+    counted,
     judged_together,
     near_constant,
 )
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
-from fairweight.metrics.criterion import criterion
+from fairweight.metrics.criterion import FEWEST, criterion
 from fairweight.runs.clock import Clock
 from fairweight.runs.cross_fit import all_rows, folds_for, without_weightless
 from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
@@ -116,6 +118,7 @@ def search(
     there = np.logical_or.reduce([made.folds.judged for made in runs])
     rows = first.rows.at(there)
     plain = reference([one for one in found if one.name == "plain"], there, first.rows.labels, wish)
+    notes += too_few(rows, plain.said(there), wish, whole)
     judgements, place, why = judged_together(rows, plain.said(there), [one.said(there) for one in found], wish, seed)
     chosen = plain if place is None else found[place]
     fitted = fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
@@ -151,6 +154,15 @@ def closest(found: Sequence[Candidate], judgements: Sequence[Judgement], before:
     moved = f"{100 * before.gap:.1f} → {100 * best.score.gap:.1f}"
     cost = f"{100 * (best.score.accuracy - before.accuracy):+.2f}"
     return f"Closest to beating it: {one.title}, {noun} {moved} points, accuracy {cost} points on those rows; {why}."
+
+
+def too_few(rows: Rows, plain: Floats, wish: Wish, whole: Dataset) -> list[str]:
+    """Say whose rates are measured on too few rows to choose by, if any."""
+    names = whole.label_names if rows.by_label else whole.group_names
+    few = [] if wish.criterion.views else wish.criterion.few(counted(rows, plain), by_label=rows.by_label)
+    said = ", ".join(repr(names[row]) for row in few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
+    have = "has a rate" if len(few) == 1 else "have rates"
+    return [f"{said} {have} on fewer than {FEWEST} rows, which took no part in the choice."] if few else []
 
 
 def short_of_bound(found: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, wish: Wish) -> str:

@@ -58,7 +58,7 @@ def even_recalls(chances: Floats, rows: Rows, wish: Wish) -> Floats:
     best, found = np.inf, bias
     for turn in range(ROUNDS):
         counts = confusion(rows.labels, (logits + bias).argmax(axis=1), rows.groups, classes=rows.classes)
-        gap = float(wish.criterion.gap_of(counts, by_label=rows.by_label))
+        gap = float(wish.criterion.gap_of(counts, by_label=rows.by_label, behind=counts))
         if gap < best:
             best, found = gap, bias
         push = wish.criterion.pressure(counts, by_label=rows.by_label).mean(axis=0)  # [K]
@@ -84,21 +84,23 @@ def thresholds(chances: Floats, rows: Rows, wish: Wish, groups: int) -> Floats:
         return np.asarray((at[..., 0, 0] + at[..., 1, 1]).sum(axis=-1) / len(score))
 
     own = np.full(groups, GRID)
+    behind = counts[every, own]
+    stays = set(wish.criterion.few(behind))  # their thresholds would follow single rows
     floor = accuracy(counts[every, own]) - wish.allowed / 100
 
     def cost(at: Floats) -> Floats:
         """The gap, what accuracy lacks, and a little for every error, so that ties go to the more accurate."""  # [T]
-        gap, right = np.nan_to_num(wish.criterion.gap_of(at), nan=1.0), accuracy(at)
+        gap, right = np.nan_to_num(wish.criterion.gap_of(at, behind=behind), nan=1.0), accuracy(at)
         return np.asarray(gap + DEAR * np.maximum(0.0, floor - right) + 0.1 * (1 - right))
 
     with np.errstate(invalid="ignore"):  # starts at which every group has about the same true positive rate
         rate = np.nan_to_num(counts[:, :, 1, 1] / counts[:, :, 1].sum(axis=-1))  # [G, T]
     best, found = np.inf, own
     for start in (own, *(np.abs(rate - wanted).argmin(axis=1) for wanted in np.linspace(0.1, 0.95, 12))):
-        at = start.copy()
+        at = np.where(np.isin(every, list(stays)), own, start)
         for _ in range(PASSES):
             before = at.copy()
-            for group in range(groups):
+            for group in set(range(groups)) - stays:
                 trial = np.repeat(counts[every, at][None], GRID + 1, axis=0)  # [T, G, 2, 2]
                 trial[:, group] = counts[group]
                 at[group] = int(np.argmin(cost(trial)))

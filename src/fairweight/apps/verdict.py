@@ -17,13 +17,12 @@ from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import Difference, Estimate, GroupTable, compare
 from fairweight.metrics.calibration import calibration_by_group
-from fairweight.metrics.criterion import Criterion
+from fairweight.metrics.criterion import FEWEST, Criterion
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, by_group, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
 PLAIN = "plain training"
-FEWEST = 10  # test rows that a group's rate is measured on: resampling fewer says little of chance
 NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 

@@ -25,6 +25,7 @@ Ints = npt.NDArray[Any]
 Rate = Literal["tpr", "fpr", "selection_rate", "precision", "accuracy"]
 POSITIVE = 1  # the code of the positive one of two labels
 DRAWS = 1000
+FEWEST = 10  # rows behind a rate: resampling fewer says little of chance
 # By the weights of negatives and of positives: what raises a rate of the positive label, and what lowers it.
 RAISED_BY: Mapping[Rate, tuple[int, int]] = {
     "tpr": (0, 1), "fpr": (-1, 0), "selection_rate": (-1, 1), "precision": (1, 0)
@@ -83,9 +84,10 @@ class Criterion:
         """The gap of each column that stands side by side with others."""
         return {name: float(gap) for name, gap in self._by_view(_confusion_of(table)).items()}
 
-    def _by_view(self, counts: Ints) -> dict[str, Floats]:
+    def _by_view(self, counts: Ints, behind: Ints | None = None) -> dict[str, Floats]:
         alone = replace(self, views=())
-        return {name: alone.gap_of(_merged(counts, codes)) for name, codes in self.views}
+        known = {name: None if behind is None else _merged(behind, codes) for name, codes in self.views}
+        return {name: alone.gap_of(_merged(counts, codes), behind=known[name]) for name, codes in self.views}
 
     def check(self, *, groups: bool) -> Criterion:
         """Refuse data that it says nothing about."""
@@ -129,9 +131,20 @@ class Criterion:
         sizes = [self._counts(one, table.by_label).proportion(rate)[1] for one in every for rate in self.rates]
         return min((int(size) for each in sizes for size in np.unique(each) if size > 0), default=0)
 
-    def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False) -> Floats:
-        """A rate by row and label [..., R, T]: rows are groups, or the labels where they stand for groups."""
-        return self._counts(counts, by_label).cells(rate)
+    def few(self, counts: Ints, *, by_label: bool = False) -> list[int]:
+        """Rows (groups, or labels where they stand for groups) that have a rate on fewer than FEWEST samples."""
+        trials = [self._counts(counts, by_label).proportion(rate)[1] for rate in self.rates]  # [R, T] each
+        return np.flatnonzero(np.any([((n > 0) & (n < FEWEST)).any(axis=-1) for n in trials], axis=0)).tolist()
+
+    def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False, behind: Ints | None = None) -> Floats:
+        """A rate by row and label [..., R, T]: rows are groups, or the labels where they stand for groups.
+
+        behind: counts [G, K, K]; a rate that fewer than FEWEST of these samples stand behind is not known.
+        """
+        rates = self._counts(counts, by_label).cells(rate)
+        if behind is not None:
+            rates = np.where(self._counts(behind, by_label).proportion(rate)[1] < FEWEST, np.nan, rates)
+        return rates
 
     def _counts(self, counts: Ints, by_label: bool) -> Counts:
         counts = np.asarray(counts, dtype=np.float64)  # [..., G, K, K]: label, then prediction
@@ -142,15 +155,18 @@ class Criterion:
         right = np.diagonal(counts, axis1=-2, axis2=-1)  # [..., G, K]
         return Counts(counts.sum(axis=-1), right, counts.sum(axis=-2), targets, by_label)
 
-    def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
-        """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]
+    def gap_of(self, counts: Ints, *, by_label: bool = False, behind: Ints | None = None) -> Floats:
+        """The gap of counts [..., G, K, K] by group, label and prediction; behind: as for by_group."""  # [...]
         if self.views and not by_label:
-            return np.asarray(np.fmax.reduce(list(self._by_view(counts).values())))
-        values = [self.by_group(counts, rate, by_label=by_label) for rate in self.rates]  # [..., R, T] each
+            return np.asarray(np.fmax.reduce(list(self._by_view(counts, behind).values())))
+        values = [self.by_group(counts, rate, by_label=by_label, behind=behind) for rate in self.rates]
         return np.asarray(np.max([1 - worst(each) if self.worst else gap(each) for each in values], axis=0))
 
     def pressure(self, counts: Ints, *, by_label: bool = False) -> Floats:
-        """By how much each group's rate lies below the mean, for the cells whose weight would raise it."""  # [G, K]
+        """By how much each group's rate lies below the mean, for the cells whose weight would raise it.
+
+        A rate on fewer than FEWEST samples pushes nothing.
+        """  # [G, K]
         if self.views and not by_label:
             alone = replace(self, views=())
             every = [alone.pressure(_merged(counts, codes))[list(codes)] for _, codes in self.views]
@@ -158,7 +174,7 @@ class Criterion:
         groups, classes = counts.shape[-3], counts.shape[-1]
         push = np.zeros((groups, classes))
         for rate in self.rates:
-            values = self.by_group(counts, rate, by_label=by_label)  # [R, T]
+            values = self.by_group(counts, rate, by_label=by_label, behind=counts)  # [R, T]
             below = np.nan_to_num(mean(values, axis=0) - values)  # [R, T]
             if by_label:
                 push[0] += below[:, 0]
