@@ -52,7 +52,7 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     why = f"no plain model was trained to compare with; leave out {option('no_baseline')} to get one."
     said = [f"No verdict: {why}"]
     if found is not None:
-        said = [found.sentence(), found.perhaps(), levelled(found), found.together(), found.alike(), *found.notes]
+        said = [found.sentence(), found.perhaps(), found.how(), found.alike(), *found.notes]
     elif done.result.spec.method == "uniform":
         said = ["No verdict: this is plain training, with nothing to compare it with."]
     parts = ["\n".join(wrapped(spelled(line)) for line in said if line)]
@@ -69,23 +69,6 @@ def closing(done: Trained, seconds: float, spelled: Spelling = str) -> str:
     width = max(map(len, steps))
     parts.append("\n".join(["Look next:", *(f"  {command:{width}s}  {what}" for command, what in steps.items())]))
     return "\n" + "\n\n".join(parts)
-
-
-def levelled(found: Verdict) -> str:
-    """Say that the gap fell because its best group did, or nothing."""
-    one_rate = not (found.before.by_label or found.before.has_cells) and "tpr" in found.criterion.rates
-    if not one_rate or found.kept_plain:
-        return ""
-    rates = [[100 * rate for rate in table.by_group("tpr").values()] for table in (found.before, found.after)]
-    (worst, best), (worst_now, best_now) = ((min(each), max(each)) for each in rates)
-    fell, lost = (best - worst) - (best_now - worst_now), best - best_now
-    if not (fell >= 1 and lost >= max(0.5, 0.5 * fell)):  # as on the audit page
-        return ""
-    return (
-        f"Levelling down: of the {fell:.1f} points that the gap in true positive rates is smaller, {lost:.1f} come "
-        f"from the best group, which fell from {best:.1f} to {best_now:.1f} %; the worst went from {worst:.1f} to "
-        f"{worst_now:.1f} %."
-    )
 
 
 def ending(done: Trained) -> dict[str, str]:

@@ -82,7 +82,7 @@ class Criterion:
 
     def by_column(self, table: GroupTable) -> dict[str, float]:
         """The gap of each column that stands side by side with others."""
-        return {name: float(gap) for name, gap in self._by_view(_confusion_of(table)).items()}
+        return {name: float(gap) for name, gap in self._by_view(self.counts_of(table)).items()}
 
     def _by_view(self, counts: Ints, behind: Ints | None = None) -> dict[str, Floats]:
         alone = replace(self, views=())
@@ -106,7 +106,16 @@ class Criterion:
 
     def gap(self, table: GroupTable) -> float:
         """The gap of a table, as a fraction; NaN where it cannot be estimated."""
-        return float(self.gap_of(_confusion_of(table), by_label=table.by_label))
+        return float(self.gap_of(self.counts_of(table), by_label=table.by_label))
+
+    def counts_of(self, table: GroupTable) -> Ints:
+        """Counts of a table's samples, in which the positive label has the code 1."""  # [G, K, K]
+        samples = table.samples
+        labels, said = samples.labels, samples.predictions
+        classes = len(samples.label_axis)
+        if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
+            labels, said = 1 - labels, 1 - said  # the positive one's code is another here
+        return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis))
 
     def estimate(self, table: GroupTable) -> Estimate:
         """The gap with its interval."""
@@ -116,7 +125,7 @@ class Criterion:
             found = table.estimate(number)
             flip = self.worst  # the table has the worst accuracy, and the gap is its error
             return Estimate(1 - found.value, 1 - found.high, 1 - found.low, found.n) if flip else found
-        counts = _confusion_of(table)
+        counts = self.counts_of(table)
         drawn = np.random.default_rng(table.intervals.seed).multinomial(
             int(counts.sum()), counts.ravel() / max(1, counts.sum()), size=DRAWS
         )
@@ -126,7 +135,7 @@ class Criterion:
 
     def fewest(self, table: GroupTable) -> int:
         """The fewest samples that a rate of a group is measured on; groups without any take no part."""
-        counts = _confusion_of(table)
+        counts = self.counts_of(table)
         every = [counts] if table.by_label or not self.views else [_merged(counts, codes) for _, codes in self.views]
         sizes = [self._counts(one, table.by_label).proportion(rate)[1] for one in every for rate in self.rates]
         return min((int(size) for each in sizes for size in np.unique(each) if size > 0), default=0)
@@ -262,12 +271,3 @@ def _merged(counts: Ints, codes: Sequence[int]) -> Ints:
     member = np.eye(max(codes) + 1)[list(codes)]  # [G, V]
     groups = np.asarray(counts).shape[-3]  # the last ones may have no row
     return np.asarray(np.einsum("gv,...gkl->...vkl", member[:groups], np.asarray(counts)))
-
-
-def _confusion_of(table: GroupTable) -> Ints:
-    samples = table.samples
-    labels, said = samples.labels, samples.predictions
-    classes = len(samples.label_axis)
-    if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
-        labels, said = 1 - labels, 1 - said  # the positive one's code is another here
-    return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis))

@@ -36,11 +36,16 @@ def _verdict(audit: Audit) -> Found:
     metrics = audit.metrics
     if "verdict" not in metrics or not metrics.get("sentence"):
         return
-    said = metrics["sentence"], metrics.get("all_rates_move_together"), *(metrics.get("notes") or ())
+    how = (metrics.get("levelling") or {}).get("sentence") or metrics.get("all_rates_move_together")
+    said = metrics["sentence"], how, *(metrics.get("notes") or ())
     sentence = " ".join(filter(None, said))
     numbers = ("verdict", "chosen", "criterion", "kept_epoch", "accuracy_before", "accuracy_after")
     gaps = {name: (metrics.get(name) or {}).get("value") for name in ("gap_before", "gap_after")}
-    levels: dict[Any, Level] = {"worse": "act", "helps": "good", "outside": "look"}
+    levels: dict[Any, Level] = {
+        "worse": "act",
+        "helps": "good",
+        **dict.fromkeys(("outside", "levels-down", "as-a-threshold"), "look"),
+    }
     names = {"text": sentence, "action": headline(audit).action}
     yield "verdict", levels.get(word_of(audit), "note"), {name: metrics.get(name) for name in numbers} | gaps, names
 
