@@ -45,6 +45,7 @@ VERDICT = {
     "accuracy_change": "the difference, with its paired interval",
     "sentence": "the verdict as it is printed",
     "all_rates_move_together": "a sentence, where every group's rate moved the same way",
+    "levelling": "where the gap fell and nobody gained, or as a moved threshold would do it: which, and what was lost",
     "notes": "more sentences",
 }
 

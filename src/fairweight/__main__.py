@@ -5,19 +5,18 @@ import sys
 from fairweight import signals
 
 if "__mp_main__" not in (__name__, *sys.modules):  # a worker that starts ends without a word; the parent speaks
-    signals.mind()
+    signals.mind_before_commands()
+
+
+def _command() -> None:
+    from fairweight.cli import main as run
+
+    run()
 
 
 def main() -> None:
     """Run the command line."""
-    try:
-        from fairweight.cli import main as run
-
-        run()
-    except BaseException:
-        if signals.received() is None:
-            raise
-        signals.stop()  # whatever a library made of the interrupt
+    signals.run_command(_command)
 
 
 if __name__ == "__main__":

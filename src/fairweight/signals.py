@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 GRACE = 3.0  # seconds: what has not come to a safe point by then is stopped where it is
+STOPPED = "\nStopped. The same command goes on from what is saved.\n"
 MINDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _OF_TERMINALS = tuple(number for number in MINDED if number != signal.SIGTERM)
 
 
 class _State:
-    received: int | None = None  # the signal that came
+    received: int | None = None  # the first signal that came: it decides the status
     waiting = False  # whether it waits for the safe point
     safe_points = 0  # how many that watch for it are under way
-    told_user = False  # whether the user was told
+    said = False  # whether the user was told
+    outside = False  # whether no command is under way that an interrupt could stop
     other_hook: Callable[[sys.UnraisableHookArgs], object] = sys.__unraisablehook__  # for what is no interrupt
 
 
@@ -33,6 +36,27 @@ def mind(*which: int) -> None:
         _State.other_hook, sys.unraisablehook = sys.unraisablehook, _on_unraisable
 
 
+def run_command(command: Callable[[], None]) -> None:
+    """Run the command, and end with a signal's own status whenever one comes: before it, within it or after it."""
+    try:
+        try:
+            _State.outside = False
+            command()
+        finally:
+            _State.outside = True  # from here on Python would print an interrupt and make SIGINT of it
+    except BaseException:
+        _State.outside = True
+        if _State.received is None:
+            raise
+        stop()  # whatever a library made of the interrupt
+
+
+def mind_before_commands() -> None:
+    """From now on a signal ends the process at once, until run_command begins."""
+    _State.outside = True
+    mind()
+
+
 @contextmanager
 def held_back() -> Iterator[None]:
     """Let processes that are started here never hear of Ctrl-C or a closed terminal."""
@@ -44,11 +68,6 @@ def held_back() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     else:
         yield
-
-
-def received() -> int | None:
-    """The signal that has come, if any."""
-    return _State.received
 
 
 @contextmanager
@@ -79,25 +98,42 @@ def _close() -> bool:
 
 def stop() -> None:
     """Tell the user, once, and leave with the status that shells expect: 128 and the signal's number."""
-    if not _State.told_user:
-        _State.told_user = True
-        print("\nStopped. The same command goes on from what is saved.", file=sys.stderr, flush=True)
-    sys.exit(128 + (_State.received or signal.SIGINT))
+    _tell()
+    sys.exit(_status())
+
+
+def _tell() -> None:
+    if not _State.said:
+        _State.said = True
+        with suppress(OSError):  # nobody may be listening
+            os.write(2, STOPPED.encode())  # a handler may be inside a print, which takes no second one
+
+
+def _status() -> int:
+    return 128 + (_State.received or signal.SIGINT)
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    again, _State.received = _State.received is not None, number
+    again = _State.received is not None
+    _State.received = _State.received or number
     if _State.safe_points and not again:
         _State.waiting = True
         signal.signal(signal.SIGALRM, _on_alarm)
         signal.setitimer(signal.ITIMER_REAL, GRACE)
         return
+    _interrupt()
+
+
+def _interrupt() -> None:
+    if _State.outside:
+        _tell()
+        os._exit(_status())
     raise KeyboardInterrupt
 
 
 def _on_alarm(number: int, frame: FrameType | None) -> None:
     if _State.waiting:
-        raise KeyboardInterrupt
+        _interrupt()
 
 
 def _on_unraisable(lost: sys.UnraisableHookArgs) -> None:
@@ -110,4 +146,4 @@ def _on_unraisable(lost: sys.UnraisableHookArgs) -> None:
 
 
 def _on_lost(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    _interrupt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairweight.apps.judge import Goal, Judgement, Rows, Score, choose, gap_change, judged, near_constant
+from fairweight.apps.judge import Goal, Judgement, Rows, Score, choose, counted, gap_change, judged, near_constant
 from fairweight.errors import BadInput
 from fairweight.metrics.criterion import criterion
 
@@ -32,6 +32,26 @@ def test_a_clear_improvement_is_taken_and_noise_is_not():
     assert found[1].allowed
     assert choose(Score.of(at, plain, FAIR), found, goal) == 1
     assert choose(Score.of(at, plain, FAIR), found[:1], goal) is None
+
+
+@pytest.mark.parametrize("positives", [1, 4, 9, 10])
+def test_a_rate_on_fewer_than_ten_rows_neither_wins_nor_loses(positives):
+    """A third group has so few positives; all of them are found, or none."""
+    at = rows()
+    small = Rows(np.r_[at.labels, [1] * positives, [0] * 40], np.r_[at.groups, [2] * (positives + 40)], 2)
+    uneven, even = said(at, (0.5, 0.9)), said(at, (0.7, 0.7))
+
+    def with_small(big: np.ndarray, found: int) -> np.ndarray:
+        return np.r_[big, [found] * positives, [0] * 40]
+
+    goal = Goal(FAIR, budget=1)
+    won = judged(small, with_small(even, 0), with_small(even, 1), goal)
+    lost = judged(small, with_small(uneven, 1), with_small(even, 0), goal)
+    few = positives < 10
+    assert won.allowed == (not few)
+    assert lost.allowed == few
+    assert lost.score.gap == pytest.approx(judged(at, uneven, even, goal).score.gap if few else 0.7, abs=0.03)
+    assert FAIR.few(counted(small, with_small(even, 0))) == [2] * few
 
 
 def test_what_costs_more_than_the_budget_is_not_taken():

@@ -60,3 +60,14 @@ def test_a_class_that_is_scored_too_low_is_raised():
     assert Score.of(rows, chances.argmax(axis=1), fair).gap > 0.2
     assert after.gap < 0.03
     np.testing.assert_allclose(up[0, 2] - up[0, :2], 1.5, atol=0.3)
+
+
+def test_a_group_of_few_positives_keeps_its_threshold():
+    draw = np.random.default_rng(0)
+    labels, groups = draw.integers(2, size=4000), draw.integers(2, size=4000)
+    labels, groups = np.r_[labels, [1] * 4, [0] * 20], np.r_[groups, [2] * 24]
+    score = 2 * labels - 1 + draw.normal(size=4024) - 1.5 * groups
+    chances = 1 / (1 + np.exp(-np.stack([-score, score], axis=1)))
+    up = thresholds(chances, Rows(labels, groups, 2), Goal(criterion("equal-opportunity"), budget=0.3), 3)
+    assert up[1, 1] > 0.5
+    assert up[2, 1] == 0

@@ -115,3 +115,19 @@ def test_defaults_and_refusals():
 def test_the_worst_groups_error_is_not_called_a_gap():
     assert criterion("worst-group").measure == "worst-group error"
     assert criterion("equal-opportunity").measure == "equal-opportunity gap"
+
+
+def test_a_rate_on_fewer_than_ten_samples_moves_no_weight_and_takes_no_part_in_a_gap_that_is_chosen_by():
+    counts = np.array([[[90, 10], [20, 80]], [[90, 10], [40, 60]], [[30, 0], [9, 0]]])  # 9 positives, all missed
+    fair = criterion("equal-opportunity")
+    assert fair.few(counts) == [2]
+    np.testing.assert_allclose(fair.pressure(counts)[2], 0)
+    np.testing.assert_allclose(fair.pressure(counts)[:2], fair.pressure(counts[:2]))
+    assert fair.gap_of(counts) == pytest.approx(0.8)
+    assert fair.gap_of(counts, behind=counts) == pytest.approx(0.2)
+    counts[2, 1, 0] = 10
+    assert fair.few(counts) == []
+    assert fair.gap_of(counts, behind=counts) == pytest.approx(0.8)
+    views = fair.each(["sex"], [["f"], ["m"], ["m"]])  # the small one is part of a large one
+    counts[2, 1, 0] = 9
+    assert views.gap_of(counts, behind=counts) == views.gap_of(counts)

@@ -82,6 +82,40 @@ def test_a_gap_that_cannot_be_estimated_has_no_verdict():
     assert top.tiles[0].after == "–"
 
 
+def test_a_gap_that_falls_by_levelling_is_not_handed_on_as_a_model_to_use():
+    lost = "the true positive rate of g1 falls from 90.0 to 60.0 %, and no group's rises"
+    told = {"kind": "levels-down", "sentence": f"Nobody gains: {lost}.", "because": lost}
+    down = judged("helps", 0.30, 0.01, -0.35, -0.20, levelling=told, sentence="Levels down.")
+    top = headline(down)
+    assert top.sentence.startswith("It levels down and helps nobody: the equal-opportunity gap falls from 30.0 to 1.0")
+    assert lost in top.sentence
+    assert "decide whether that loss is acceptable" in top.action
+    assert "--groups-at-prediction" in top.action
+    assert "use this model" not in top.action
+    assert top.tone == "even"
+    assert [f.level for f in findings(down) if f.kind == "verdict"] == ["look"]
+    told = {"kind": "as-a-threshold", "sentence": "Plain training.", "gap": 0.05, "accuracy": 0.8}
+    top = headline(judged("helps", 0.30, 0.01, -0.35, -0.20, levelling=told))
+    assert "plain training that predicts as many positives has 5.0 points at an accuracy of 80.0 %" in top.sentence
+    assert top.action.startswith("compare with plain training at another threshold")
+
+
+def test_nothing_is_said_to_be_beaten_where_nothing_else_was_tried():
+    more = {"chosen": "plain (trees)", "judged": {"reference": "plain (trees)", "candidates": [{"name": "plain"}]}}
+    top = headline(judged("no-effect", 0.30, 0.30, None, None, (0.8, 0.8), **more))
+    assert top.sentence.startswith("Plain training stays: nothing else was tried.")
+    assert "--time" in top.action
+
+
+def test_levelling_is_seen_without_a_verdict_too():
+    trained = audits.trained(audits.weights())
+    plain = audits.table([0.6, 0.9], n=2_000)
+    top = headline(audits.audit(audits.table([0.6, 0.62], n=2_000), base=plain, trained=trained))
+    assert "the true positive rate of g1 falls from 90.0 to 62.0 %, and no group's rises" in top.sentence
+    raised = headline(audits.audit(audits.table([0.7, 0.72], n=2_000), base=plain, trained=trained))
+    assert raised.sentence.startswith("It helps")
+
+
 def test_predictions_alone_get_tiles_of_what_is_known():
     top = headline(audits.audit(audits.table([0.6, 0.9], n=2_000)))
     assert (top.tone, top.tiles[2].after) == ("bad", "Beyond chance")

@@ -53,7 +53,7 @@ def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
     why = f"no plain model was trained to compare with; leave out {option('no_baseline')} to get one."
     sentences = [f"No verdict: {why}"]
     if verdict is not None:
-        remarks = verdict.perhaps(), levelled(verdict), verdict.together(), verdict.alike()
+        remarks = verdict.perhaps(), verdict.how(), verdict.alike()
         sentences = [verdict.sentence(), *remarks, *verdict.notes]
     elif trained.result.spec.method == "uniform":
         sentences = ["No verdict: this is plain training, with nothing to compare it with."]
@@ -73,23 +73,6 @@ def closing(trained: Trained, seconds: float, spelled: Spelling = str) -> str:
     return "\n" + "\n\n".join(parts)
 
 
-def levelled(verdict: Verdict) -> str:
-    """Say that the gap fell because its best group did, or nothing."""
-    one_rate = not (verdict.before.by_label or verdict.before.has_cells) and "tpr" in verdict.criterion.rates
-    if not one_rate or verdict.kept_plain:
-        return ""
-    rates = [[100 * rate for rate in table.by_group("tpr").values()] for table in (verdict.before, verdict.after)]
-    (worst, best), (worst_now, best_now) = ((min(each), max(each)) for each in rates)
-    gap_fall, best_fall = (best - worst) - (best_now - worst_now), best - best_now
-    if not (gap_fall >= 1 and best_fall >= max(0.5, 0.5 * gap_fall)):  # as on the audit page
-        return ""
-    return (
-        f"Levelling down: of the {gap_fall:.1f} points that the gap in true positive rates is smaller, {best_fall:.1f} "
-        f"come from the best group, which fell from {best:.1f} to {best_now:.1f} %; the worst went from {worst:.1f} to "
-        f"{worst_now:.1f} %."
-    )
-
-
 def ending(trained: Trained) -> dict[str, str]:
     """What was kept, and how sure it is."""
     verdict, run = trained.verdict, trained.result.metrics.get("run", {})
@@ -99,9 +82,16 @@ def ending(trained: Trained) -> dict[str, str]:
     network = trained.result.spec.network.get("name")
     if kept and network != LINEAR:
         of = f" of {run['epochs']}" if run.get("epochs") and kept != run["epochs"] else ""
-        title += f", {kept} rounds of trees" if network == TREES else f", epoch {kept}{of}"
-    how_sure = f"one seed, {trained.table.n:,} test rows: intervals tell chance in these rows, not in training"
+        title += f", {_rounds(kept)}" if network == TREES else f", epoch {kept}{of}"
+    rows = f"{trained.table.n:,} test rows"
+    if missing := trained.table.n_missing:
+        rows += f" whose group is known (of {trained.table.n + missing:,})"
+    how_sure = f"one seed, {rows}: intervals tell chance in these rows, not in training"
     return {"Kept": title, "How sure": how_sure}
+
+
+def _rounds(count: int) -> str:
+    return f"{count} round{'s' * (count != 1)} of trees"
 
 
 def next_steps(trained: Trained) -> dict[str, str]:
@@ -177,7 +167,7 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
         batch += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
     how = {"optimizer": ", ".join(optimizer), "epochs": epochs, "batch": batch + "; flips and shifts" * spec.augment}
     if (network := spec.network.get("name")) in (TREES, LINEAR):  # neither takes steps along gradients
-        how = {"training": f"{spec.epochs} rounds of trees" if network == TREES else "solved for, without epochs"}
+        how = {"training": _rounds(spec.epochs) if network == TREES else "solved for, without epochs"}
     searched = [f"{spec.search['name']} over many trainings", *_listed(spec.search)] if spec.search else []
     return {
         "method": ", ".join([*method, *_listed(options)]),

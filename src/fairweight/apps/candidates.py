@@ -74,7 +74,7 @@ class CandidateMaker:
         self.whole, self.train, self.folds, self.learners = whole, train, folds, learners
         self.request, self.goal, self.clock, self.tell = request, goal, clock, tell
         self.candidates: list[Candidate] = []
-        self.notes: list[str] = []  # says that the time was up
+        self.notes: list[str] = []  # says that the time did not suffice
         self.left_out: list[str] = []
         labels = train.labels.numpy() if labels is None else labels
         groups = None if train.groups is None else train.groups.numpy()
@@ -95,7 +95,7 @@ class CandidateMaker:
                     if name in self.close_learners():
                         self._train_weighted(name)
         except OutOfTime:
-            self.notes.append("The time was up before every candidate was tried.")
+            self.notes.append("The time did not suffice to try every candidate.")
         close = self.close_learners()
         for candidate in list(self.candidates):  # second stages: they cost no training
             by_group = self.request.groups_at_prediction and candidate.name == "plain" and candidate.learner in close

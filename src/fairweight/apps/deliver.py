@@ -15,19 +15,21 @@ from fairweight.apps.candidates import Candidate, CandidateMaker, Tell, referenc
 from fairweight.apps.judge import (
     NOTHING,
     SURE,
+    Floats,
     Goal,
     Ints,
     Judgement,
     Rows,
     Score,
     TrainRequest,
+    counted,
     judged_together,
     near_constant,
 )
 from fairweight.data import Dataset
 from fairweight.errors import BadInput, option
 from fairweight.metagradient.passes import predicted
-from fairweight.metrics.criterion import criterion
+from fairweight.metrics.criterion import FEWEST, criterion
 from fairweight.runs.clock import Clock
 from fairweight.runs.cross_fit import all_rows, folds_for, without_weightless
 from fairweight.runs.folder import METRICS, PREPROCESSING, RunFolder
@@ -46,6 +48,7 @@ from fairweight.types import Batch
 if TYPE_CHECKING:
     from fairweight.apps.train import Prepared
 
+ONLY_PLAIN = "Nothing but plain training was tried"
 ANY = criterion("recall-parity")  # where the gap is not asked for
 
 
@@ -107,10 +110,13 @@ def search(
     judged = np.logical_or.reduce([maker.folds.judged for maker in makers])
     rows = first.rows.at(judged)
     plain = reference([c for c in candidates if c.name == "plain"], judged, first.rows.labels, goal)
+    notes += too_few(rows, plain.votes(judged), goal, data)
     votes = [c.votes(judged) for c in candidates]
     judgements, place, why = judged_together(rows, plain.votes(judged), votes, goal, seed)
     chosen = plain if place is None else candidates[place]
     fitted = fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
+    if why == NOTHING and all(c.name == "plain" for c in candidates):
+        why = ONLY_PLAIN
     if place is None:
         note = (
             closest(candidates, judgements, judgements[candidates.index(plain)].score, goal) if why == NOTHING else ""
@@ -167,6 +173,15 @@ def closest(candidates: Sequence[Candidate], judgements: Sequence[Judgement], be
     return (
         f"Closest to beating it: {candidate.title}, {noun} {moved} points, accuracy {cost} points on those rows; {why}."
     )
+
+
+def too_few(rows: Rows, plain: Floats, goal: Goal, data: Dataset) -> list[str]:
+    """Say whose rates are measured on too few rows to choose by, if any."""
+    names = data.label_names if rows.by_label else data.group_names
+    few = [] if goal.criterion.views else goal.criterion.few(counted(rows, plain), by_label=rows.by_label)
+    named = ", ".join(repr(names[row]) for row in few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
+    have = "has a rate" if len(few) == 1 else "have rates"
+    return [f"{named} {have} on fewer than {FEWEST} rows, which took no part in the choice."] if few else []
 
 
 def short_of_bound(candidates: Sequence[Candidate], judgements: Sequence[Judgement], chosen: Score, goal: Goal) -> str:

@@ -139,6 +139,15 @@ def shares(said: Ints | Floats, classes: int) -> Floats:
     return np.asarray(said if said.ndim == 2 else np.eye(classes)[said])
 
 
+def counted(rows: Rows, said: Ints | Floats) -> Floats:
+    """Predictions, [N] or shares [N, K], by group, label and prediction."""  # [G, K, K]
+    found, groups, k = shares(said, rows.classes), rows.codes, rows.classes
+    known, size = groups >= 0, int(groups.max(initial=0)) + 1
+    flat = (groups * k + rows.labels)[known]
+    counts = np.stack([np.bincount(flat, one[known], size * k) for one in found.T], axis=1)
+    return np.asarray(counts.reshape(size, k, k), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Score:
     """What a model's predictions on those rows amount to; fractions."""
@@ -149,16 +158,13 @@ class Score:
     gap: float
 
     @classmethod
-    def of(cls, rows: Rows, said: Ints | Floats, criterion: Criterion) -> Score:
-        """Count the predictions, [N] or shares [N, K]."""
-        found, groups, k = shares(said, rows.classes), rows.codes, rows.classes
-        known, size = groups >= 0, int(groups.max(initial=0)) + 1
-        flat = (groups * k + rows.labels)[known]
-        counts = np.stack([np.bincount(flat, one[known], size * k) for one in found.T], axis=1).reshape(size, k, k)
+    def of(cls, rows: Rows, said: Ints | Floats, criterion: Criterion, behind: Floats | None = None) -> Score:
+        """Count the predictions, [N] or shares [N, K]; behind: as for the criterion's gap."""
+        found, k = shares(said, rows.classes), rows.classes
         own, each = found[np.arange(len(found)), rows.labels], np.bincount(rows.labels)
         recall = np.bincount(rows.labels, own)[each > 0] / each[each > 0]
         share = float(found[:, POSITIVE].mean()) if k == 2 else math.nan
-        gap = float(criterion.gap_of(counts, by_label=rows.by_label))
+        gap = float(criterion.gap_of(counted(rows, found), by_label=rows.by_label, behind=behind))
         return cls(float(own.mean()), float(recall.mean()), share, gap)
 
 
@@ -170,11 +176,13 @@ def near_constant(score: Score, plain: Score, margin: float = LEAST_BALANCED) ->
 
 
 def gap_change(
-    rows: Rows, plain: Ints | Floats, other: Ints | Floats, criterion: Criterion, *, seed: int = 0, level: float = LEVEL
-) -> tuple[float, float, float]:
+    rows: Rows, plain: Ints | Floats, other: Ints | Floats, criterion: Criterion, *, seed: int = 0,
+    level: float = LEVEL, behind: Floats | None = None,
+) -> tuple[float, float, float]:  # fmt: skip
     """Gap of other predictions minus that of plain training's, with a paired bootstrap interval.
 
-    Rows that are alike in cell and in both predictions are drawn as one, with their number.
+    behind: as for the criterion's gap. Rows that are alike in cell and in both predictions are drawn as one, with
+    their number.
     """
     from scipy import sparse
 
@@ -191,7 +199,7 @@ def gap_change(
     gaps = []
     for said in (kinds[:, 1 : k + 1] / GRAIN, kinds[:, k + 1 :] / GRAIN):
         table = sparse.csr_array((said.ravel(), where), (len(said), size * k * k))
-        gaps.append(criterion.gap_of((drawn @ table).reshape(-1, size, k, k), by_label=rows.by_label))
+        gaps.append(criterion.gap_of((drawn @ table).reshape(-1, size, k, k), by_label=rows.by_label, behind=behind))
     change = gaps[1] - gaps[0]
     if np.isnan(change[0]):
         return math.nan, math.nan, math.nan
@@ -236,10 +244,11 @@ def known_values(values: Mapping[str, float]) -> dict[str, Any]:
 
 
 def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, goal: Goal, seed: int = 0) -> Judgement:
-    """Set a model's predictions beside plain training's."""
-    before, after = (Score.of(rows, found, goal.criterion) for found in (plain, other))
+    """Set a model's predictions beside plain training's; rates on too few rows take no part."""
+    behind = counted(rows, plain)
+    before, after = (Score.of(rows, found, goal.criterion, behind) for found in (plain, other))
     within = 100 * (before.accuracy - after.accuracy) <= goal.allowed + 1e-9
-    change = gap_change(rows, plain, other, goal.criterion, seed=seed, level=SURE)
+    change = gap_change(rows, plain, other, goal.criterion, seed=seed, level=SURE, behind=behind)
     return Judgement(after, change, near_constant(after, before, goal.margin(before, rows.classes)), within)
 
 
@@ -272,6 +281,6 @@ def judged_together(
 
     The place is None for plain training; sure: as for choose.
     """
-    before = Score.of(rows, plain, goal.criterion)
+    before = Score.of(rows, plain, goal.criterion, counted(rows, plain))
     found = [judged(rows, plain, one, goal, seed) for one in others]
     return found, choose(before, found, goal, sure=sure), why_plain(before, goal)

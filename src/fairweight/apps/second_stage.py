@@ -64,7 +64,7 @@ def even_recalls(chances: Floats, rows: Rows, goal: Goal) -> Floats:
     smallest, best = np.inf, bias
     for turn in range(ROUNDS):
         counts = confusion(rows.labels, (logits + bias).argmax(axis=1), rows.groups, classes=rows.classes)
-        gap = float(goal.criterion.gap_of(counts, by_label=rows.by_label))
+        gap = float(goal.criterion.gap_of(counts, by_label=rows.by_label, behind=counts))
         if gap < smallest:
             smallest, best = gap, bias
         pressure = goal.criterion.pressure(counts, by_label=rows.by_label).mean(axis=0)  # [K]
@@ -92,21 +92,23 @@ def thresholds(chances: Floats, rows: Rows, goal: Goal, groups: int) -> Floats:
         return np.asarray((at[..., 0, 0] + at[..., 1, 1]).sum(axis=-1) / len(score))
 
     as_is = np.full(groups, GRID)
-    least = accuracy(counts[every, as_is]) - goal.allowed / 100
+    behind = counts[every, as_is]
+    fixed = set(goal.criterion.few(behind))  # their thresholds would follow single rows
+    least = accuracy(behind) - goal.allowed / 100
 
     def cost(at: Floats) -> Floats:
         """The gap, what accuracy lacks, and a little for every error, so that ties go to the more accurate."""  # [T]
-        gap, right = np.nan_to_num(goal.criterion.gap_of(at), nan=1.0), accuracy(at)
+        gap, right = np.nan_to_num(goal.criterion.gap_of(at, behind=behind), nan=1.0), accuracy(at)
         return np.asarray(gap + DEAR * np.maximum(0.0, least - right) + 0.1 * (1 - right))
 
     with np.errstate(invalid="ignore"):  # starts at which every group has about the same true positive rate
         rates = np.nan_to_num(counts[:, :, 1, 1] / counts[:, :, 1].sum(axis=-1))  # [G, T]
     lowest, best = np.inf, as_is
     for start in (as_is, *(np.abs(rates - target).argmin(axis=1) for target in np.linspace(0.1, 0.95, 12))):
-        at = start.copy()
+        at = np.where(np.isin(every, list(fixed)), as_is, start)
         for _ in range(PASSES):
             before = at.copy()
-            for group in range(groups):
+            for group in set(range(groups)) - fixed:
                 trial = np.repeat(counts[every, at][None], GRID + 1, axis=0)  # [T, G, 2, 2]
                 trial[:, group] = counts[group]
                 at[group] = int(np.argmin(cost(trial)))

@@ -12,18 +12,18 @@ import numpy as np
 from torch import Tensor
 
 from fairweight.apps.judge import BUDGET, NOTHING, Goal, Rows, gap_change, known_values
+from fairweight.apps.levelling import SAID, Kind, Levelling, at_the_share_of
 from fairweight.data import Dataset
 from fairweight.data.meaning import Meaning
 from fairweight.metagradient.passes import predicted
 from fairweight.metrics import Difference, Estimate, GroupTable, compare
 from fairweight.metrics.calibration import calibration_by_group
-from fairweight.metrics.criterion import Criterion
+from fairweight.metrics.criterion import FEWEST, Criterion
 from fairweight.runs.folder import RunFolder
 from fairweight.runs.run import Result, by_group, probabilities
 
 Word = Literal["helps", "no-effect", "worse"]
 PLAIN = "plain training"
-FEWEST = 10  # test rows that a group's rate is measured on: resampling fewer says little of chance
 NUMBERS = {"tprd": "TPRD", "max_fnr": "maxFNR", "accuracy": "accuracy"}
 Calibration = Mapping[str, Mapping[str, Mapping[str, float]]]  # before and after, by group
 
@@ -66,6 +66,7 @@ class Verdict:
     notes: tuple[str, ...] = ()
     why: str = NOTHING  # plain training was kept: the beginning of the first line
     calibration: Calibration = field(default_factory=dict)
+    moved: GroupTable | None = None  # plain training that predicts as many positives as what was handed over
 
     @cached_property
     def gap(self) -> tuple[Estimate, Estimate]:
@@ -147,22 +148,24 @@ class Verdict:
             said.append(f"The {self.criterion.noun} is {more}; chance may explain that.")
         return " ".join(said)
 
-    def together(self) -> str:
-        """Say that the gap fell because all groups' rates moved the same way, or nothing."""
-        one_rate = not (self.before.by_label or self.before.has_cells) and "tpr" in self.criterion.rates
-        if not one_rate or self.kept_plain or not self.change[0] < 0:
+    @cached_property
+    def levelling(self) -> Levelling | None:
+        """How the gap fell, if it did."""
+        smaller = not self.kept_plain and self.change[0] < 0
+        return Levelling(self.criterion, self.before, self.after, self.moved) if smaller else None
+
+    @property
+    def levelled(self) -> Kind | None:
+        """How the gap fell where the verdict is that it helps, and that was no gain of its own."""
+        return self.levelling.kind if self.levelling is not None and self.word == "helps" else None
+
+    def how(self) -> str:
+        """Say how the gap fell, where it was not by the gain of those who were worse off alone."""
+        found = self.levelling
+        if found is None:
             return ""
-        before, after = self.before.by_group("tpr"), self.after.by_group("tpr")
-        moves = [100 * (after[g] - before[g]) for g in before if not math.isnan(after[g] - before[g])]
-        if len(moves) < 2 or not (min(moves) > 0 or max(moves) < 0):
-            return ""
-        least, most = sorted(map(abs, (min(moves), max(moves))))
-        shares = [100 * float((t.samples.predictions == t.samples.positive).mean()) for t in (self.before, self.after)]
-        return (
-            f"The true positive rates of all groups went {'up' if moves[0] > 0 else 'down'}, by {least:.1f} to "
-            f"{most:.1f} points, and the share predicted positive from {shares[0]:.1f} to {shares[1]:.1f} %: part of "
-            "the change is the same for everybody."
-        )
+        said = (found.sentence(),) if self.levelled else (found.partly(), found.together())
+        return " ".join(filter(None, said))
 
     def alike(self) -> str:
         """Say that one label is predicted for every test row, or nothing."""
@@ -181,7 +184,8 @@ class Verdict:
                         for name in columns[0]},
             "outside_limits": self.outside_limits,
             "calibration": self.calibration,
-            "all_rates_move_together": self.together(),
+            "all_rates_move_together": "" if self.levelling is None else self.levelling.together(),
+            "levelling": self.levelling.to_dict() if self.levelling is not None and self.levelled else {},
             "notes": [*self.notes, *filter(None, (self.perhaps(), self.alike()))],
         }  # fmt: skip
         return {
@@ -237,6 +241,8 @@ class Verdict:
         if math.isnan(change):
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
         said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
+        if self.levelled:
+            said = SAID[self.levelled]
         if self.outside_limits:
             said = f"Smaller {self.criterion.noun}, outside the {'budget' if self._dear else 'bound'}"
         return (
@@ -272,6 +278,9 @@ def verdict_on(
         for when, one in (("before", before), ("after", after))
     }
     first, last = (by_group(meaning, labels, predicted(one), groups) for one in (before, after))
+    if len(meaning.label_names) == 2 and (positive := last.samples.positive) is not None and not last.by_label:
+        threshold = at_the_share_of(before, predicted(after), positive)
+        said["moved"] = by_group(meaning, labels, threshold, groups)
     return Verdict(goal.criterion, first, last, budget=goal.allowed, bound=goal.bound, calibration=calibration, **said)
 
 

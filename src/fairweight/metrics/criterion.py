@@ -25,6 +25,7 @@ Ints = npt.NDArray[Any]
 Rate = Literal["tpr", "fpr", "selection_rate", "precision", "accuracy"]
 POSITIVE = 1  # the code of the positive one of two labels
 DRAWS = 1000
+FEWEST = 10  # rows behind a rate: resampling fewer says little of chance
 # By the weights of negatives and of positives: what raises a rate of the positive label, and what lowers it.
 RAISED_BY: Mapping[Rate, tuple[int, int]] = {
     "tpr": (0, 1), "fpr": (-1, 0), "selection_rate": (-1, 1), "precision": (1, 0)
@@ -81,11 +82,12 @@ class Criterion:
 
     def by_column(self, table: GroupTable) -> dict[str, float]:
         """The gap of each column that stands side by side with others."""
-        return {name: float(gap) for name, gap in self._by_view(_confusion_of(table)).items()}
+        return {name: float(gap) for name, gap in self._by_view(self.counts_of(table)).items()}
 
-    def _by_view(self, counts: Ints) -> dict[str, Floats]:
+    def _by_view(self, counts: Ints, behind: Ints | None = None) -> dict[str, Floats]:
         alone = replace(self, views=())
-        return {name: alone.gap_of(_merged(counts, codes)) for name, codes in self.views}
+        known = {name: None if behind is None else _merged(behind, codes) for name, codes in self.views}
+        return {name: alone.gap_of(_merged(counts, codes), behind=known[name]) for name, codes in self.views}
 
     def check(self, *, groups: bool) -> Criterion:
         """Refuse data that it says nothing about."""
@@ -104,7 +106,16 @@ class Criterion:
 
     def gap(self, table: GroupTable) -> float:
         """The gap of a table, as a fraction; NaN where it cannot be estimated."""
-        return float(self.gap_of(_confusion_of(table), by_label=table.by_label))
+        return float(self.gap_of(self.counts_of(table), by_label=table.by_label))
+
+    def counts_of(self, table: GroupTable) -> Ints:
+        """Counts of a table's samples, in which the positive label has the code 1."""  # [G, K, K]
+        samples = table.samples
+        labels, said = samples.labels, samples.predictions
+        classes = len(samples.label_axis)
+        if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
+            labels, said = 1 - labels, 1 - said  # the positive one's code is another here
+        return confusion(labels, said, samples.groups, classes=classes, group_count=len(samples.group_axis))
 
     def estimate(self, table: GroupTable) -> Estimate:
         """The gap with its interval."""
@@ -114,7 +125,7 @@ class Criterion:
             found = table.estimate(number)
             flip = self.worst  # the table has the worst accuracy, and the gap is its error
             return Estimate(1 - found.value, 1 - found.high, 1 - found.low, found.n) if flip else found
-        counts = _confusion_of(table)
+        counts = self.counts_of(table)
         drawn = np.random.default_rng(table.intervals.seed).multinomial(
             int(counts.sum()), counts.ravel() / max(1, counts.sum()), size=DRAWS
         )
@@ -124,14 +135,25 @@ class Criterion:
 
     def fewest(self, table: GroupTable) -> int:
         """The fewest samples that a rate of a group is measured on; groups without any take no part."""
-        counts = _confusion_of(table)
+        counts = self.counts_of(table)
         every = [counts] if table.by_label or not self.views else [_merged(counts, codes) for _, codes in self.views]
         sizes = [self._counts(samples, table.by_label).proportion(rate)[1] for samples in every for rate in self.rates]
         return min((int(size) for each in sizes for size in np.unique(each) if size > 0), default=0)
 
-    def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False) -> Floats:
-        """A rate by row and label [..., R, T]: rows are groups, or the labels where they stand for groups."""
-        return self._counts(counts, by_label).cells(rate)
+    def few(self, counts: Ints, *, by_label: bool = False) -> list[int]:
+        """Rows (groups, or labels where they stand for groups) that have a rate on fewer than FEWEST samples."""
+        trials = [self._counts(counts, by_label).proportion(rate)[1] for rate in self.rates]  # [R, T] each
+        return np.flatnonzero(np.any([((n > 0) & (n < FEWEST)).any(axis=-1) for n in trials], axis=0)).tolist()
+
+    def by_group(self, counts: Ints, rate: Rate, *, by_label: bool = False, behind: Ints | None = None) -> Floats:
+        """A rate by row and label [..., R, T]: rows are groups, or the labels where they stand for groups.
+
+        behind: counts [G, K, K]; a rate that fewer than FEWEST of these samples stand behind is not known.
+        """
+        rates = self._counts(counts, by_label).cells(rate)
+        if behind is not None:
+            rates = np.where(self._counts(behind, by_label).proportion(rate)[1] < FEWEST, np.nan, rates)
+        return rates
 
     def _counts(self, counts: Ints, by_label: bool) -> Counts:
         counts = np.asarray(counts, dtype=np.float64)  # [..., G, K, K]: label, then prediction
@@ -142,15 +164,18 @@ class Criterion:
         right = np.diagonal(counts, axis1=-2, axis2=-1)  # [..., G, K]
         return Counts(counts.sum(axis=-1), right, counts.sum(axis=-2), targets, by_label)
 
-    def gap_of(self, counts: Ints, *, by_label: bool = False) -> Floats:
-        """The gap of counts [..., G, K, K] by group, label and prediction."""  # [...]
+    def gap_of(self, counts: Ints, *, by_label: bool = False, behind: Ints | None = None) -> Floats:
+        """The gap of counts [..., G, K, K] by group, label and prediction; behind: as for by_group."""  # [...]
         if self.views and not by_label:
-            return np.asarray(np.fmax.reduce(list(self._by_view(counts).values())))
-        values = [self.by_group(counts, rate, by_label=by_label) for rate in self.rates]  # [..., R, T] each
+            return np.asarray(np.fmax.reduce(list(self._by_view(counts, behind).values())))
+        values = [self.by_group(counts, rate, by_label=by_label, behind=behind) for rate in self.rates]
         return np.asarray(np.max([1 - worst(each) if self.worst else gap(each) for each in values], axis=0))
 
     def pressure(self, counts: Ints, *, by_label: bool = False) -> Floats:
-        """By how much each group's rate lies below the mean, for the cells whose weight would raise it."""  # [G, K]
+        """By how much each group's rate lies below the mean, for the cells whose weight would raise it.
+
+        A rate on fewer than FEWEST samples pushes nothing.
+        """  # [G, K]
         if self.views and not by_label:
             alone = replace(self, views=())
             every = [alone.pressure(_merged(counts, codes))[list(codes)] for _, codes in self.views]
@@ -158,7 +183,7 @@ class Criterion:
         groups, classes = counts.shape[-3], counts.shape[-1]
         push = np.zeros((groups, classes))
         for rate in self.rates:
-            values = self.by_group(counts, rate, by_label=by_label)  # [R, T]
+            values = self.by_group(counts, rate, by_label=by_label, behind=counts)  # [R, T]
             below = np.nan_to_num(mean(values, axis=0) - values)  # [R, T]
             if by_label:
                 push[0] += below[:, 0]
@@ -246,12 +271,3 @@ def _merged(counts: Ints, codes: Sequence[int]) -> Ints:
     member = np.eye(max(codes) + 1)[list(codes)]  # [G, V]
     groups = np.asarray(counts).shape[-3]  # the last ones may have no row
     return np.asarray(np.einsum("gv,...gkl->...vkl", member[:groups], np.asarray(counts)))
-
-
-def _confusion_of(table: GroupTable) -> Ints:
-    samples = table.samples
-    labels, predictions = samples.labels, samples.predictions
-    classes = len(samples.label_axis)
-    if samples.positive is not None and classes == 2 and samples.positive != POSITIVE:
-        labels, predictions = 1 - labels, 1 - predictions  # the positive one's code is another here
-    return confusion(labels, predictions, samples.groups, classes=classes, group_count=len(samples.group_axis))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from fairweight.metrics.levelling import Loss, nobody_gains
 from fairweight.report._format import capitalised, change, known, percent, points, sentence_and_action, span
 from fairweight.report.audit import Audit
 
@@ -68,9 +69,12 @@ def headline(audit: Audit) -> Headline:
         if word == "kept-plain":
             why = str((metrics.get("judged") or {}).get("why", "Nothing that was tried beat it on held-out rows"))
             values["why"] = why[0].lower() + why[1:]
+            tried = {one["name"] for one in (metrics.get("judged") or {}).get("candidates", ())}
+            word = "only-plain" if tried == {"plain"} else word
             word = "kept-even" if gap.after == value and known(floor) and value <= floor else word
         else:
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"
+            values |= _levelled(audit, word)
             tiles = _tiles_beside(audit, gap, accuracy, tone, clear=word != "no-effect")
     if audit.says_one_label:
         word, tone, values["accuracy"] = "one-label", "bad", percent(metrics["accuracy"])
@@ -88,17 +92,44 @@ def gap_name(audit: Audit) -> str:
 
 
 def word_of(audit: Audit) -> str:
-    """helps, no-effect, outside, worse or kept-plain; empty where nothing was compared."""
+    """helps, levels-down, as-a-threshold, no-effect, outside, worse or kept-plain; empty: nothing was compared."""
     metrics, base = audit.metrics, audit.baseline
     if "verdict" in metrics:
         plain = {"uniform", (metrics.get("judged") or {}).get("reference")}
         if metrics["verdict"] == "no-effect" and metrics.get("chosen") in plain:
             return "kept-plain"
-        return "outside" if metrics.get("outside_limits") else str(metrics["verdict"])
+        how = (metrics.get("levelling") or {}).get("kind")
+        return "outside" if metrics.get("outside_limits") else str(how or metrics["verdict"])
     if base is None or not known(base.metrics["tprd"]) or not known(metrics["tprd"]):
         return ""
     gap = base.differences.get("tprd")
-    return "no-effect" if gap is None or not gap["beyond"] else "worse" if gap["value"] > 0 else "helps"
+    if gap is None or not gap["beyond"]:
+        return "no-effect"
+    return "worse" if gap["value"] > 0 else "helps" if _loss(audit) is None else "levels-down"
+
+
+def _loss(audit: Audit) -> Loss | None:
+    """What was lost beside plain training that no verdict stands beside, if nobody gained."""
+    if audit.baseline is None or audit.has_cells:
+        return None
+    before, after = (
+        {("true positive rate", group["group"]): group["tpr"] for group in metrics["groups"] if known(group["tpr"])}
+        for metrics in (audit.baseline.metrics, audit.metrics)
+    )
+    return nobody_gains(before, after, audit.group_word) if before.keys() == after.keys() else None
+
+
+def _levelled(audit: Audit, word: str) -> dict[str, str]:
+    """What the sentences on levelling name."""
+    found = audit.metrics.get("levelling") or {}
+    if word == "as-a-threshold":
+        return {"threshold": points(found["gap"]), "right": percent(found["accuracy"])}
+    if word != "levels-down":
+        return {}
+    instead = "train with --groups-at-prediction, which moves thresholds by group"
+    if audit.by_label or audit.has_cells:
+        instead = "train with --criterion worst-group"
+    return {"because": found.get("because") or str(_loss(audit)), "instead": instead}
 
 
 def _changes(audit: Audit) -> list[_Change]:

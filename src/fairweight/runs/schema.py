@@ -140,6 +140,8 @@ METRICS = {
     "verdict?": frozenset({"helps", "no-effect", "worse"}),
     "outside_limits?": bool,
     **{f"{name}?": str for name in ("chosen", "criterion", "sentence", "all_rates_move_together")},
+    "levelling?": {"kind": frozenset({"levels-down", "as-a-threshold"}), "sentence": str, "because?": str}
+    | {f"{name}?": NUMBER for name in ("gap", "accuracy")},
     "kept_epoch?": (WHOLE, None),
     **{f"{name}?": _CHANGE for name in ("gap_before", "gap_after", "gap_change", "accuracy_change")},
     **{f"{name}?": NUMBER for name in ("accuracy_before", "accuracy_after")},
