@@ -7,6 +7,7 @@ from tests import audits
 
 from fairweight.apps._train_text import closing, ending, in_words, next_steps
 from fairweight.cli import in_flags
+from fairweight.metrics import group_table
 from fairweight.runs.spec import Spec
 
 
@@ -38,3 +39,12 @@ def test_what_takes_no_steps_along_gradients_has_no_optimizer(network, training)
     result = SimpleNamespace(spec=spec, metrics={"run": {"epochs": 7}})
     done = SimpleNamespace(verdict=None, table=audits.table([0.6, 0.9]), result=result)
     assert ending(done)["Kept"] == ("reweighing, 7 rounds of trees" if network == "trees" else "reweighing")
+
+
+def test_one_round_is_no_plural_and_rows_without_a_group_are_counted():
+    spec = Spec("people.csv", method="uniform", network={"name": "trees"}, epochs=1)
+    table = group_table([0, 1] * 50, [0, 1] * 50, ["a", "b"] * 48 + [None] * 4, missing="ignore")
+    result = SimpleNamespace(spec=spec, metrics={"run": {"epochs": 1}})
+    lines = ending(SimpleNamespace(verdict=None, table=table, result=result))
+    assert lines["Kept"].endswith(", 1 round of trees")
+    assert lines["How sure"].startswith("one seed, 96 test rows whose group is known (of 100): ")

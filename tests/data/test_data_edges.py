@@ -47,6 +47,10 @@ def test_test_rows_that_stand_in_train_are_counted():
     assert not any("equal to a row of train" in note for note in load(frame, label="income", group="sex").notes)
     twice = pd.concat([frame, frame], ignore_index=True)
     (note,) = (n for n in load(twice, label="income", group="sex").notes if "equal to a row of train" in n)
+    assert note.startswith("Warning: ")  # ages and hours have about a value per row: they are copies
+    assert "keep one of each" in note
+    rounded = frame[["income", "sex"]].assign(age=frame["age"] // 10)
+    (note,) = (n for n in load(rounded, label="income", group="sex").notes if "equal to a row of train" in n)
     assert note.startswith(tuple("123456789"))
     train, test = frame.assign(part="train"), frame[:40].assign(part="test")
     parts = pd.concat([train, test], ignore_index=True)

@@ -63,6 +63,8 @@ def test_small_groups_are_named_with_their_size_the_smallest_first():
     assert [f.numbers.get("n") for f in found] == [4, 6, 8, None]
     assert "Group g2 has 4 samples of the positive label" in found[0].sentence
     assert "1 more group has fewer than 30 such samples: g1" in found[3].sentence
+    one_left = [f for f in findings(audits.audit(audits.table([0.8] * 2, n=[2_000, 2]))) if f.kind == "small group"]
+    assert "Group g1 has 1 sample of the positive label: its" in one_left[0].sentence
     assert "small group" not in kinds(audits.audit(audits.table([0.8] * 5, n=2_000)))
 
 

@@ -100,6 +100,13 @@ def test_a_gap_that_falls_by_levelling_is_not_handed_on_as_a_model_to_use():
     assert top.action.startswith("compare with plain training at another threshold")
 
 
+def test_nothing_is_said_to_be_beaten_where_nothing_else_was_tried():
+    more = {"chosen": "plain (trees)", "judged": {"reference": "plain (trees)", "candidates": [{"name": "plain"}]}}
+    top = headline(judged("no-effect", 0.30, 0.30, None, None, (0.8, 0.8), **more))
+    assert top.sentence.startswith("Plain training stays: nothing else was tried.")
+    assert "--time" in top.action
+
+
 def test_levelling_is_seen_without_a_verdict_too():
     trained = audits.trained(audits.weights())
     plain = audits.table([0.6, 0.9], n=2_000)

@@ -79,9 +79,16 @@ def ending(done: Trained) -> dict[str, str]:
     network = done.result.spec.network.get("name")
     if kept and network != LINEAR:
         of = f" of {run['epochs']}" if run.get("epochs") and kept != run["epochs"] else ""
-        title += f", {kept} rounds of trees" if network == TREES else f", epoch {kept}{of}"
-    sure = f"one seed, {done.table.n:,} test rows: intervals tell chance in these rows, not in training"
+        title += f", {_rounds(kept)}" if network == TREES else f", epoch {kept}{of}"
+    rows = f"{done.table.n:,} test rows"
+    if missing := done.table.n_missing:
+        rows += f" whose group is known (of {done.table.n + missing:,})"
+    sure = f"one seed, {rows}: intervals tell chance in these rows, not in training"
     return {"Kept": title, "How sure": sure}
+
+
+def _rounds(count: int) -> str:
+    return f"{count} round{'s' * (count != 1)} of trees"
 
 
 def next_steps(done: Trained) -> dict[str, str]:
@@ -157,7 +164,7 @@ def in_words(spec: Spec, dataset: Dataset) -> dict[str, str]:
         batch += f", {spec.exemplar_batch} in all at least" if spec.exemplar_batch else ""
     how = {"optimizer": ", ".join(optimizer), "epochs": epochs, "batch": batch + "; flips and shifts" * spec.augment}
     if (network := spec.network.get("name")) in (TREES, LINEAR):  # neither takes steps along gradients
-        how = {"training": f"{spec.epochs} rounds of trees" if network == TREES else "solved for, without epochs"}
+        how = {"training": _rounds(spec.epochs) if network == TREES else "solved for, without epochs"}
     searched = [f"{spec.search['name']} over many trainings", *_listed(spec.search)] if spec.search else []
     return {
         "method": ", ".join([*method, *_listed(options)]),

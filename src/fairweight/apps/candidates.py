@@ -74,7 +74,7 @@ class Candidates:
         self.whole, self.train, self.folds, self.learners = whole, train, folds, learners
         self.asked, self.wish, self.clock, self.tell = asked, wish, clock, tell
         self.found: list[Candidate] = []
-        self.notes: list[str] = []  # that the time was up
+        self.notes: list[str] = []  # that the time did not suffice
         self.left_out: list[str] = []
         labels = train.labels.numpy() if labels is None else labels
         groups = None if train.groups is None else train.groups.numpy()
@@ -95,7 +95,7 @@ class Candidates:
                     if name in self.in_reach():
                         self._weighed(name)
         except OutOfTime:
-            self.notes.append("The time was up before every candidate was tried.")
+            self.notes.append("The time did not suffice to try every candidate.")
         near = self.in_reach()
         for one in list(self.found):  # second stages: they cost no training
             by_group = self.asked.groups_at_prediction and one.name == "plain" and one.learner in near

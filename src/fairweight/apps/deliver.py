@@ -48,6 +48,7 @@ from fairweight.types import Batch
 if TYPE_CHECKING:
     from fairweight.apps.train import Prepared
 
+ONLY_PLAIN = "Nothing but plain training was tried"
 ANY = criterion("recall-parity")  # where the gap is not asked for
 
 
@@ -122,6 +123,8 @@ def search(
     judgements, place, why = judged_together(rows, plain.said(there), [one.said(there) for one in found], wish, seed)
     chosen = plain if place is None else found[place]
     fitted = fitted_plain = first.learners[plain.learner].whole(plain.way, plain.epoch)
+    if why == NOTHING and all(one.name == "plain" for one in found):
+        why = ONLY_PLAIN
     if place is None:
         told = closest(found, judgements, judgements[found.index(plain)].score, wish) if why == NOTHING else ""
     else:

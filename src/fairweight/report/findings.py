@@ -96,13 +96,15 @@ def _trials(group: Mapping[str, Any]) -> int:
 def _small_groups(audit: Audit) -> Found:
     word, merge = audit.group_word, ", or merge small groups: train with --small-groups merge and a larger --floor"
     merges = audit.trained is not None and not audit.by_label and len(audit.metrics["groups"]) > 2  # two would be left
-    names = {"Word": word.capitalize(), "few": FEW, "samples": _samples(audit), "merge": merge * merges}
+    names: dict[str, Any] = {"Word": word.capitalize(), "few": FEW, "samples": _samples(audit)}
+    names["merge"] = merge * merges
     names["what"] = _samples(audit) + ("" if audit.by_label or audit.has_cells else " of the positive label")
     small = sorted((g for g in audit.metrics["groups"] if _trials(g) < FEW), key=_trials)
     for g in small[:3]:
         numbers = {"n": _trials(g), "tpr": g["tpr"], "low": g["tpr_low"], "high": g["tpr_high"]}
+        what = names["what"] if _trials(g) != 1 else names["what"].replace("samples", "sample", 1)
         wording = "small group" if known(g["tpr"]) else "small group unknown"
-        yield "small group", "look", numbers, {**names, "name": g["group"], "wording": wording}
+        yield "small group", "look", numbers, {**names, "name": g["group"], "what": what, "wording": wording}
     if rest := [short(group["group"]) for group in small[3:]]:
         names["have"] = f"{word} has" if len(rest) == 1 else f"{word}s have"
         names["names"] = ", ".join(rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")

@@ -69,6 +69,8 @@ def headline(audit: Audit) -> Headline:
         if word == "kept-plain":
             why = str((metrics.get("judged") or {}).get("why", "Nothing that was tried beat it on held-out rows"))
             values["why"] = why[0].lower() + why[1:]
+            tried = {one["name"] for one in (metrics.get("judged") or {}).get("candidates", ())}
+            word = "only-plain" if tried == {"plain"} else word
             word = "kept-even" if gap.after == value and known(floor) and value <= floor else word
         else:
             tone = "good" if word == "helps" else "bad" if word == "worse" else "even"

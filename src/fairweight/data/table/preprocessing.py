@@ -26,6 +26,8 @@ from fairweight.types import Batch
 if TYPE_CHECKING:
     import pandas as pd
 
+MANY_COPIES = 0.05  # of the test rows
+
 
 @dataclass(frozen=True)
 class TablePreprocessing:
@@ -146,4 +148,13 @@ def _copies(train: pd.DataFrame, test: pd.DataFrame) -> list[str]:
     except TypeError:  # lists and the like, which have no hash
         return []
     count = int(asked.isin(set(known)).sum())
-    return [f"{count:,} of {len(test):,} test rows are equal to a row of train in every column."] if count else []
+    said = f"{count:,} of {len(test):,} test rows are equal to a row of train in every column"
+    if count >= MANY_COPIES * len(test) and _tells_rows_apart(train[columns][~known.duplicated()]):
+        how = f"keep one of each, or give test rows of their own with {option('split.test')}"
+        return [Sentence(f"Warning: {said}, so numbers on them look better than on new rows; {how}.")]
+    return [f"{said}."] if count else []
+
+
+def _tells_rows_apart(rows: pd.DataFrame) -> bool:
+    """Whether a column has about a value per row: then equal rows are copies, not different samples that look alike."""
+    return len(rows) > 0 and max(int(rows[name].nunique()) for name in rows) >= len(rows) / 2
