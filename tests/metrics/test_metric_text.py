@@ -25,7 +25,7 @@ def test_binary_table_in_full():
         "M    4          2  0.750 [0.301, 0.954]  0.500 [0.095, 0.905]  0.000 [0.000, 0.658]  0.250 [0.046, 0.699]",
     ]
     assert f"TPRD                     0.250 [0.000, {table.estimate('tprd').high:.3f}]" in blocks[1].splitlines()
-    assert "10 samples; intervals at 95 % (score)." in blocks[2]
+    assert "10 samples, 95 % intervals (of rates: Wilson score)." in blocks[2]
     assert "Equal groups of these sizes would show a TPRD of" in blocks[2]
     assert "Positive label: 1." in blocks[2]
 
@@ -91,7 +91,7 @@ def test_columns_that_a_narrow_terminal_has_no_room_for_are_named():
     assert "want of width" not in table.text(120)
     narrow = table.text(40)
     assert "FPR" not in narrow.split("\n")[0]
-    assert "Left out, as the terminal is too narrow: TPR, FPR, selected." in narrow
+    assert "Columns left out because the terminal is too narrow: TPR, FPR, selected." in narrow
 
 
 def test_the_sentence_below_many_rows_costs_no_column():
@@ -108,5 +108,5 @@ def test_cells_fit_a_narrow_terminal_too():
     _, cells, _, notes = table.text(80).split("\n\n")
     assert cells.split("\n")[0].split() == ["label,", "group", "n", "TPR", "FPR"]
     assert max(map(len, cells.split("\n"))) <= 80
-    assert "Left out, as the terminal is too narrow: selected." in notes
+    assert "Columns left out because the terminal is too narrow: selected." in notes
     assert "selected" in str(table)

@@ -1,4 +1,4 @@
-"""What a training says for people, before and after."""
+"""The text that `train` prints before and after a training."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ def opening(prepared: Prepared, device: str, spelled: Spelling = str) -> str:
         goal = prepared.goal
         more_seeds = f", and {request.seeds - 1} more to judge by" if request.seeds > 1 else ""
         limits = [f"gap at most {goal.bound:g} points"] if goal.bound is not None else []
-        limits += [f"at most {goal.allowed:g} points of accuracy given up"] if goal.allowed < 100 else []
+        points = "point" if goal.allowed == 1 else "points"
+        limits += [f"at most {goal.allowed:g} {points} of accuracy given up"] if goal.allowed < 100 else []
         settings = {
             "criterion": f"{goal.criterion.title}: {goal.criterion.sentence}",
             "within": ", ".join(limits),
             "candidates": ", ".join(request.families) + f", by {request.learner or 'trees, linear and mlp'}",
-            "judged": "on rows that they were not trained on (5 folds), then trained on all rows that are not for test",
+            "judged": "on rows that they were not trained on (5 folds); the chosen one is then trained on all but the "
+            "test rows",
             "seed": f"{prepared.spec.seed}{more_seeds}",
         }
     lines += [wrapped(f"{name:10s} {value}", "  ", 11) for name, value in {**settings, "device": device}.items()]
@@ -86,7 +88,7 @@ def ending(trained: Trained) -> dict[str, str]:
     rows = f"{trained.table.n:,} test rows"
     if missing := trained.table.n_missing:
         rows += f" whose group is known (of {trained.table.n + missing:,})"
-    how_sure = f"one seed, {rows}: intervals tell chance in these rows, not in training"
+    how_sure = f"one seed, {rows}: intervals show chance in these rows, not in training"
     return {"Kept": title, "How sure": how_sure}
 
 
@@ -104,13 +106,13 @@ def next_steps(trained: Trained) -> dict[str, str]:
 
 
 def _calibration(verdict: Verdict) -> str:
-    """Mean probability by group beside how often it came true; error: mean distance of the two over ten bins."""
+    """How often a label is true in each group, and how often the model expects it; error: their distance over bins."""
     positive = verdict.before.samples.positive
-    what = "the predicted label" if positive is None else str(verdict.before.labels[positive])
-    shown = {f"{verdict.chosen} says (error)": verdict.calibration["after"]}
+    counted = "labelled as predicted" if positive is None else f"labelled {verdict.before.labels[positive]}"
+    shown = {f"{verdict.chosen} expects (error)": verdict.calibration["after"]}
     if not verdict.kept_plain:
-        shown = {"plain says (error)": verdict.calibration["before"], **shown}
-    rows = [("calibration, %", f"{what} is", *shown)]
+        shown = {"plain expects (error)": verdict.calibration["before"], **shown}
+    rows = [("calibration, %", counted, *shown)]
     for group, before in verdict.calibration["before"].items():
         cells = [f"{100 * m[group]['predicted']:.1f} ({100 * m[group]['error']:.1f})" for m in shown.values()]
         rows.append((group, f"{100 * before['observed']:.1f}", *cells))

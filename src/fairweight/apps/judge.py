@@ -134,17 +134,17 @@ class Rows:
         return Rows(self.labels[there], None if self.groups is None else self.groups[there], self.classes)
 
 
-def shares(said: Ints | Floats, classes: int) -> Floats:
+def shares(predictions: Ints | Floats, classes: int) -> Floats:
     """Predictions as shares of each class: one-hot, or what several models of one kind said of a row."""  # [N, K]
-    return np.asarray(said if said.ndim == 2 else np.eye(classes)[said])
+    return np.asarray(predictions if predictions.ndim == 2 else np.eye(classes)[predictions])
 
 
-def counted(rows: Rows, said: Ints | Floats) -> Floats:
-    """Predictions, [N] or shares [N, K], by group, label and prediction."""  # [G, K, K]
-    found, groups, k = shares(said, rows.classes), rows.codes, rows.classes
+def counted(rows: Rows, predictions: Ints | Floats) -> Floats:
+    """Count predictions, [N] or shares [N, K], by group, label and prediction."""  # [G, K, K]
+    by_class, groups, k = shares(predictions, rows.classes), rows.codes, rows.classes
     known, size = groups >= 0, int(groups.max(initial=0)) + 1
     flat = (groups * k + rows.labels)[known]
-    counts = np.stack([np.bincount(flat, one[known], size * k) for one in found.T], axis=1)
+    counts = np.stack([np.bincount(flat, column[known], size * k) for column in by_class.T], axis=1)
     return np.asarray(counts.reshape(size, k, k), dtype=np.float64)
 
 
@@ -158,14 +158,14 @@ class Score:
     gap: float
 
     @classmethod
-    def of(cls, rows: Rows, said: Ints | Floats, criterion: Criterion, behind: Floats | None = None) -> Score:
+    def of(cls, rows: Rows, predictions: Ints | Floats, criterion: Criterion, behind: Floats | None = None) -> Score:
         """Count the predictions, [N] or shares [N, K]; behind: as for the criterion's gap."""
-        found, k = shares(said, rows.classes), rows.classes
-        own, each = found[np.arange(len(found)), rows.labels], np.bincount(rows.labels)
-        recall = np.bincount(rows.labels, own)[each > 0] / each[each > 0]
-        share = float(found[:, POSITIVE].mean()) if k == 2 else math.nan
-        gap = float(criterion.gap_of(counted(rows, found), by_label=rows.by_label, behind=behind))
-        return cls(float(own.mean()), float(recall.mean()), share, gap)
+        by_class, k = shares(predictions, rows.classes), rows.classes
+        of_label, per_label = by_class[np.arange(len(by_class)), rows.labels], np.bincount(rows.labels)
+        recall = np.bincount(rows.labels, of_label)[per_label > 0] / per_label[per_label > 0]
+        share = float(by_class[:, POSITIVE].mean()) if k == 2 else math.nan
+        gap = float(criterion.gap_of(counted(rows, by_class), by_label=rows.by_label, behind=behind))
+        return cls(float(of_label.mean()), float(recall.mean()), share, gap)
 
 
 def near_constant(score: Score, plain: Score, margin: float = LEAST_BALANCED) -> bool:
@@ -188,7 +188,9 @@ def gap_change(
 
     k, groups = rows.classes, rows.codes
     size = int(groups.max(initial=0)) + 1
-    both = np.concatenate([np.rint(GRAIN * shares(said, k)) for said in (plain, other)], axis=1)  # [N, 2 K]
+    both = np.concatenate(
+        [np.rint(GRAIN * shares(predictions, k)) for predictions in (plain, other)], axis=1
+    )  # [N, 2 K]
     every = np.column_stack([groups * k + rows.labels, both])[groups >= 0]
     kinds, counts = np.unique(every, axis=0, return_counts=True)
     draws = DRAWS if size * k * k < 2_000 else DRAWS // 10  # of many classes each draw is a large table
@@ -197,8 +199,8 @@ def gap_change(
     place = kinds[:, :1].astype(np.int64) * k + np.arange(k)  # [M, K]
     where = np.repeat(np.arange(len(kinds)), k), place.ravel()
     gaps = []
-    for said in (kinds[:, 1 : k + 1] / GRAIN, kinds[:, k + 1 :] / GRAIN):
-        table = sparse.csr_array((said.ravel(), where), (len(said), size * k * k))
+    for predictions in (kinds[:, 1 : k + 1] / GRAIN, kinds[:, k + 1 :] / GRAIN):
+        table = sparse.csr_array((predictions.ravel(), where), (len(predictions), size * k * k))
         gaps.append(criterion.gap_of((drawn @ table).reshape(-1, size, k, k), by_label=rows.by_label, behind=behind))
     change = gaps[1] - gaps[0]
     if np.isnan(change[0]):
@@ -246,7 +248,7 @@ def known_values(values: Mapping[str, float]) -> dict[str, Any]:
 def judged(rows: Rows, plain: Ints | Floats, other: Ints | Floats, goal: Goal, seed: int = 0) -> Judgement:
     """Set a model's predictions beside plain training's; rates on too few rows take no part."""
     behind = counted(rows, plain)
-    before, after = (Score.of(rows, found, goal.criterion, behind) for found in (plain, other))
+    before, after = (Score.of(rows, predictions, goal.criterion, behind) for predictions in (plain, other))
     within = 100 * (before.accuracy - after.accuracy) <= goal.allowed + 1e-9
     change = gap_change(rows, plain, other, goal.criterion, seed=seed, level=SURE, behind=behind)
     return Judgement(after, change, near_constant(after, before, goal.margin(before, rows.classes)), within)
@@ -259,19 +261,19 @@ def why_plain(plain: Score, goal: Goal) -> str:
     return NOTHING
 
 
-def choose(plain: Score, found: Sequence[Judgement], goal: Goal, *, sure: bool = True) -> int | None:
+def choose(plain: Score, judgements: Sequence[Judgement], goal: Goal, *, sure: bool = True) -> int | None:
     """Place of the model to take; None for plain training.
 
     With a bound: the most accurate that keeps it, and plain training where that does; if none does, the smallest gap.
     sure: whether chance must not explain the smaller gap.
     """
-    allowed = [k for k, one in enumerate(found) if (one.allowed if sure else one.sound)]
+    allowed = [k for k, judgement in enumerate(judgements) if (judgement.allowed if sure else judgement.sound)]
     if goal.bound is not None:
         if 100 * plain.gap <= goal.bound:
             return None
-        if keep := [k for k in allowed if 100 * found[k].score.gap <= goal.bound]:
-            return max(keep, key=lambda k: (found[k].score.accuracy, -found[k].score.gap))
-    return min(allowed, key=lambda k: (found[k].score.gap, -found[k].score.accuracy), default=None)
+        if keeps := [k for k in allowed if 100 * judgements[k].score.gap <= goal.bound]:
+            return max(keeps, key=lambda k: (judgements[k].score.accuracy, -judgements[k].score.gap))
+    return min(allowed, key=lambda k: (judgements[k].score.gap, -judgements[k].score.accuracy), default=None)
 
 
 def judged_together(
@@ -281,6 +283,6 @@ def judged_together(
 
     The place is None for plain training; sure: as for choose.
     """
-    before = Score.of(rows, plain, goal.criterion, counted(rows, plain))
-    found = [judged(rows, plain, one, goal, seed) for one in others]
-    return found, choose(before, found, goal, sure=sure), why_plain(before, goal)
+    plain_score = Score.of(rows, plain, goal.criterion, counted(rows, plain))
+    judgements = [judged(rows, plain, predictions, goal, seed) for predictions in others]
+    return judgements, choose(plain_score, judgements, goal, sure=sure), why_plain(plain_score, goal)

@@ -86,12 +86,12 @@ class Verdict:
     @cached_property
     def numbers(self) -> dict[str, Difference]:
         """Paired differences: the number of what was handed over minus that of plain training."""
-        found = {name: compare(self.before, self.after, name) for name in NUMBERS}
+        differences = {name: compare(self.before, self.after, name) for name in NUMBERS}
         if self.kept_plain:  # the same model twice
-            return {name: d._replace(low=d.value, high=d.value) for name, d in found.items()}
+            return {name: d._replace(low=d.value, high=d.value) for name, d in differences.items()}
         if self.of_tprd:  # one number has one interval
-            found["tprd"] = found["tprd"]._replace(low=self.change[1], high=self.change[2])
-        return found
+            differences["tprd"] = differences["tprd"]._replace(low=self.change[1], high=self.change[2])
+        return differences
 
     @property
     def of_tprd(self) -> bool:
@@ -136,17 +136,21 @@ class Verdict:
         """Say what chance may explain although it looks clear: a change by few rows, or a limit that is not kept."""
         if self.kept_plain or math.isnan(self.change[0]):
             return ""
-        cost, gap, said = self.accuracy, self.gap[1], []
+        cost, gap, sentences = self.accuracy, self.gap[1], []
         low, high = 100 * cost.low, 100 * cost.high
         if self._few and not self.change[1] <= 0 <= self.change[2]:
-            said.append(f"A group's rate is measured on {self._few} of the test rows: chance may explain the change.")
+            sentences.append(
+                f"A group's rate is measured on {self._few} of the test rows: chance may explain the change."
+            )
         if -100 * cost.value > self.budget and not self._dear:
             more = f"more than the budget of {self.budget:g} points"
-            said.append(f"Accuracy fell by {more}; chance may explain that (95 % interval {low:+.1f} to {high:+.1f}).")
+            sentences.append(
+                f"Accuracy fell by {more}; chance may explain that (95 % interval {low:+.1f} to {high:+.1f})."
+            )
         if self.bound is not None and 100 * gap.value > self.bound and not self._above:
             more = f"above the bound of {self.bound:g} points"
-            said.append(f"The {self.criterion.noun} is {more}; chance may explain that.")
-        return " ".join(said)
+            sentences.append(f"The {self.criterion.noun} is {more}; chance may explain that.")
+        return " ".join(sentences)
 
     @cached_property
     def levelling(self) -> Levelling | None:
@@ -161,18 +165,18 @@ class Verdict:
 
     def how(self) -> str:
         """Say how the gap fell, where it was not by the gain of those who were worse off alone."""
-        found = self.levelling
-        if found is None:
+        levelling = self.levelling
+        if levelling is None:
             return ""
-        said = (found.sentence(),) if self.levelled else (found.partly(), found.together())
-        return " ".join(filter(None, said))
+        sentences = (levelling.sentence(),) if self.levelled else (levelling.partly(), levelling.together())
+        return " ".join(filter(None, sentences))
 
     def alike(self) -> str:
         """Say that one label is predicted for every test row, or nothing."""
         samples = self.after.samples
-        if len(said := set(samples.predictions.tolist())) != 1:
+        if len(labels_predicted := set(samples.predictions.tolist())) != 1:
             return ""
-        name = self.after.labels[said.pop()]
+        name = self.after.labels[labels_predicted.pop()]
         return f"{self.chosen} predicts {name!r} for each of the {self.after.n:,} test rows: its gap says nothing."
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,7 +208,7 @@ class Verdict:
 
     def differences(self) -> dict[str, Any]:
         """TPRD, maxFNR and accuracy before and after, with paired intervals, as plain values."""
-        found = {
+        differences = {
             name: {
                 **known_values({"before": d.a, "after": d.b, "difference": d.value}),
                 "interval": [*known_values({"low": d.low, "high": d.high}).values()],
@@ -213,17 +217,17 @@ class Verdict:
             }
             for name, d in self.numbers.items()
         }
-        return {"numbers": found, "sentence": self.sentence()}
+        return {"numbers": differences, "sentence": self.sentence()}
 
     def rows(self) -> list[tuple[str, ...]]:
         """For a table in points: name, plain training, what was handed over, the difference with its interval."""
-        found: list[tuple[str, ...]] = []
+        rows: list[tuple[str, ...]] = []
         if not self.of_tprd:
-            found.append(("gap", *map(in_points, self.gap), _apart(*self.change)))
+            rows.append(("gap", *map(in_points, self.gap), _apart(*self.change)))
         for name, title in NUMBERS.items():
             d, both = self.numbers[name], [in_points(table.estimate(name)) for table in (self.before, self.after)]
-            found.append((title, *both, _apart(d.value, d.low, d.high)))
-        return found
+            rows.append((title, *both, _apart(d.value, d.low, d.high)))
+        return rows
 
     def sentence(self) -> str:
         """The first line."""
@@ -240,48 +244,50 @@ class Verdict:
         cost = f"accuracy {100 * self.accuracy.a:.2f} → {100 * self.accuracy.b:.2f}"
         if math.isnan(change):
             return f"No verdict: the {what} cannot be estimated on {self.before.n:,} test rows; {cost}."
-        said = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
+        verdict = {"helps": "Helps", "no-effect": "No clear effect", "worse": "Worse"}[self.word]
         if self.levelled:
-            said = SAID[self.levelled]
+            verdict = SAID[self.levelled]
         if self.outside_limits:
-            said = f"Smaller {self.criterion.noun}, outside the {'budget' if self._dear else 'bound'}"
+            verdict = f"Smaller {self.criterion.noun}, outside the {'budget' if self._dear else 'bound'}"
         return (
-            f"{said}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
+            f"{verdict}: {what} {100 * self.gap[0].value:.2f} → {100 * self.gap[1].value:.2f} points "
             f"({change:+.2f}, 95 % interval {low:+.1f} to {high:+.1f}), {cost} "
             f"({100 * self.accuracy.value:+.2f}), by {self.chosen} beside {self.plain}, on {self.before.n:,} test rows."
         )
 
 
 def verdict_between(
-    done: Result, beside: Result, dataset: Dataset, goal: Goal, judged: Mapping[str, Any] | None = None
+    result: Result, plain: Result, dataset: Dataset, goal: Goal, judged: Mapping[str, Any] | None = None
 ) -> Verdict:
     """The verdict on a run beside plain training's; judged: what it was chosen by, as metrics.json holds it."""
-    after, labels, groups = done.folder.read_logits("test")
-    before, run = beside.folder.read_logits("test")[0], done.metrics.get("run", {})
-    said: dict[str, Any] = {"chosen": done.spec.title, "plain": PLAIN}
+    after, labels, groups = result.folder.read_logits("test")
+    before, run = plain.folder.read_logits("test")[0], result.metrics.get("run", {})
+    fields: dict[str, Any] = {"chosen": result.spec.title, "plain": PLAIN}
     if judged is not None:
-        said = {"chosen": judged["chosen"], "plain": judged["reference"], "notes": tuple(judged.get("notes", ()))}
-        said |= {"kept_plain": judged["chosen"] == judged["reference"], "why": judged.get("why", NOTHING)}
-    said["kept_epoch"] = run.get("best_epoch") or run.get("epochs")
-    return verdict_on(dataset.preprocessing.meaning, goal, labels, groups, before, after, **said)
+        fields = {"chosen": judged["chosen"], "plain": judged["reference"], "notes": tuple(judged.get("notes", ()))}
+        fields |= {"kept_plain": judged["chosen"] == judged["reference"], "why": judged.get("why", NOTHING)}
+    fields["kept_epoch"] = run.get("best_epoch") or run.get("epochs")
+    return verdict_on(dataset.preprocessing.meaning, goal, labels, groups, before, after, **fields)
 
 
 def verdict_on(
-    meaning: Meaning, goal: Goal, labels: Tensor, groups: Tensor | None, before: Tensor, after: Tensor, **said: Any
+    meaning: Meaning, goal: Goal, labels: Tensor, groups: Tensor | None, before: Tensor, after: Tensor, **fields: Any
 ) -> Verdict:
-    """The verdict on logits beside plain training's, of the same samples; said: the other fields."""
+    """The verdict on logits beside plain training's, of the same samples; fields: the others of the verdict."""
     codes = None if groups is None or not meaning.group_names else groups.cpu().numpy()
     calibration = {
         when: calibration_by_group(
-            probabilities(one.double().cpu()).numpy(), labels.cpu().numpy(), codes, meaning.group_names
+            probabilities(outputs.double().cpu()).numpy(), labels.cpu().numpy(), codes, meaning.group_names
         )
-        for when, one in (("before", before), ("after", after))
+        for when, outputs in (("before", before), ("after", after))
     }
-    first, last = (by_group(meaning, labels, predicted(one), groups) for one in (before, after))
+    first, last = (by_group(meaning, labels, predicted(outputs), groups) for outputs in (before, after))
     if len(meaning.label_names) == 2 and (positive := last.samples.positive) is not None and not last.by_label:
         threshold = at_the_share_of(before, predicted(after), positive)
-        said["moved"] = by_group(meaning, labels, threshold, groups)
-    return Verdict(goal.criterion, first, last, budget=goal.allowed, bound=goal.bound, calibration=calibration, **said)
+        fields["moved"] = by_group(meaning, labels, threshold, groups)
+    return Verdict(
+        goal.criterion, first, last, budget=goal.allowed, bound=goal.bound, calibration=calibration, **fields
+    )
 
 
 def in_points(found: Estimate) -> str:

@@ -32,6 +32,7 @@ INTERRUPTED = 130  # as shells have it: 128 and the number of the signal
 app = typer.Typer(
     name="fairweight",
     help="Learn a weight for each training sample, so that a classifier makes its errors evenly across groups.",
+    epilog="Start with: fairweight train FILE --label COLUMN --group COLUMN",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

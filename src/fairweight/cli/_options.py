@@ -41,7 +41,7 @@ Engine = Annotated[str, flag("Run trainings in processes, or with ray on a clust
 Jobs = Annotated[int | None, flag("Runs at a time; default: one per core, or one per GPU.", panel=TRAINING, at_least=1)]
 DataDir = Annotated[Path | None, flag("Folder of named sets; default: FAIRWEIGHT_DATA.", panel=DATA)]
 Download = Annotated[bool, flag("Fetch a named set that is not there.", "--download", panel=DATA)]
-NoBaseline = Annotated[bool, flag("Do not train a plain model beside it.", "--no-baseline", panel=OUTPUT)]
+NoBaseline = Annotated[bool, flag("Do not also train a plain model to compare with.", "--no-baseline", panel=OUTPUT)]
 Fresh = Annotated[bool, flag("Start over, or continue, if --out holds a run.", "--fresh/--resume", panel=OUTPUT)]
 Network = Annotated[str | None, flag("Import this MODULE:MODEL, which the run was trained with.")]
 TrustCode = Annotated[bool, flag("Import whatever MODULE:MODEL the run names.", "--trust-code")]

@@ -129,7 +129,7 @@ def text_of(table: GroupTable, width: int | None = None) -> str:
         lost += more
     summary = SCALARS | {name: _shortened(name) for name in table.own_metrics}
     parts.append(_aligned([[words, str(table.estimate(name))] for name, words in summary.items()]))
-    narrow = [f"Left out, as the terminal is too narrow: {', '.join(lost)}."] if lost else []
+    narrow = [f"Columns left out because the terminal is too narrow: {', '.join(lost)}."] if lost else []
     return "\n\n".join([*parts, "\n".join([*_notes(table), *narrow])])
 
 
@@ -166,7 +166,7 @@ def _block(
 
 
 def _notes(table: GroupTable) -> list[str]:
-    notes = [f"{table.n} samples; intervals at {100 * table.intervals.level:g} % (score)."]
+    notes = [f"{table.n:,} samples, {100 * table.intervals.level:g} % intervals (of rates: Wilson score)."]
     floor = table.noise_floor().tprd
     if not math.isnan(floor.value):
         notes.append(f"Equal groups of these sizes would show a TPRD of {floor} by sampling alone.")

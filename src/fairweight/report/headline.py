@@ -45,11 +45,11 @@ class _Change(NamedTuple):
         return self.after - self.before if known(self.before) and known(self.after) else None
 
     def tile(self, title: str, unit: str, *, lower_is_better: bool) -> Tile:
-        told = f"{change(self.value)} points {span(self.low, self.high, signed=True)}" if known(self.value) else ""
+        words = f"{change(self.value)} points {span(self.low, self.high, signed=True)}" if known(self.value) else ""
         tone: Tone = "even"
         if known(self.low) and known(self.high) and not self.low <= 0 <= self.high:
             tone = "good" if (self.high < 0) == lower_is_better else "bad"
-        return Tile(title, _hundredths(self.after), _hundredths(self.before), unit, told.strip(), tone)
+        return Tile(title, _hundredths(self.after), _hundredths(self.before), unit, words.strip(), tone)
 
 
 def headline(audit: Audit) -> Headline:
@@ -78,8 +78,8 @@ def headline(audit: Audit) -> Headline:
             tiles = _tiles_beside(audit, gap, accuracy, tone, clear=word != "no-effect")
     if audit.says_one_label:
         word, tone, values["accuracy"] = "one-label", "bad", percent(metrics["accuracy"])
-        told = f"Each of the {metrics['n']:,} rows is predicted alike."
-        tiles = (*tiles[:2], Tile("How sure", "Says nothing", words=told, tone="bad"))
+        words = f"Each of the {metrics['n']:,} rows is predicted alike."
+        tiles = (*tiles[:2], Tile("How sure", "Says nothing", words=words, tone="bad"))
     return Headline(*sentence_and_action("verdicts", word, values), tone, tiles)
 
 
@@ -148,28 +148,28 @@ def _tiles(audit: Audit) -> tuple[Tile, Tile, Tile]:
     gap = metrics.get("gap_after") or {}
     value, (low, high) = gap.get("value", metrics["tprd"]), metrics["intervals"]["tprd"]
     low, high = gap.get("low", low), gap.get("high", high)
-    told = f"95 % interval {span(low, high)}" if known(low) else "too few samples"
-    first = Tile(capitalised(gap_name(audit)), _hundredths(value), unit="points" if known(value) else "", words=told)
+    words = f"95 % interval {span(low, high)}" if known(low) else "too few samples"
+    first = Tile(capitalised(gap_name(audit)), _hundredths(value), unit="points" if known(value) else "", words=words)
     (low, high), worst = metrics["intervals"]["accuracy"], metrics["worst_group_accuracy"]
-    told = f"95 % interval {span(low, high)}" if known(low) else ""
-    told += f"; worst {audit.group_word} {percent(worst)}" if known(worst) else ""
-    second = Tile("Accuracy", _hundredths(metrics["accuracy"]), unit="%", words=told)
+    words = f"95 % interval {span(low, high)}" if known(low) else ""
+    words += f"; worst {audit.group_word} {percent(worst)}" if known(worst) else ""
+    second = Tile("Accuracy", _hundredths(metrics["accuracy"]), unit="%", words=words)
     value, floor = metrics["tprd"], metrics["noise_floor"]["tprd"]["high"]
     size = f"{metrics['n']:,} {'samples' if audit.trained is None else 'test rows, one seed'}."
     if not known(value) or not known(floor):
         return first, second, Tile("How sure", "Too few samples", words=size)
-    told = f"Equal groups of these sizes show up to {points(floor)} by sampling alone. {size}"
-    return first, second, Tile("How sure", "Beyond chance" if value > floor else "Could be chance", words=told)
+    words = f"Equal groups of these sizes show up to {points(floor)} by sampling alone. {size}"
+    return first, second, Tile("How sure", "Beyond chance" if value > floor else "Could be chance", words=words)
 
 
 def _tiles_beside(audit: Audit, gap: _Change, accuracy: _Change, tone: Tone, clear: bool) -> tuple[Tile, Tile, Tile]:
     """Of the model beside plain training; clear: the verdict does not put the change down to chance."""
     first = gap.tile(capitalised(gap_name(audit)), "points", lower_is_better=True)
     first = first if clear else replace(first, tone="even")
-    told = f"The gap changed by {span(gap.low, gap.high, signed=True)} points (95 % interval)."
-    told = told if known(gap.low) else "Without both runs' predictions nothing says whether chance explains it."
-    told = f"{told} One seed, {audit.metrics['n']:,} test rows."
-    sure = Tile("How sure", "Could be chance" if first.tone == "even" else "Beyond chance", words=told, tone=tone)
+    words = f"The gap changed by {span(gap.low, gap.high, signed=True)} points (95 % interval)."
+    words = words if known(gap.low) else "Without both runs' predictions nothing says whether chance explains it."
+    words = f"{words} One seed, {audit.metrics['n']:,} test rows."
+    sure = Tile("How sure", "Could be chance" if first.tone == "even" else "Beyond chance", words=words, tone=tone)
     return first, accuracy.tile("Accuracy", "%", lower_is_better=False), sure
 
 
