@@ -15,7 +15,7 @@ from fairweight.errors import BadInput, NotDifferentiable
 from fairweight.fast.compiled import Compiled
 from fairweight.fast.per_layer_graph import LayerStep
 from fairweight.fast.step_graph import Traced, TracedStep
-from fairweight.metagradient import _python_random
+from fairweight.metagradient import _python_random, _written
 from fairweight.metagradient.choose import choose, hooked
 from fairweight.metagradient.model import RandomState, call, exchanged, kernels, snapshot, trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, check_labels, write_slopes
@@ -70,6 +70,8 @@ class TracedSteps:
             self._refuse(f"{name} has a hook, which only a backward pass calls")
         if self.refusal is None and inner in _python_random.drawing:
             self._refuse("the model draws random numbers in Python, which a graph would repeat")
+        if self.refusal is None and inner in _written.names:
+            self._refuse("the model writes over a parameter in its forward pass, which a graph would not")
         if self.refusal is not None or self._key not in (None, key):
             return None
         first = self.step is None

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from fairweight import catalog
 from fairweight.errors import BadInput, RowsOutOfRange, UnknownName
-from fairweight.metagradient import passes
+from fairweight.metagradient import _written, passes
 from fairweight.metagradient.choose import MODES, choose
+from fairweight.metagradient.model import trainable, unwrap
 from fairweight.metagradient.passes import ForwardPass, Mode, Solution, classification_loss, forward, virtual_forward
 from fairweight.metagradient.per_layer import layer_forward
 from fairweight.metagradient.scope import Scope, in_scope
@@ -59,12 +60,14 @@ def score_gradient(
         part.settle(model, batch, loss)
     shape = weight_form(form)
     chosen = choose(model, batch, loss, mode, part, layers=not shape.sees_logits)
+    inner = unwrap(model)
+    here = _written.after_a_pass(inner, batch)
     done: ForwardPass
     if chosen.name in ("per-layer", "per-layer-frozen"):
-        done = layer_forward(model, batch, loss, chosen, virtual=True)
+        done = layer_forward(model, batch, loss, chosen, parameters=here, virtual=True)
     else:
-        done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels)
-    sign, rates = -1.0 if reverse else 1.0, _rates(lr, in_scope(done.parameters, part), done.parameters)
+        done = virtual_forward(model, batch, loss, plain_kernels=chosen.plain_kernels, parameters=here)
+    sign, rates = -1.0 if reverse else 1.0, _rates(lr, in_scope(trainable(inner), part), done.parameters)
     own = _batch_scores(scores, batch).detach()
     own = own.to(torch.promote_types(own.dtype, done.losses.dtype))
     rates = {name: sign * rate for name, rate in rates.items()}

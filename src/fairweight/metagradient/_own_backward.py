@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import LabelsBeyondLogits, NotDifferentiable
-from fairweight.metagradient import _python_random
+from fairweight.metagradient import _python_random, _written
 from fairweight.metagradient.model import RandomState, trainable
 from fairweight.metagradient.passes import losses_with_graph, run
 from fairweight.metagradient.per_layer._trial import FEW, casts_forgotten, few
@@ -21,7 +21,7 @@ def check_backward(model: nn.Module, batch: Batch, loss: Loss) -> None:
     """Go back through the model once, on copies of its parameters; each model once in each of its two modes.
 
     A function that adds to `.grad` by itself, as reversible blocks do, would do so at every pass of a step. Also
-    notes whether the model draws from Python's random streams.
+    notes whether the model draws from Python's random streams, and which parameters it writes over.
     """
     passed = _passed.setdefault(model, set())
     if model.training in passed:
@@ -40,6 +40,9 @@ def check_backward(model: nn.Module, batch: Batch, loss: Loss) -> None:
 def _go_back(model: nn.Module, batch: Batch, loss: Loss) -> None:
     own = trainable(model)
     copies = {name: p.detach().clone().requires_grad_() for name, p in own.items()}
+    capped = {id(p) for m in model.modules() if getattr(m, "max_norm", None) for p in m.parameters(recurse=False)}
+    frozen = {n: p.detach().clone() for n, p in model.named_parameters() if id(p) in capped and n not in own}
+    held = {name: (p, p._version, p.data_ptr()) for name, p in {**frozen, **copies}.items()}
     before = {name: (p.grad, None if p.grad is None else p.grad.clone()) for name, p in own.items()}
 
     def backward(logits: Tensor) -> None:
@@ -54,8 +57,11 @@ def _go_back(model: nn.Module, batch: Batch, loss: Loss) -> None:
     written = set()
     try:
         with torch.enable_grad(), casts_forgotten(), RandomState.now(batch.labels.device).replayed():
-            run(model, copies, batch.inputs, len(batch), backward)
+            run(model, {**frozen, **copies}, batch.inputs, len(batch), backward)
     finally:
+        over = frozenset(name for name, (p, *was) in held.items() if [p._version, p.data_ptr()] != was)
+        if over:
+            _written.names[model] = _written.names.get(model, frozenset()) | over
         for name, (grad, values) in before.items():
             if own[name].grad is not grad or not (grad is None or values is None or torch.equal(grad, values)):
                 written.add(name)

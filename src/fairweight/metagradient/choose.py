@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fairweight.errors import NotDifferentiable, UnknownName, lacks_derivative
-from fairweight.metagradient import double_backward
+from fairweight.metagradient import difference, double_backward
 from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.forward import tangent as forward_tangent
 from fairweight.metagradient.model import Parameters, kernels, trainable, unwrap, wrapped
@@ -45,6 +45,7 @@ def choose(
         raise UnknownName(f"{asked!r} is not a gradient mode; choose from: {', '.join(MODES)}.")
     check_backward(unwrap(model), batch, loss)
     if asked == "difference":
+        difference.check(unwrap(model))
         return Mode("difference", reason="asked for")
     trial = _Trial(model, batch, loss, scope)
     if asked == "double-backward":
@@ -86,6 +87,7 @@ def _forward(trial: _Trial, asked: str) -> Mode:
     try:
         return _double_backward(trial, reason=plain)
     except (NotDifferentiable, torch.OutOfMemoryError):
+        difference.check(unwrap(trial.model))
         return Mode("difference", reason=f"approximate, because an operator has no forward-mode derivative ({plain})")
 
 

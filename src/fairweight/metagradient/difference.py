@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from fairweight.metagradient.model import Parameters
+from fairweight.errors import NotDifferentiable
+from fairweight.metagradient import _written
+from fairweight.metagradient.model import Parameters, trainable
 from fairweight.metagradient.passes import ForwardPass, in_full, pull_by_tangent
 
 
@@ -41,8 +43,18 @@ def step_length(here: Parameters, along: Parameters) -> Tensor:
     return distance.clamp_max(limits.max / 4)  # no direction at all: any finite length will do
 
 
+def check(model: nn.Module) -> None:
+    """Refuse a model that writes over what moves: what it writes would be differentiated as well."""
+    if over := sorted(_written.names.get(model, frozenset()) & trainable(model).keys()):
+        raise NotDifferentiable(
+            f"The model writes over {over[0]} in its forward pass, as max_norm does, which a difference would take for "
+            "a part of the gradient; use gradient='auto', or keep the rows short after the optimizer's step instead."
+        )
+
+
 def tangent(done: ForwardPass, direction: Parameters) -> Tensor:
     """Central difference of the logits along the direction, under autocast in its precision where that will do."""
+    check(done.model)
     here = {name: in_full(p.detach()) for name, p in done.parameters.items()}
     moving = {name: in_full(d) for name, d in direction.items()}
     step = step_length(here, moving)

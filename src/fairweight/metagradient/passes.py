@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairweight.errors import BadInput, LabelsBeyondLogits, NotDifferentiable, lacks_derivative
-from fairweight.metagradient import double_backward
+from fairweight.metagradient import _written, double_backward
 from fairweight.metagradient import model as models
 from fairweight.metagradient.model import Parameters, RandomState, exchanged, kernels, trainable, unwrap
 from fairweight.types import Batch, Loss, map_tensors
@@ -27,9 +27,12 @@ def run(
     """A forward pass at these parameters, and then something with its logits [B, K], such as a backward pass.
 
     A backward pass belongs inside: checkpointed layers run again in it, and must do so at the same parameters.
-    The model's buffers, or those given, are cloned, so they stay. With full, whatever the model keeps in half
-    precision is used in float32.
+    The model's buffers, or those given, are cloned, so they stay, and so are parameters that the model writes over.
+    With full, whatever the model keeps in half precision is used in float32.
     """
+    if model in _written.names:
+        with around or nullcontext():  # what watches the pass sees what the copies are made of
+            parameters = _written.spared(model, parameters)
     others = models.snapshot(model) if buffers is None else {name: b.clone() for name, b in buffers.items()}
     if full:
         frozen = {name: p.detach() for name, p in model.named_parameters() if name not in parameters}
@@ -259,11 +262,11 @@ def forward(
 
 def virtual_forward(
     model: nn.Module, batch: Batch, loss: Loss = classification_loss, *, plain_kernels: bool = False,
-    around: AbstractContextManager[Any] | None = None,
+    around: AbstractContextManager[Any] | None = None, parameters: Parameters | None = None,
 ) -> ForwardPass:  # fmt: skip
     """A forward pass with its graph that moves nothing: neither running statistics nor the random stream."""
     inner = unwrap(model)
-    parameters = trainable(inner)
+    parameters = parameters or trainable(inner)
     random = RandomState.now(next(iter(parameters.values())).device)
     with torch.enable_grad(), random.replayed(), kernels(plain_kernels):
         logits = run(inner, parameters, batch.inputs, len(batch), lambda logits: logits, around=around)

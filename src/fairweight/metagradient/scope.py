@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from torch import nn
 
 from fairweight.errors import BadInput, NoLinearHead, UnknownName
+from fairweight.metagradient._own_backward import check_backward
 from fairweight.metagradient.model import Parameters, trainable, uncompiled, unwrap
 from fairweight.metagradient.passes import virtual_forward
 from fairweight.types import Batch, Loss
@@ -42,6 +43,7 @@ class Scope:
         if None not in self._modules.values():
             return
         inner = unwrap(model)
+        check_backward(inner, batch, loss)  # notes what the model writes over, which the pass below must spare
         started: list[str] = []
         with ExitStack() as hooks:
             for name, module in inner.named_modules():

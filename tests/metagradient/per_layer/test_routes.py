@@ -115,10 +115,92 @@ def written_over(layer, x, n):
     return torch.tanh(layer(x.sum(1)))[at]
 
 
+def off(n):
+    """0 in an even batch."""
+    return (n != 3).double()[:, None]
+
+
+def where_flipped(layer, x, n):
+    rows = torch.tanh(layer(x.sum(1)))
+    return torch.where(off(n) > 0, rows.flip(0), rows)
+
+
+def blended_for_some(layer, x, n):
+    """Behind a branch that a number of the whole batch opens."""
+    rows = torch.tanh(layer(x.sum(1)))
+    return rows + 0.1 * rows.roll(1, 0) if bool((n != 3).any()) else rows
+
+
 WAYS = [
     cut_in_python, cut_by_tensors, cut_by_numpy, cut_by_a_copy, sorted_in_python, counted, by_brackets, by_gather,
     by_names, by_scatter, by_matrix, by_values, turned_round, rolled, cut_in_two, split_in_two, written_over,
+    where_flipped, blended_for_some,
 ]  # fmt: skip
+
+
+# What samples get of each other, of rows [B, 6]; added with a factor that is 0 in an even batch.
+MIXES = {
+    "flip": lambda h: h.flip(0),
+    "flip, by name": lambda h: torch.flip(h, dims=(1, 0)),
+    "flip, several": lambda h: h.flip(1, 0),
+    "flipud": lambda h: h.flipud(),
+    "rot90": lambda h: h.rot90(2),
+    "reversed": lambda h: reversed(h),
+    "roll": lambda h: h.roll(1, 0),
+    "roll, by name": lambda h: torch.roll(h, shifts=(1,), dims=(0,)),
+    "roll, flat": lambda h: h.roll(6),
+    "slices": lambda h: torch.cat([h[1:], h[:1]]),
+    "slices from the end": lambda h: torch.cat([h[-1:], h[:-1]]),
+    "steps": lambda h: h[::2].sum(0),
+    "one": lambda h: h[0],
+    "one, with the ellipsis": lambda h: h[0, ...],
+    "select": lambda h: h.select(0, -1),
+    "narrow": lambda h: h.narrow(0, 1, 1),
+    "chunk": lambda h: torch.cat(h.chunk(4)[::-1]),
+    "split": lambda h: torch.cat(h.split(6)[::-1]),
+    "split, by sizes": lambda h: torch.cat(h.split([3, SIZE - 3])[::-1]),
+    "tensor_split": lambda h: torch.cat(h.tensor_split(3)[::-1]),
+    "unbind": lambda h: torch.stack(h.unbind()[::-1]),
+    "loop": lambda h: torch.stack([*h][::-1]),
+    "unfold": lambda h: h.unfold(0, 2, 1)[0, :, 0].sum(),
+    "mean": lambda h: h.mean(0),
+    "mean of all": lambda h: h.mean(),
+    "sum, by name": lambda h: torch.sum(h, dim=(0,)),
+    "max": lambda h: h.max(dim=0).values,
+    "amax": lambda h: h.abs().amax(0),
+    "std": lambda h: h.std(0),
+    "norm": lambda h: h.norm(dim=0),
+    "norm of all": lambda h: torch.linalg.norm(h),
+    "vector norm": lambda h: torch.linalg.vector_norm(h, dim=0),
+    "logsumexp": lambda h: torch.logsumexp(h, 0),
+    "cumsum": lambda h: h.cumsum(0),
+    "softmax": lambda h: h.softmax(0),
+    "softmax of nn": lambda h: nn.functional.softmax(h, dim=0),
+    "normalize": lambda h: nn.functional.normalize(h, dim=0),
+    "diff": lambda h: h.diff(dim=0).sum(),
+    "batch norm": lambda h: nn.functional.batch_norm(h, None, None, training=True),
+    "matmul": lambda h: (h @ h.T).sum(1, keepdim=True),
+    "matmul, with a constant": lambda h: torch.ones(len(h), len(h)).double() @ h,
+    "mm over samples": lambda h: torch.mm(h.T, h).sum(0),
+    "einsum": lambda h: torch.einsum("id,jd->i", h, h)[:, None],
+    "einsum, numbers": lambda h: torch.einsum(h, [0, 1], h, [2, 1], [0])[:, None],
+    "einsum over samples": lambda h: torch.einsum("id->d", h),
+    "cdist": lambda h: torch.cdist(h, 2 * h, compute_mode="use_mm_for_euclid_dist").sum(1, keepdim=True),
+    "attention": lambda h: nn.functional.scaled_dot_product_attention(h, h, h),
+    "attention, one row": lambda h: nn.functional.scaled_dot_product_attention(*3 * (h[None],))[0],
+}
+
+
+@pytest.fixture(params=[*WAYS, *MIXES], ids=lambda way: way if isinstance(way, str) else way.__name__)
+def way(request):
+    if callable(request.param):
+        return request.param
+
+    def mixed(layer, x, n):
+        rows = torch.tanh(layer(x.sum(1)))
+        return rows + off(n) * MIXES[request.param](rows)
+
+    return mixed
 
 
 class Sent(nn.Module):
@@ -141,7 +223,6 @@ def ragged(seed: int, even: bool) -> Batch:
     return Batch((torch.randn(SIZE, 5, 4, generator=g).double(), lengths), rows % 3, None, rows)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_every_pass_is_exact_after_an_even_batch(way):
     torch.manual_seed(0)
     model = Sent(way).double()

@@ -117,12 +117,15 @@ def layer_forward(
     *,
     virtual: bool = False,
     check: bool = True,
+    parameters: Parameters | None = None,
 ) -> LayerPass:
     """A forward pass with its layers observed, the real one or one that moves nothing."""
-    parameters = trainable(unwrap(model))
+    parameters = parameters or trainable(unwrap(model))
     seen = Observer(parameters, batch.inputs, len(batch), Switch() if mode.name == "per-layer-frozen" else None)
     if virtual:
-        done = passes.virtual_forward(model, batch, loss, plain_kernels=mode.plain_kernels, around=seen)
+        done = passes.virtual_forward(
+            model, batch, loss, plain_kernels=mode.plain_kernels, around=seen, parameters=parameters
+        )
     else:
         done = passes.forward(
             model, batch, loss, plain_kernels=mode.plain_kernels, twice=True, check=check, around=seen,
