@@ -22,7 +22,7 @@ from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
 from fairweight.metagradient.fully_sharded import gathered
 from fairweight.metagradient.global_pass import Everyone, GlobalPass
-from fairweight.metagradient.model import restored_on_error
+from fairweight.metagradient.model import data_parallel, restored_on_error
 from fairweight.metagradient.passes import ForwardPass
 from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 
@@ -50,9 +50,11 @@ def backward(
         if everyone is not None:
             several, batches = everyone.several, everyone.filled(batches, exemplar)
         runs = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
-        done = AccumulatedPass.of(runs) if several else runs[0]()
-        done = done if everyone is None else GlobalPass.of(done, everyone, method.model)
-        return _finish(method, done, exemplar, optimizer, scale, scaler)
+        wrapper = data_parallel(method.model) if several else None
+        with nullcontext() if wrapper is None else wrapper.no_sync():  # the step sums over parts and ranks by itself
+            done = AccumulatedPass.of(runs) if several else runs[0]()
+            done = done if everyone is None else GlobalPass.of(done, everyone, method.model)
+            return _finish(method, done, exemplar, optimizer, scale, scaler)
 
 
 def _finish(
