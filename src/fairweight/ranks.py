@@ -232,10 +232,11 @@ def _error(name: str, text: str) -> Exception:
     """An error of that class and sentence: one of ours, one of Python's, or a plain RuntimeError."""
     for home in (errors, builtins):
         kind = getattr(home, name, None)
-        if isinstance(kind, type) and issubclass(kind, Exception):
+        # a StopIteration cannot leave `together`, which is a generator
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, StopIteration):
             with suppress(TypeError):
                 return kind(text)
-    return RuntimeError(text)
+    return RuntimeError(f"{name}: {text}" if text else name)
 
 
 def _bytes(shape: tuple[int, ...], like: Tensor) -> int:

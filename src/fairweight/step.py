@@ -22,7 +22,7 @@ from fairweight.errors import BadInput, LossNotFinite
 from fairweight.metagradient.accumulated_pass import AccumulatedPass
 from fairweight.metagradient.fully_sharded import gathered
 from fairweight.metagradient.global_pass import AllRanks, GlobalPass
-from fairweight.metagradient.model import restored_on_error
+from fairweight.metagradient.model import data_parallel, restored_on_error
 from fairweight.metagradient.passes import ForwardPass
 from fairweight.types import Batch, StepRecord, Weighing, labels_side_by_side
 
@@ -51,9 +51,11 @@ def backward(
         if all_ranks is not None:
             in_parts, batches = all_ranks.in_parts, all_ranks.filled(batches, exemplar)
         passes = [partial(method.forward, batch, exemplar, optimizer, check=check) for batch in batches]
-        done = AccumulatedPass.of(passes) if in_parts else passes[0]()
-        done = done if all_ranks is None else GlobalPass.of(done, all_ranks, method.model)
-        return _finish(method, done, exemplar, optimizer, scale, scaler)
+        wrapper = data_parallel(method.model) if in_parts else None
+        with nullcontext() if wrapper is None else wrapper.no_sync():  # the step sums over parts and ranks by itself
+            done = AccumulatedPass.of(passes) if in_parts else passes[0]()
+            done = done if all_ranks is None else GlobalPass.of(done, all_ranks, method.model)
+            return _finish(method, done, exemplar, optimizer, scale, scaler)
 
 
 def _finish(

@@ -163,6 +163,7 @@ def test_damaged_images_can_be_left_out(pictures):
     for cached in (True, False):
         data = load(folder, options=Options(image=ImageOptions(unreadable="drop", cache=cached)))
         assert note(data, "1 image of train cannot be decoded or is not there: left out ('cat/003.png')")
+        assert note(data, "39 images were decoded") == cached
         rows = torch.cat(list(data.rows.values())).sort().values
         assert rows.tolist() == [row for row in range(40) if row != 3]
         assert torch.equal(whole(data), torch.from_numpy(pixels[rows.numpy()]))

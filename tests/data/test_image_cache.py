@@ -143,6 +143,35 @@ class TestCache:
         assert cache.facts(cache.write_entry(tmp_path, "key", slower)) == {"bad": []}
         assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
+    @pytest.mark.parametrize("name", [cache.PIXELS, cache.SUMS, cache.FACTS])
+    @pytest.mark.parametrize("size", [0, 50, 150, None])
+    def test_a_damaged_entry_is_written_anew(self, pictures, tmp_path, name, size):
+        options = Options(image=ImageOptions(cache_dir=str(tmp_path / "kept")))
+        before = load(pictures[0], options=options)
+        (entry,) = (tmp_path / "kept").iterdir()
+        kept = (entry / name).read_bytes()
+        if size is None:
+            (entry / name).unlink()
+        else:
+            (entry / name).write_bytes(kept[:size])
+        again = load(pictures[0], options=options)
+        assert torch.equal(whole(again), whole(before))
+        assert again.preprocessing == before.preprocessing
+        assert note(again, "images were decoded")
+        assert (entry / name).read_bytes() == kept
+
+    def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(self, tmp_path, monkeypatch):
+        (tmp_path / ".writing-dead").mkdir()
+        (tmp_path / ".writing-dead" / cache.PIXELS).write_bytes(b"half")
+        monkeypatch.setattr(cache, "_YOUNG", 0)
+
+        def beside(allocate):
+            cache.write_entry(tmp_path, "other", self._fill)  # must leave this one's folder alone
+            return self._fill(allocate)
+
+        cache.write_entry(tmp_path, "key", beside)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "other"]
+
     def test_a_full_disk_is_a_note_when_memory_suffices_and_an_error_when_not(self, pictures, monkeypatch):
         folder, pixels = pictures
 

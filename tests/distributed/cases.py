@@ -205,6 +205,35 @@ def sharded_ties() -> Numbers:
     return trained(again, wrap=True)
 
 
+class Sometimes(nn.Module):
+    """A layer that only large inputs go through: some batches, and some ranks, leave it out of their graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(5)
+            self.always, self.rarely, self.last = (nn.Linear(*size).double() for size in ((5, 6), (5, 6), (6, 3)))
+        self.to(DEVICE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, large = self.always(x), x[:, :1] > 0.5
+        if bool(large.any()):
+            hidden = hidden + torch.where(large, self.rarely(x), torch.zeros_like(hidden))
+        return self.last(torch.tanh(hidden))  # type: ignore[no-any-return]
+
+
+@case
+def a_layer_that_some_ranks_use() -> Numbers:
+    """Where no sample goes through a layer, Adam must not move it, whatever a rank without samples runs."""
+
+    def thin(step: int, train: Batch, exemplar: Batch) -> tuple[Batch, Batch]:
+        batch, chosen = batches(step, train, exemplar)
+        return (batch.take(torch.arange(1)) if step % 3 == 2 else batch), chosen
+
+    made = lambda m: fw.FORML(m, N, OBJECTIVE, **FORWARD)  # noqa: E731
+    return trained(made, model=Sometimes(), drawn=thin, optimizer=torch.optim.AdamW)
+
+
 @case
 def sample_weight() -> Numbers:
     def made(model: nn.Module) -> fw.Reweighter:
@@ -227,11 +256,24 @@ def small_batches() -> Numbers:
 
 
 @case
-def micro_batches(gradient: str = "auto") -> Numbers:
+def head_of_small_batches() -> Numbers:
+    """A rank without samples in the first step finds the head as the others do."""
+
+    def thin(step: int, train: Batch, exemplar: Batch) -> tuple[Batch, Batch]:
+        batch, chosen = batches(step, train, exemplar)
+        return (batch.take(torch.arange(1)) if step == 0 else batch), chosen
+
+    return trained(lambda m: fw.FORML(m, N, OBJECTIVE, scope="head"), drawn=thin)
+
+
+@case
+def micro_batches(gradient: str = "auto", made: Callable[[], nn.Module] = net) -> Numbers:
     """Two micro-batches on every rank make one step; in the last, some of them are empty."""
-    model = net()
+    model = made()
     train, exemplar = data()
-    shown = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
+    shown: nn.Module = model
+    if dist.is_initialized():
+        shown = nn.parallel.DistributedDataParallel(model, find_unused_parameters=made is not net)
     forml, optimizer = fw.FORML(shown, N, OBJECTIVE, gradient=gradient), torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):
         batch, chosen = batches(step, train, exemplar)
@@ -245,6 +287,7 @@ def micro_batches(gradient: str = "auto") -> Numbers:
 
 
 CASES["micro_batches_forward"] = partial(micro_batches, "forward")
+CASES["micro_batches_of_a_layer_that_some_use"] = partial(micro_batches, "forward", Sometimes)
 
 
 @case

@@ -236,6 +236,34 @@ def observer_fails() -> object:
 
 
 @refused
+def observer_runs_out() -> object:
+    """A StopIteration cannot leave a generator, so it must not travel as one."""
+
+    class RunsOut(fw.Observer):
+        def on_step(self, step: int, record: fw.StepRecord) -> None:
+            if _last():
+                next(iter(()))
+
+    try:
+        return _fit(data()[0], epochs=1, observers=[RunsOut()])
+    except StopIteration as error:  # the rank's own
+        raise RuntimeError("StopIteration") from error
+
+
+@refused
+def observer_fails_in_its_own_way() -> object:
+    class OwnError(Exception):
+        pass
+
+    class Fails(fw.Observer):
+        def on_step(self, step: int, record: fw.StepRecord) -> None:
+            if _last():
+                raise OwnError("the observer fails")
+
+    return _fit(data()[0], epochs=1, observers=[Fails()])
+
+
+@refused
 def other_epochs() -> object:
     return _fit(data()[0], epochs=1 + dist.get_rank())
 

@@ -109,6 +109,8 @@ def test_the_error_is_that_of_the_rank(rest: list[dict[str, Any]]) -> None:
         "state_loaded_on_one_rank": "steps",
         "sample_that_cannot_be_read": "picture 7",
         "observer_fails": "the observer fails",
+        "observer_fails_in_its_own_way": "OwnError: the observer fails",
+        "observer_runs_out": "StopIteration",
         "other_epochs": "epochs",
         "rows_already_split": "train",
         "loaders_of_different_length": "batches per epoch",

@@ -163,7 +163,8 @@ class GlobalPass(ForwardPass):
             p.grad = None
         try:
             self.own.backward(total)
-            slopes = {name: p.grad for name, p in self.parameters.items()}
+            seen = len(self.own.batch) > 0  # else exemplars were run in place of samples, and a use of theirs is none
+            slopes = {name: p.grad if seen else None for name, p in self.parameters.items()}
         finally:
             for name, p in self.parameters.items():
                 p.grad = before[name]

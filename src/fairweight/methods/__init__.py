@@ -251,7 +251,7 @@ class ExemplarMethod(Reweighter):
 
     def settled(self, batch: Batch) -> Mode:
         """The gradient mode, tried on this batch if it is the first."""
-        if self._scope is not None and len(batch):
+        if self._scope is not None:
             self._scope.settle(self.model, batch, self.loss)
         if self.mode is None or self._training not in (None, self.model.training) or self._looks_again(batch):
             # eval mode takes other kernels than train mode, some without a forward-mode derivative

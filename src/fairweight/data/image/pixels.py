@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -26,13 +27,20 @@ from fairweight.data.options import ImageOptions
 from fairweight.errors import NoSpace
 
 PIXELS, SUMS, FACTS = "pixels.npy", "sums.npy", "facts.json"  # an entry is a folder with these
+_WORK = ".writing-"  # the folder of an entry until it is whole begins with this
+_YOUNG = 60.0  # seconds
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def find_entry(folder: Path, key: str) -> Path | None:
-    """Find the entry of that name, if it was written."""
+    """Find the entry of that name, if it was written and all of it is still there."""
     entry = folder / key
-    return entry if (entry / FACTS).is_file() and (entry / PIXELS).is_file() else None
+    try:
+        pixels, sums = (np.load(entry / name, mmap_mode="r") for name in (PIXELS, SUMS))
+        whole = pixels.ndim == 4 and len(pixels) == len(sums) and isinstance(facts(entry)["bad"], list)
+    except (OSError, ValueError, EOFError, KeyError, TypeError):  # absent, or damaged
+        return None
+    return entry if whole else None
 
 
 def facts(entry: Path) -> dict[str, Any]:
@@ -43,10 +51,12 @@ def facts(entry: Path) -> dict[str, Any]:
 
 def write_entry(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any]]) -> Path:
     """Write a new entry: `fill` decodes into the memory that it allocates and gives the facts to keep."""
-    work, opened, target = None, list[np.memmap[Any, np.dtype[np.uint8]]](), folder / key
+    work, opened, target, lock = None, list[np.memmap[Any, np.dtype[np.uint8]]](), folder / key, None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=folder))
+        _clear_dead(folder)
+        work = Path(tempfile.mkdtemp(prefix=_WORK, dir=folder))
+        lock = _locked(work)
         path = work / PIXELS
 
         def allocate(shape: tuple[int, ...]) -> Pixels:
@@ -59,6 +69,8 @@ def write_entry(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any
         np.save(work / SUMS, pixel_sums(opened[-1]))
         opened[-1].flush()
         (work / FACTS).write_text(json.dumps(written), encoding="utf-8")
+        if target.is_dir() and find_entry(folder, key) is None:  # damaged: a disk that failed, or a cut of power
+            shutil.rmtree(target)
         try:
             work.rename(target)
         except OSError:
@@ -73,6 +85,33 @@ def write_entry(folder: Path, key: str, fill: Callable[[Allocate], dict[str, Any
         opened.clear()
         if work is not None:
             shutil.rmtree(work, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """Lock a folder until the process ends or closes what this gives; None where another has it, or nothing locks."""
+    opened = None
+    try:
+        import fcntl
+
+        opened = os.open(folder, os.O_RDONLY)
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        if opened is not None:
+            os.close(opened)
+        return None
+    return opened
+
+
+def _clear_dead(folder: Path) -> None:
+    """Take away what writers left that were killed."""
+    for left in folder.glob(f"{_WORK}*"):
+        with suppress(FileNotFoundError):  # another process clears, too
+            young = time.time() - left.stat().st_mtime < _YOUNG  # perhaps not locked yet
+            if not young and (lock := _locked(left)) is not None:
+                shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
 
 
 def _reserve(path: Path) -> None:
@@ -171,7 +210,7 @@ class EncodedPixels(HeldPixels):
 
     def remarks(self) -> Sequence[str]:
         entry = self._cached()
-        count = len(self._decoder.deep) if entry is None else int(facts(entry)["deep"])
+        count = len(self._decoder.deep) if entry is None else int(facts(entry).get("deep", 0))
         if count == 0:
             return ()
         return (f"{count:,} image{'s have' if count > 1 else ' has'} 16 bits per pixel: the upper 8 of them are read.",)
@@ -205,13 +244,15 @@ class EncodedPixels(HeldPixels):
     def _write(self, notes: list[str]) -> Path:
         def fill(allocate: Allocate) -> dict[str, Any]:
             _, bad = self._decoder.all(allocate, self.pictures())
+            counts.append(self.count - len(bad))
             return {"bad": bad, "content": self._content(), "deep": len(self._decoder.deep)}
 
+        counts: list[int] = []
         entry = write_entry(self._folder, self._key, fill)
         place = str(entry.parent)
         with suppress(RuntimeError, ValueError):  # there is no home, or it lies elsewhere
             place = f"~/{entry.parent.relative_to(Path.home())}"  # nobody's name goes on a page
-        notes.append(f"{self.count:,} images were decoded; the pixels are kept in {place} for the next time.")
+        notes.append(f"{counts[0]:,} images were decoded; the pixels are kept in {place} for the next time.")
         return entry
 
 
