@@ -11,7 +11,7 @@ from torch import Tensor
 from fairweight.data.labels import describe_classes
 from fairweight.data.options import GroupOptions
 from fairweight.data.rows import OUT, Encoded, Rows, read_column, spans, to_codes
-from fairweight.data.texts import Texts, columns_are, in_order, listing, to_number, twins, unify
+from fairweight.data.texts import Texts, case_variants, columns_are, in_order, listing, to_number, unify
 from fairweight.errors import BadInput, MissingColumn, MissingGroups, OneGroup, SmallCell, UnknownName, option
 
 JOIN = " & "  # between the values of crossed groups
@@ -51,7 +51,7 @@ def encode_groups(
     if len(names) == 1:
         raise OneGroup(f"{title!r} holds one group only, {names[0]!r}; there is nothing to compare: name another.")
     refuse_ids(names, columns, len(values) - values.count(None))
-    notes += twins(names, f"groups of {title!r}")
+    notes += case_variants(names, f"groups of {title!r}")
     unseen = [name for name in names if name not in trained]
     if trained and unseen:
         notes.append(f"Warning: train has no row of the group {listing(unseen)}.")
@@ -169,7 +169,8 @@ def _merge_small(labels: Encoded, groups: Encoded, floor: int, span: slice) -> F
         if not bool(small.any()):
             return labels, groups, notes
         notes.append(
-            f"Groups {listing(_selected(groups.names, small))} became part of {OTHER!r}: {cells} (the floor is {floor})."
+            f"Groups {listing(_selected(groups.names, small))} became part of {OTHER!r}: "
+            f"{cells} (the floor is {floor})."
         )
         new = [OTHER if flag else name for flag, name in zip(small.tolist(), groups.names, strict=True)]
         if new.count(OTHER) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fairweight.data.options import LabelOptions
 from fairweight.data.rows import Encoded, Rows, read_column, spans, to_codes
-from fairweight.data.texts import Texts, all_numbers, columns_are, in_order, listing, threshold, twins, unify
+from fairweight.data.texts import Texts, all_numbers, case_variants, columns_are, in_order, listing, threshold, unify
 from fairweight.errors import BadLabel, MissingColumn, Sentence, UnknownName, option
 
 
@@ -45,7 +45,7 @@ def encode_labels(parts: Mapping[str, Rows], column: str, options: LabelOptions,
             )
     how = f"; choose it with {option('labels.positive')}" if len(names) == 2 else ""
     notes.append(Sentence(f"Label {column!r}: {describe_classes(names)}{how}."))
-    notes += twins(names, f"labels of {column!r}")
+    notes += case_variants(names, f"labels of {column!r}")
     return Encoded(tuple(names), to_codes(texts, names))
 
 
