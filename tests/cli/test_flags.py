@@ -14,7 +14,7 @@ import pytest
 import fairweight
 from fairweight import catalog
 from fairweight.cli import flags, in_flags
-from fairweight.cli._flags import DATA_FLAGS, TRAINING_FLAGS, options_said
+from fairweight.cli._flags import DATA_FLAGS, TRAINING_FLAGS, options_given
 from fairweight.data import Options
 from fairweight.errors import BadInput, Sentence, option
 from fairweight.runs.spec import Spec
@@ -68,7 +68,7 @@ def test_options_are_nested_and_what_was_not_said_is_left_out():
     said = {flag.parameter: None for flag in (*DATA_FLAGS, *TRAINING_FLAGS)}
     said |= {"groups__below": "drop", "table__keep": "a, b", "table__drop": "", "split__test": "0.3", "limit": 0}
     said |= {"table__drop_leaks": False, "split__validation": "v.csv", "table__delimiter": "tab", "corruptions": []}
-    assert options_said(DATA_FLAGS, said) == {
+    assert options_given(DATA_FLAGS, said) == {
         "groups": {"below": "drop"},
         "table": {"keep": ["a", "b"], "delimiter": "\t"},
         "split": {"test": 0.3, "validation": "v.csv"},
@@ -76,7 +76,7 @@ def test_options_are_nested_and_what_was_not_said_is_left_out():
     }
     said |= {"method_options": ["tie=cell", "objective=mean"], "method_options__objective": "variance"}
     said |= {"early_stopping": 0, "network__hidden": "8,4"}
-    assert options_said(TRAINING_FLAGS, said) == {
+    assert options_given(TRAINING_FLAGS, said) == {
         "method_options": {"tie": "cell", "objective": "variance"},
         "early_stopping": {},
         "network": {"hidden": [8, 4]},

@@ -47,34 +47,34 @@ class Flag:
 
 
 def takes(flags: Iterable[Flag]) -> Callable[[Verb], Verb]:
-    """Give a verb that ends in `**said` one parameter per flag."""
+    """Give a verb that ends in `**given` one parameter per flag."""
 
     def decorated(verb: Verb) -> Verb:
         signature = inspect.signature(verb, eval_str=True)
-        own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
-        whole = signature.replace(parameters=[*own, *(flag.signature() for flag in flags)])
-        vars(verb)["__signature__"] = whole  # where inspect, and so typer, looks first
+        own_parameters = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
+        with_flags = signature.replace(parameters=[*own_parameters, *(flag.signature() for flag in flags)])
+        vars(verb)["__signature__"] = with_flags  # where inspect, and so typer, looks first
         return verb
 
     return decorated
 
 
-def options_said(flags: Iterable[Flag], said: Mapping[str, Any]) -> dict[str, Any]:
+def options_given(flags: Iterable[Flag], given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given, nested by their names: {"groups": {"below": "drop"}}."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for flag in flags:
-        typed = said[flag.parameter]
+        typed = given[flag.parameter]
         if typed is None or typed is False:
             continue
         value = typed if flag.read is None else flag.read(typed, flag.flag)
         if value == []:
             continue
-        place = found
+        place = options
         *outer, last = flag.option.split(".")
         for part in outer:
             place = place.setdefault(part, {})
         place[last] = {**value, **place.get(last, {})} if isinstance(value, dict) else value
-    return found
+    return options
 
 
 DATA_FLAGS = (
@@ -112,14 +112,14 @@ DATA_FLAGS = (
     Flag("corruptions", "Corrupt training rows: 'one-class:label=2,fraction=0.2'; repeatable.", list[str], "corrupt"),
     Flag("limit", "Use at most this many rows of each part, for a quick look.", int),
 )  # fmt: skip
-WISH_FLAGS = (
+GOAL_FLAGS = (
     Flag("criterion", "What counts as fair; see `fairweight list criteria`.", panel=FAIRNESS),
     Flag("bound", "Largest gap to accept, in points; takes the most accurate model within it.", float, panel=FAIRNESS),
     Flag("budget", "Most points of accuracy to give up for a smaller gap; default 0.3.", float, panel=FAIRNESS),
     Flag("each", "Judge several sensitive columns one by one, not crossed; the worst counts.", bool, panel=FAIRNESS),
 )
 SEARCH_FLAGS = (
-    *WISH_FLAGS,
+    *GOAL_FLAGS,
     Flag("learner", "Train only trees, linear, mlp or your own MODULE:MODEL; default: the first three.", panel=MODEL),
     Flag("candidates", "Try only these ways of weighing, A,B: reweighing, positives, multipliers, forml-rates, "
          "forml-cells, forml; default: all.", read=listed, panel=FAIRNESS),

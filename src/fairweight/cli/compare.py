@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, TRAINING, TRAINING_FLAGS, WISH_FLAGS, options_said, takes
+from fairweight.cli._flags import DATA_FLAGS, FAIRNESS, GOAL_FLAGS, TRAINING, TRAINING_FLAGS, options_given, takes
 from fairweight.cli._parse import listed
 from fairweight.errors import BadInput, MissingGroups
 
@@ -18,7 +18,7 @@ _DATA, _TRAINING = (
 )
 
 
-@takes([*_DATA, *WISH_FLAGS, *_TRAINING])
+@takes([*_DATA, *GOAL_FLAGS, *_TRAINING])
 def compare(
     source: opt.Source,
     label: opt.Label = None,
@@ -38,7 +38,7 @@ def compare(
     out: opt.Out = Path("runs/compare"),
     records: opt.Records = None,
     json: opt.Json = False,
-    **said: Any,
+    **given: Any,
 ) -> None:
     """Train several methods under one protocol: one table, a paired test against uniform, and what each costs."""
     names = None if methods.strip() == "all" else listed(methods)
@@ -53,9 +53,9 @@ def compare(
     opt.quiet()
     if records is not None:
         check_place(records, "records")  # now, and not after hours of training
-    data, training, wish = (options_said(entries, said) for entries in (_DATA, _TRAINING, WISH_FLAGS))
+    data, training, goal = (options_given(entries, given) for entries in (_DATA, _TRAINING, GOAL_FLAGS))
     protocol = app.Protocol(
-        source, label, group, data=data, training=training, select=select, split_seed=split_seed, **wish
+        source, label, group, data=data, training=training, select=select, split_seed=split_seed, **goal
     )
     place: dict[str, Any] = {"device": opt.device_of(device), "data_dir": data_dir, "download": download}
     prepared = app.prepare(protocol, names, first_seed=seed, **place)

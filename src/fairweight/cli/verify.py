@@ -16,9 +16,9 @@ def verify(
     """Check that every file of a run is as it was written: by the sha256 in its manifest, runs inside it too."""
     from fairweight.runs.sealed import verify as verify_run
 
-    found = verify_run(run)
-    fine = all(one.fine for one in found)
-    values = {"whole": fine, "folders": [one.to_dict() for one in found]}
-    opt.show(values, "\n".join(one.text() for one in found), json)
-    if not fine:
+    folders = verify_run(run)
+    whole = all(folder.fine for folder in folders)
+    values = {"whole": whole, "folders": [folder.to_dict() for folder in folders]}
+    opt.show(values, "\n".join(folder.text() for folder in folders), json)
+    if not whole:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fairweight.cli import _options as opt
-from fairweight.cli._flags import DATA_FLAGS, OUTPUT, SEARCH_FLAGS, options_said, takes
+from fairweight.cli._flags import DATA_FLAGS, OUTPUT, SEARCH_FLAGS, options_given, takes
 
 
 @takes([*DATA_FLAGS, *SEARCH_FLAGS])
@@ -20,10 +20,10 @@ def weights(
     device: opt.Device = "auto",
     out: Annotated[Path, opt.flag("File to write, parquet or CSV.", panel=OUTPUT)] = Path("weights.parquet"),
     json: opt.Json = False,
-    **said: Any,
+    **given: Any,
 ) -> None:
     """Learn a weight for every row of a table and stop: for any trainer that takes sample weights."""
-    data, search = options_said(DATA_FLAGS, said), options_said(SEARCH_FLAGS, said)
+    data, search = options_given(DATA_FLAGS, given), options_given(SEARCH_FLAGS, given)
 
     from fairweight.apps import train as app
     from fairweight.apps.weights import weights as learn
@@ -31,5 +31,5 @@ def weights(
     where = opt.device_of(device)
     wanted = app.Wanted(source, label, group, None, seed, data, **search)
     prepared = app.prepare(wanted, device=where, data_dir=data_dir, download=download)
-    found = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
-    opt.show(found.to_dict(), found.text(), json)
+    result = learn(prepared, out, device=where, tell=None if json else opt.candidate_shown)
+    opt.show(result.to_dict(), result.text(), json)

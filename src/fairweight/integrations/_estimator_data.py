@@ -111,7 +111,7 @@ def dataset_of(
     """
     import pandas as pd
 
-    frame = pd.concat([_frame(one) for one in given], ignore_index=True)
+    frame = pd.concat([_frame(part) for part in given], ignore_index=True)
     # A Dataset has test rows and an estimator has none: the first sample stands in, and nobody looks at it.
     frame = pd.concat([frame, frame.iloc[:1].assign(**{PART: "test"})], ignore_index=True)
     array = isinstance(given[0].inputs, np.ndarray)
@@ -130,7 +130,7 @@ def dataset_of(
         dataset = load(frame, label=LABEL, group=groups, seed=seed, options=options)
     if not array:
         return dataset
-    samples = np.concatenate([*(one.inputs for one in given), given[0].inputs[:1]])
+    samples = np.concatenate([*(part.inputs for part in given), given[0].inputs[:1]])
     numbers = Numbers.fit(samples[dataset.rows["train"].numpy()], dataset.preprocessing.meaning, standardize)
     parts: dict[str, Any] = {
         name: replace(getattr(dataset, name), inputs=numbers.transform(samples[rows.numpy()]))
@@ -139,16 +139,16 @@ def dataset_of(
     return replace(dataset, preprocessing=cast(Preprocessing, numbers), **parts)
 
 
-def _frame(one: Given) -> pd.DataFrame:
+def _frame(part: Given) -> pd.DataFrame:
     """Inputs, label, groups and part side by side; samples of an array have their number for an input."""
     import pandas as pd
 
-    array = isinstance(one.inputs, np.ndarray)
-    frame = pd.DataFrame({ROW: range(len(one.labels))}) if array else one.inputs.reset_index(drop=True)
-    beside: dict[str, Any] = {LABEL: one.labels.numpy(), PART: one.part}
-    if one.groups is not None:
-        beside |= {str(name): column.to_numpy() for name, column in group_columns(one.groups).items()}
-    return frame.assign(**beside)
+    array = isinstance(part.inputs, np.ndarray)
+    frame = pd.DataFrame({ROW: range(len(part.labels))}) if array else part.inputs.reset_index(drop=True)
+    columns: dict[str, Any] = {LABEL: part.labels.numpy(), PART: part.part}
+    if part.groups is not None:
+        columns |= {str(name): column.to_numpy() for name, column in group_columns(part.groups).items()}
+    return frame.assign(**columns)
 
 
 def group_columns(groups: Any) -> pd.DataFrame:

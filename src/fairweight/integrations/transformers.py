@@ -153,8 +153,8 @@ class FormlTrainer(Trainer):  # type: ignore[misc]
         found = super().evaluation_loop(*args, **kwargs)
         if self._groups and found.predictions is not None and found.label_ids is not None:
             logits = found.predictions[0] if isinstance(found.predictions, tuple) else found.predictions
-            said, groups = torch.as_tensor(logits).argmax(-1), torch.cat(self._groups)
-            table = group_table(torch.as_tensor(found.label_ids), said, groups)
+            predictions, groups = torch.as_tensor(logits).argmax(-1), torch.cat(self._groups)
+            table = group_table(torch.as_tensor(found.label_ids), predictions, groups)
             prefix = kwargs.get("metric_key_prefix", "eval")
             numbers = {"accuracy": table.accuracy, "tprd": table.tprd, "max_fnr": table.max_fnr}
             found.metrics.update({f"{prefix}_{name}": float(value) for name, value in numbers.items()})

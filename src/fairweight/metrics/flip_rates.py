@@ -217,7 +217,7 @@ def shrinkage(rates: Floats, drawn: Sequence[Floats]) -> Floats:
 
 
 def shrink(rates: Floats, by: Floats) -> Floats:
-    """Flip rates, shrunk by the matrix of `shrinkage`; which other label is written stays as EM found it."""  # [G, K, K]
+    """Shrink flip rates by the matrix of `shrinkage`; which other label is written stays the same."""  # [G, K, K]
     k = rates.shape[1]
     flips = rates * (1 - np.eye(k))
     wrong = flips.sum(axis=2)

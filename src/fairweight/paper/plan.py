@@ -56,7 +56,7 @@ class Planned:
         rows = {}
         for row in self.rows:
             runs = {} if row.spec is None else {str(s): row.spec_for(s).to_dict() for s in self.seeds}
-            rows[row.key] = {**row.description, "runs": runs}
+            rows[row.key] = {**row.described, "runs": runs}
         return {**self.heading(), "seeds": list(self.seeds), "rows": rows, "command": self.command}
 
     def text(self) -> str:

@@ -129,7 +129,7 @@ def merged(records: Iterable[Record]) -> dict[str, Any]:
     order = [row.key for row in plan.all_rows]
     for row in plan.all_rows:  # the table says what a row is called and compared with, not old records
         if row.key in rows:
-            rows[row.key] |= row.description
+            rows[row.key] |= row.described
 
     def unique(key: str) -> list[str]:
         return list(dict.fromkeys(value for record in all_records for value in record[key]))

@@ -81,7 +81,7 @@ def _entry(plan: Planned, row: Row, pool: Path, errors: Mapping[str, str]) -> di
         elif error is not None:
             failed[str(seed)] = error
     spec = None if row.spec is None else row.spec.to_dict()
-    return {**row.description, "spec": spec, "seeds": numbers, "failed": failed}
+    return {**row.described, "spec": spec, "seeds": numbers, "failed": failed}
 
 
 def _numbers(plan: Planned, row: Row, seed: int, pool: Path) -> dict[str, float] | None:

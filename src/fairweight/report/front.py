@@ -60,28 +60,30 @@ def drawing(front: Front) -> dict[str, Any]:
     """Axes that hold every dot, bar and seed, and the front as a line."""
     dots, best = front.dots, on_front(front.dots)
     gaps = [v for d in dots for v in (d.gap, *(d.gap_span or ()), *(gap for gap, _ in d.seeds))]
-    accuracies = [v for d in dots for v in (d.accuracy, *(d.accuracy_span or ()), *(one for _, one in d.seeds))]
+    accuracies = [
+        v for d in dots for v in (d.accuracy, *(d.accuracy_span or ()), *(accuracy for _, accuracy in d.seeds))
+    ]
     axes = Axes(ticks(gaps), ticks(accuracies))
     line = " ".join(f"{axes.x(dot.gap)},{axes.y(dot.accuracy)}" for dot in best)
     return {"axes": axes, "best": best, "line": line, "size": (WIDTH, HEIGHT)}
 
 
 def judged_dots(
-    judged: Mapping[str, Any], more: Callable[[Mapping[str, Any]], tuple[Mapping[str, str], str]]
+    judged: Mapping[str, Any], details: Callable[[Mapping[str, Any]], tuple[Mapping[str, str], str]]
 ) -> list[Dot]:
     """A dot for each candidate that was judged and whose gap is known; more: its row and its command."""
-    found = {
-        one["name"] if one["learner"] == "network" else f"{one['name']} ({one['learner']})": one
-        for one in judged.get("candidates", ())
-        if known(one.get("gap")) and known(one.get("accuracy"))
+    by_title = {
+        c["name"] if c["learner"] == "network" else f"{c['name']} ({c['learner']})": c
+        for c in judged.get("candidates", ())
+        if known(c.get("gap")) and known(c.get("accuracy"))
     }
-    plain, dots = found.get(judged.get("reference", "")), []
-    for title, one in found.items():
+    plain, dots = by_title.get(judged.get("reference", "")), []
+    for title, c in by_title.items():
         between = None
-        if plain is not None and one is not plain and known(one.get("low")) and known(one.get("high")):
-            between = 100 * max(0.0, plain["gap"] + one["low"]), 100 * (plain["gap"] + one["high"])
-        place, marks = (short(title), 100 * one["gap"], 100 * one["accuracy"], between), more(one)
-        dots.append(Dot(*place, chosen=title == judged["chosen"], plain=one is plain, row=marks[0], command=marks[1]))
+        if plain is not None and c is not plain and known(c.get("low")) and known(c.get("high")):
+            between = 100 * max(0.0, plain["gap"] + c["low"]), 100 * (plain["gap"] + c["high"])
+        place, marks = (short(title), 100 * c["gap"], 100 * c["accuracy"], between), details(c)
+        dots.append(Dot(*place, chosen=title == judged["chosen"], plain=c is plain, row=marks[0], command=marks[1]))
     return dots
 
 
@@ -93,28 +95,28 @@ def of_search(audit: Audit) -> Front | None:
         command = ["fairweight", "train", audit.facts.get("source", "SOURCE")]
         command += [word for key in ("label", "group") if key in audit.facts for word in (f"--{key}", audit.facts[key])]
 
-    def more(one: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
-        tried = [] if one["learner"] == "network" else ["--learner", one["learner"]]
-        family = re.sub(r"(-[\d.]+)?( .*)?$", "", one["name"])  # reweighing of "reweighing-0.5 + thresholds"
+    def details(candidate: Mapping[str, Any]) -> tuple[Mapping[str, str], str]:
+        tried = [] if candidate["learner"] == "network" else ["--learner", candidate["learner"]]
+        family = re.sub(r"(-[\d.]+)?( .*)?$", "", candidate["name"])  # reweighing of "reweighing-0.5 + thresholds"
         tried += ["--candidates", family] if tried and family not in ("plain", "thresholds") else []
-        said = without(command, "--learner", "--candidates") if tried else command
-        smaller = known(one.get("high")) and one["high"] < 0
-        row = {"kept epoch": str(one.get("epoch", "")), "gap smaller beyond chance": "yes" if smaller else "no"}
-        row["within the budget"] = "yes" if one.get("within_budget", True) else "no"
-        return row, shlex.join([*said, *tried])
+        words = without(command, "--learner", "--candidates") if tried else command
+        smaller = known(candidate.get("high")) and candidate["high"] < 0
+        row = {"kept epoch": str(candidate.get("epoch", "")), "gap smaller beyond chance": "yes" if smaller else "no"}
+        row["within the budget"] = "yes" if candidate.get("within_budget", True) else "no"
+        return row, shlex.join([*words, *tried])
 
-    dots = judged_dots(judged, more)
+    dots = judged_dots(judged, details)
     if len(dots) < 2:
         return None
     where = f"{int(judged.get('rows', 0)):,} rows that the models were not trained on"
     reference = str(judged["reference"])
     if judged["chosen"] != reference:
-        told = f"{judged['chosen']} was chosen instead of {reference}."
+        sentence = f"{judged['chosen']} was chosen instead of {reference}."
     elif "why" in judged:
-        told = f"{judged['why']}, so {reference} was kept."
+        sentence = f"{judged['why']}, so {reference} was kept."
     else:
-        told = f"{capitalised(reference)} was kept: no gap is smaller beyond chance within the budget."
-    return Front("What a smaller gap costs", dots, gap_name(audit), where, SPREAD, told)
+        sentence = f"{capitalised(reference)} was kept: no gap is smaller beyond chance within the budget."
+    return Front("What a smaller gap costs", dots, gap_name(audit), where, SPREAD, sentence)
 
 
 def without(command: Sequence[str], *flags: str) -> list[str]:
@@ -177,15 +179,15 @@ def _best_of(dots: Sequence[Dot]) -> str:
     best, plain = on_front(dots)[0], next((dot for dot in dots if dot.plain), None)
     if best is plain:
         return f"No method has a smaller gap than plain training, {plain.gap:.1f} points."
-    said = f"{best.title} has the smallest gap: {best.gap:.1f} points"
+    text = f"{best.title} has the smallest gap: {best.gap:.1f} points"
     if plain is None:
-        return f"{said}."
+        return f"{text}."
     cost, chance = round(plain.accuracy - best.accuracy, 1), best.row["gap's change, p"]
     paid = f"{'costs' if cost > 0 else 'gains'} {abs(cost):.1f} points of" if cost else "costs no"
-    said = f"{said} beside plain training's {plain.gap:.1f}; it {paid} accuracy."
+    text = f"{text} beside plain training's {plain.gap:.1f}; it {paid} accuracy."
     if chance:
-        return f"{said} The smaller gap {'is beyond' if float(chance) < 0.05 else 'could be'} chance (p = {chance})."
-    return f"{said} One seed: it could be chance." if best.row["seeds"] == "1" else said
+        return f"{text} The smaller gap {'is beyond' if float(chance) < 0.05 else 'could be'} chance (p = {chance})."
+    return f"{text} One seed: it could be chance." if best.row["seeds"] == "1" else text
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, tuple[float, float] | None]:

@@ -112,8 +112,8 @@ def _moved(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
         return None
     shown, rows = found[:LINES], sorted(found[:ROWS], key=lambda part: -part.end)
     means = np.stack([part.means for part in shown], axis=1)
-    told = f"Mean weight of each {by} after each epoch"
-    picture = _lines([part.name for part in shown], colours, means, "mean weight", told, even=1.0)
+    words = f"Mean weight of each {by} after each epoch"
+    picture = _lines([part.name for part in shown], colours, means, "mean weight", words, even=1.0)
     if len(means) < 3 or (means == means[0]).all():  # a line would say nothing
         picture["plot"] = ""
     farthest = max(abs(found[0].end - 1), 0.25)
@@ -141,8 +141,8 @@ def _losses(trained: Trained, colours: dict[str, int]) -> dict[str, Any] | None:
     shown = losses[losses.iloc[-1].astype(float).nlargest(LINES).index].astype(float)
     what = "group" if trained.grouped else "label"
     names = [str(dtype.categories[int(code)]) for code in shown.columns]
-    told = f"Mean training loss of each {what} in each epoch"
-    picture = _lines(names, colours, shown.to_numpy(), "mean training loss", told)
+    words = f"Mean training loss of each {what} in each epoch"
+    picture = _lines(names, colours, shown.to_numpy(), "mean training loss", words)
     return {**picture, "left_out": losses.shape[1] - shown.shape[1], "what": what}
 
 

@@ -35,8 +35,8 @@ def group_rates(audit: Audit) -> dict[str, Any]:
         rates = [_rate(group, metric, before.get(group["group"], {})) for group in groups]
         seen = [rates[k][end] for k in shown for end in ("at", "low", "high", "before") if known(rates[k][end])]
         gap = None if audit.has_cells else audit.metrics.get(_GAPS.get(metric, ""))
-        told = f"gap {points(gap)}" if known(gap) else ""
-        metrics.append({"key": metric, "title": title, "gap": told, "ends": _axis(seen), "rates": rates})
+        words = f"gap {points(gap)}" if known(gap) else ""
+        metrics.append({"key": metric, "title": title, "gap": words, "ends": _axis(seen), "rates": rates})
     charted = [metric for metric in metrics if metric["key"] != "accuracy" or audit.has_cells]
     return {"groups": groups, "metrics": metrics, "charted": charted, "shown": shown}
 
@@ -50,8 +50,8 @@ def _axis(values: list[float]) -> tuple[float, float]:
 
 def _rate(group: Mapping[str, Any], metric: str, before: Mapping[str, Any]) -> dict[str, Any]:
     at, low, high = (group.get(f"{metric}{end}") for end in ("", "_low", "_high"))
-    value, told = (percent(at), span(low, high)) if known(at) else ("–", "too few samples")
-    return {"at": at, "low": low, "high": high, "before": before.get(metric), "value": value, "interval": told}
+    value, words = (percent(at), span(low, high)) if known(at) else ("–", "too few samples")
+    return {"at": at, "low": low, "high": high, "before": before.get(metric), "value": value, "interval": words}
 
 
 def summary_rows(audit: Audit) -> list[dict[str, str]]:

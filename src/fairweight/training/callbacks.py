@@ -98,12 +98,12 @@ class Progress(Observer):
                 self._say(f"epoch {epoch + 1}/{self._epochs}, step {place + 1:,}/{self._steps:,}", step + 1)
 
     def on_epoch(self, epoch: int, summary: dict[str, Any]) -> str | None:
-        told = _told(epoch, self._epochs, summary, short=self._bar is not None)
+        text = _epoch_text(epoch, self._epochs, summary, short=self._bar is not None)
         if self._bar is not None:
-            self._bar.update(0, note=told)
+            self._bar.update(0, note=text)
         else:
             self._last = time.monotonic()
-            self._say(told, epoch * self._steps)
+            self._say(text, epoch * self._steps)
         return None
 
     def _say(self, what: str, done: int) -> None:
@@ -116,7 +116,7 @@ class Progress(Observer):
             self._bar = None
 
 
-def _told(epoch: int, epochs: int, summary: dict[str, Any], *, short: bool) -> str:
+def _epoch_text(epoch: int, epochs: int, summary: dict[str, Any], *, short: bool) -> str:
     """The numbers of an epoch; short: what fits beside a bar in a terminal of 80 columns."""
     validation, digits = summary.get("validation") or {}, 1 if short else 2
     parts = [f"epoch {epoch}/{epochs}"]

@@ -87,9 +87,9 @@ class LoaderBatches(Batches):
 
     def _rest(self, epoch: int, place: int) -> Iterator[Batch]:
         for sampler in (self.loader.sampler, self.loader.batch_sampler):
-            told: Any = getattr(sampler, "set_epoch", None)
-            if told is not None:
-                told(epoch)
+            set_epoch: Any = getattr(sampler, "set_epoch", None)
+            if set_epoch is not None:
+                set_epoch(epoch)
         now = RandomState.now(torch.device("cpu"))
         # A stream of its own: the order depends on the epoch, not on what the model has drawn. A sampler makes it when
         # the first batch is asked for, so that batch is read here, and so are those before the place.

@@ -227,8 +227,8 @@ class Training:
         reasons = [reason for o in self.observers if (reason := o.on_epoch(epoch, summary))]
         self.stopped = reasons[0] if reasons else self.stopped
         if self.ranks is not None:
-            said = self.ranks.texts(self.stopped)
-            self.stopped = next((reason for reason in said if reason != "interrupted"), self.stopped)
+            reasons = self.ranks.texts(self.stopped)
+            self.stopped = next((reason for reason in reasons if reason != "interrupted"), self.stopped)
         if self.early is not None and self.early.improved:
             self.best, self.best_method = state.cloned(unwrap(self.model).state_dict()), method
         if isinstance(self.scheduler, ReduceLROnPlateau):

@@ -79,8 +79,8 @@ def validation_numbers(
     if objective is not None and not unknown and not (grouped and groups is None):
         marked = Batch(labels, labels, None if groups is None else groups.to(found.device))
         numbers["objective"] = float(evaluate(objective, losses, marked))
-    told = None if unknown or groups is None else groups.cpu()
-    table = group_table(samples.labels.cpu(), predicted(found).cpu(), told, missing="ignore")
+    known_groups = None if unknown or groups is None else groups.cpu()
+    table = group_table(samples.labels.cpu(), predicted(found).cpu(), known_groups, missing="ignore")
     gaps = {} if unknown else {"tprd": table.tprd, "max_fnr": table.max_fnr}
     numbers |= {"accuracy": float(table.accuracy), **{name: float(gap) for name, gap in gaps.items()}}
     return {name: value for name, value in numbers.items() if not math.isnan(value)}

@@ -75,7 +75,7 @@ class Row:
     against: tuple[str, ...] = ("uniform",)  # the rows that it is compared with seed by seed
 
     @property
-    def description(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
         """What a record holds of it beside its numbers."""
         moved = None if self.moved is None else vars(self.moved)
         names = {"title": self.title, "kind": self.kind, "printed_row": self.printed, "against": list(self.against)}
